@@ -11,7 +11,7 @@ import orjson
 
 from app.api.coordinated import refuse_content, required
 from app.api.flow_results import ResultStream, error_of, state_of
-from app.api.models.flows import DeadLetterParameters, EndedParameters
+from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
 from app.api.routed_request import RoutedRequest
@@ -126,6 +126,7 @@ class MessageFlows:
                 "ticket": letter.ticket,
                 "message": letter.document["message"],
                 "error": error_of(letter.document),
+                "age_s": letter.age_s,
             }
             for letter in letters
         ]
@@ -134,8 +135,11 @@ class MessageFlows:
 
     async def replay(self, routed: RoutedRequest) -> Response:
         """Queue dead letters again, under their tickets."""
-        flows, database, flow = await self._find(routed)
-        return _answer(202, {"replayed": await flows.replay(FlowKey(database.id, routed.id), flow)})
+        flows, database, flow = await self._find(routed, with_parameters=True)
+        chosen = parse_parameters(ReplayParameters, routed.request.query)
+        key, expired = FlowKey(database.id, routed.id), chosen.expired == "true"
+        replayed = await flows.replay(key, flow, expired=expired)
+        return _answer(202, replayed._asdict())
 
     def _service(self) -> FlowService:
         return required(self._flows, "are no message flows")

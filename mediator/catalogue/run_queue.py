@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias
@@ -111,20 +112,33 @@ class RunQueue:
         left = change(leased_until=func.now())
         await self._catalogue.execute(left.where(_leased(run)))
 
-    async def old(self, older_than_s: float, limit: int) -> list[str]:
-        """Return ended runs: too old, or beyond the newest `MOST_KEPT` of their database."""
+    @asynccontextmanager
+    async def forgetting(self, older_than_s: float, limit: int) -> AsyncIterator[list[str]]:
+        """Remove ended runs: too old, or beyond the newest `MOST_KEPT` of their database.
+
+        In the block, which gets their ids, none of them can be resumed; it makes their files
+        unreachable. When it ends, the runs are gone; when it raises, they stay.
+
+        Args:
+            older_than_s: Seconds since the end of a run.
+            limit: How many runs at most.
+
+        Raises:
+            Unavailable: The catalogue does not answer; some of the runs may be gone.
+        """
         newer = func.row_number().over(
             partition_by=runs.c.database_id, order_by=runs.c.position.desc()
         )
         all_ = select(runs.c.id, runs.c.ended, newer.label("newer")).subquery()
         past = or_(all_.c.ended < _in(-older_than_s), all_.c.newer > MOST_KEPT)
-        ended = select(all_.c.id).where(all_.c.ended.is_not(None), past).limit(limit)
-        return list((await self._catalogue.execute(ended)).scalars())
-
-    async def forget(self, ids: Sequence[str]) -> None:
-        # One may have been resumed since `old` listed it.
-        ended = runs.c.ended.is_not(None)
-        await self._catalogue.execute(delete(runs).where(runs.c.id.in_(ids), ended))
+        # As it was seen: one that was resumed before it is locked has no end, or another one.
+        same = (runs.c.id == all_.c.id) & (runs.c.ended == all_.c.ended)
+        ended = select(runs.c.id).join(all_, same).where(past).limit(limit)
+        async with self._catalogue.begin() as connection:
+            locked = ended.with_for_update(of=runs, skip_locked=True)
+            ids = list((await connection.execute(locked)).scalars())
+            yield ids
+            await connection.execute(delete(runs).where(runs.c.id.in_(ids)))
 
 
 def _leased(run: TakenRun) -> ColumnElement[bool]:

@@ -115,8 +115,9 @@ class RedisMessageQueue:
         present = await self.flows()
         if sum(each.database == key.database for each in present) >= most:
             return False
-        numbers = {"bound": round(bound_s * 1000), "level": 0}
-        await reply_of(self._redis.mset({_base(key) + name: n for name, n in numbers.items()}))
+        # The last two are there as long as the flow: `set_level` and `publish` rely on it.
+        values: dict[str, int | str] = {"bound": round(bound_s * 1000), "level": 0, "report": ""}
+        await reply_of(self._redis.mset({_base(key) + name: v for name, v in values.items()}))
         await reply_of(self._redis.hset(_FLOWS, "/".join(key), orjson.dumps(document)))
         return True
 
@@ -237,10 +238,24 @@ class RedisMessageQueue:
         )
         if not found:
             return []
-        documents = await reply_of(self._redis.hmget(f"{base}waiting", [t for t, _ in found]))
+        tickets = [ticket for ticket, _ in found]
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.hmget(f"{base}waiting", tickets)
+            pipeline.hmget(f"{base}since", tickets)
+            pipeline.time()
+            documents, since, (seconds, us) = await reply_of(pipeline.execute())
+        now_s = seconds + us / 1e6
         return [
-            DeadLetter(int(position), ticket.decode(), orjson.loads(document))
-            for (ticket, position), document in zip(found, documents, strict=True)
+            # One of an older version has no time: it counts as very old.
+            DeadLetter(
+                int(position),
+                ticket.decode(),
+                orjson.loads(document),
+                max(0.0, now_s - int(arrived_ms or 0) / 1000),
+            )
+            for (ticket, position), document, arrived_ms in zip(
+                found, documents, since, strict=True
+            )
             if document  # else it is replayed at this moment
         ]
 
@@ -256,7 +271,7 @@ class RedisMessageQueue:
         return EndedMessages(int(reply[0]), items)
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
-        await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report)))
+        await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report), xx=True))
 
     async def report(self, key: FlowKey) -> dict[str, Any]:
         base = _base(key)

@@ -30,6 +30,7 @@ __all__ = [
     "NoBatch",
     "QueuedMessage",
     "Recorded",
+    "Replayed",
     "Ticket",
 ]
 
@@ -138,11 +139,24 @@ class Ticket(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """`position`: where it stands in the list of dead letters."""
+    """A message that failed.
+
+    Attributes:
+        position: Where it stands in the list of dead letters.
+        age_s: Seconds since it arrived, whether it was replayed since or not.
+    """
 
     position: int
     ticket: str
     document: Any
+    age_s: float
+
+
+class Replayed(NamedTuple):
+    """How many dead letters were queued again, and how many `expired` ones were left."""
+
+    replayed: int
+    expired: int
 
 
 class EndedMessage(NamedTuple):
@@ -279,7 +293,7 @@ class MessageQueue(Protocol):
         """
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
-        """Replace the report of the flow's worker."""
+        """Replace the report of the flow's worker; a flow that is gone stays so."""
 
     async def report(self, key: FlowKey) -> dict[str, Any]:
         """Return counts, sizes, the level, the pause if there is one, and the last report."""

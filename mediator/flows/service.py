@@ -29,12 +29,14 @@ from mediator.flows.queue import (
     FlowLoad,
     MessageQueue,
     NewMessage,
+    Replayed,
     Ticket,
 )
 from mediator.flows.rewriting import describe, rewrite, steps_of_message
 from mediator.flows.worker import FlowWorker
 from mediator.model.pause import Pause
 from mediator.routing.model import DatabaseRoute
+from mediator.stores.port import REPEATABLE_S
 
 __all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "FlowState", "flow_document"]
 
@@ -94,7 +96,9 @@ class FlowService:
         key = FlowKey(database.id, uuid4().hex)
         if not await self._queue.put_flow(key, flow.document, flow.latency_s, MOST_FLOWS):
             raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
-        self._start(key, flow, database.schema.database)
+        # `follow` may have found it meanwhile.
+        if key not in self._workers:
+            self._start(key, flow, database.schema.database)
         return key.flow
 
     async def of_database(self, database: DatabaseRoute) -> dict[str, Flow]:
@@ -207,11 +211,43 @@ class FlowService:
     async def dead_letters(self, key: FlowKey, after: int = 0, most: int = 100) -> list[DeadLetter]:
         return await self._queue.dead_letters(key, after, most)
 
-    async def replay(self, key: FlowKey, flow: Flow) -> int:
-        """Queue dead letters again, at most `MOST_MESSAGES`; return how many."""
-        letters = await self._queue.dead_letters(key, 0, MOST_MESSAGES)
+    async def replay(self, key: FlowKey, flow: Flow, *, expired: bool = False) -> Replayed:
+        """Queue dead letters again, at most `MOST_MESSAGES`.
+
+        Args:
+            key: The flow's.
+            flow: What it does.
+            expired: Whether also those whose writes stores may have forgotten, so that what was
+                written already is written again.
+
+        Raises:
+            Conflict: All there are have expired.
+        """
+        repeats = expired or not flow.plan.outbound_part  # a flow that writes nothing may always
+        letters, left = await self._replayable(key, expired=repeats)
+        if left and not letters:
+            detail = (
+                f"All {left} dead letters are older than {REPEATABLE_S // 3600} hours: what they"
+                " have written already would be written again. Replay them with expired=true if"
+                " that does no harm."
+            )
+            raise Conflict(detail, extra={"expired": left})
         messages = [_new(flow, each.ticket, each.document["message"], "") for each in letters]
-        return await self._queue.replay(key, messages) if messages else 0
+        replayed = await self._queue.replay(key, messages) if messages else 0
+        return Replayed(replayed, left)
+
+    async def _replayable(self, key: FlowKey, *, expired: bool) -> tuple[list[DeadLetter], int]:
+        """Return the first dead letters that may be replayed, and how many before them may not."""
+        letters: list[DeadLetter] = []
+        left = after = 0
+        while page := await self._queue.dead_letters(key, after, MOST_MESSAGES):
+            after = page[-1].position
+            fresh = [each for each in page if expired or each.age_s < REPEATABLE_S]
+            left += len(page) - len(fresh)
+            letters += fresh
+            if len(letters) >= MOST_MESSAGES:
+                break
+        return letters[:MOST_MESSAGES], left
 
     async def follow(self) -> None:
         """Start workers of new flows, and end those of flows that are gone."""

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final, Literal
 from uuid import uuid4
 
 from mediator.base.concurrency import end
-from mediator.base.errors import Conflict, MediatorError
+from mediator.base.errors import Conflict, MediatorError, NotFound
 from mediator.base.lease import LeaseLost, while_held
 from mediator.changes.feed import PARTITIONS
 from mediator.materialisation.audit import Audit, AuditReport
 from mediator.materialisation.context import ViewContext, copied_classes
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.state import copy_key
+from mediator.routing.model import ClassRoute
 
 __all__ = ["SILENT_S", "Kind", "MaintenanceRuns"]
 
@@ -125,27 +127,42 @@ class MaintenanceRuns:
         if run.kind == "rebuild":
             await self._rebuild(database, run)
         run.phase = "comparing"
+        routes = self._routes(database)
         bound_s = self._context.model().by_id[database].schema.materialised_view.staleness_s
-        for route in copied_classes(self._context.model(), database).values():
+        for route in routes:
             on_progress = partial(run.add, await self._copier.count(route))
             on_progress(AuditReport(route.schema.name))
             await self._audit.run(route, bound_s, on_progress, repair=run.repair)
 
     async def _rebuild(self, database: str, run: MaintenanceRun) -> None:
-        routes = copied_classes(self._context.model(), database).values()
-        names = {copy_key(route.copy)[1] for route in routes if route.copy is not None}
-        await self._context.state.retract(database, names)
-        while incomplete := await self._incomplete(database, names):
-            total = len(names) * PARTITIONS
-            run.phase = f"building: {total - incomplete} of {total} partitions are complete"
+        await self._context.state.retract(database, self._copies(database))
+        # Looked up each time: a schema change may replace a copy, or end it.
+        while copies := self._copies(database):
+            built, total = await self._built(database, copies), len(copies) * PARTITIONS
+            if built == total:
+                return
+            run.phase = f"building: {built} of {total} partitions are complete"
             await asyncio.sleep(REPORT_S)
 
-    async def _incomplete(self, database: str, names: set[str]) -> int:
-        until = (await self._context.state.watermarks(database)).until_tick
-        ticks = [tick for name in names for tick in until.get((database, name), ())]
-        return len(names) * PARTITIONS - sum(tick is not None for tick in ticks)
+    async def _built(self, database: str, copies: Collection[str]) -> int:
+        """Count the partitions of copies that are built; objects may be stuck there."""
+        partitions = [await self._context.state.load(database, n) for n in range(PARTITIONS)]
+        states = [each.copies.get(copy) for each in partitions for copy in copies]
+        return sum(state is not None and not state.build for state in states)
+
+    def _copies(self, database: str) -> set[str]:
+        return {copy_key(each.copy)[1] for each in self._routes(database) if each.copy is not None}
+
+    def _routes(self, database: str) -> list[ClassRoute]:
+        """Return the classes that have a copy now; raises `NotFound`: the database is gone."""
+        model = self._context.model()
+        if database not in model.by_id:
+            raise NotFound("The database was dropped.")
+        return list(copied_classes(model, database).values())
 
     async def _report(self, database: str, run: MaintenanceRun) -> None:
+        if database not in self._context.model().by_id:
+            return  # nobody would read it, or remove it
         run.at_us = int(self._context.clock.now() * _US)
         await self._context.state.publish(database, "run", asdict(run))
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 from pydantic import TypeAdapter
 from pyspark.sql import DataFrame, SparkSession
 
+from mediator.stores.port import REPEATABLE_S
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of, spoils_session
 from spark_jobs.runner.frames import frame_rows, frame_table, read_frame, write_frame, wrong_id
@@ -72,6 +73,11 @@ FORECAST: Final = "forecast"
 """The stage between reading and the kind's own."""
 
 _READ: Final = "read "
+
+_TOO_LATE: Final = (
+    "The result cannot be written into {}: an earlier attempt began to more than {} hours ago, and"
+    " what it has written may not be recognised any more. Submit the job anew."
+)
 
 _FORECASTS: Final = TypeAdapter(Forecast)
 
@@ -231,6 +237,9 @@ class RunAttempt:
     def _writing(self, into: Into, result: str) -> Stage:
         def write(context: StageContext) -> None:
             self._control.begin_publishing()
+            now = time()
+            if now - self._directory.begin_publishing(now) > REPEATABLE_S:
+                raise InputUnfit(_TOO_LATE.format(into.class_name, REPEATABLE_S // 3600))
             files = ResultFiles(self._directory.frame(result))
             assert self.writer is not None  # as above
             self.writer.write(context, self._directory.path.name, into, files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
@@ -74,6 +74,11 @@ class ResultFiles:
                     number, row = number + 1, 0
         return rows, (number, row) if number < len(self._files) else None
 
+    def batches(self, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+        """Yield some columns of all rows; never more than a batch of them is in memory."""
+        for batch in self._batches(columns):
+            yield _plain(batch)
+
     def stream(self, format_: ResultFormat) -> Iterator[bytes]:
         """Yield the whole result in a format; never more than a batch of it is in memory."""
         if format_ == "json":
@@ -88,10 +93,11 @@ class ResultFiles:
                 yield from sink.take()
         yield from sink.take()
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        names = None if columns is None else [*columns]
         for path in self._files:
             with pq.ParquetFile(path) as file:
-                yield from file.iter_batches(_ROWS)
+                yield from file.iter_batches(_ROWS, columns=names)
 
 
 class _Sink:

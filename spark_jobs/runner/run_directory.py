@@ -61,6 +61,8 @@ class RunDirectory:
     Attributes:
         attempt: The number of this attempt; unless given, the one after the last.
         stages: The finished stages, in the order in which they were finished.
+        publishing_since: When an attempt began to write what others see (seconds since 1970);
+            None: none did.
 
     Raises:
         OSError: It cannot be created, or belongs to another user.
@@ -74,7 +76,9 @@ class RunDirectory:
         self.attempt = attempt or max(attempts, default=0) + 1
         # Our own manifest is there if a worker died in this attempt.
         earlier = [number for number in attempts if number <= self.attempt]
-        self._job, stages = self._read(max(earlier)) if earlier else (None, {})
+        self._job: str | None = None
+        self.publishing_since: float | None = None
+        stages = self._read(max(earlier)) if earlier else {}
         self.stages: Mapping[str, FinishedStage] = dict(takewhile(self._is_there, stages.items()))
         self._sweep()
 
@@ -110,6 +114,17 @@ class RunDirectory:
         self._write(stages)
         self.stages = stages
 
+    def begin_publishing(self, now: float) -> float:
+        """Record, durably, that what others see is written from now on (seconds since 1970).
+
+        Returns:
+            When the first attempt did that.
+        """
+        if self.publishing_since is None:
+            self.publishing_since = now
+            self._write(self.stages)
+        return self.publishing_since
+
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
@@ -120,10 +135,11 @@ class RunDirectory:
     def _manifest(self, attempt: int) -> Path:
         return self.path / f"{_MANIFEST}{attempt:06d}.json"
 
-    def _read(self, attempt: int) -> tuple[str | None, dict[str, FinishedStage]]:
+    def _read(self, attempt: int) -> dict[str, FinishedStage]:
         document = orjson.loads(self._manifest(attempt).read_bytes())
-        stages = {name: FinishedStage(**members) for name, members in document["stages"].items()}
-        return document.get("job"), stages
+        self._job = document.get("job")
+        self.publishing_since = document.get("publishing_since")
+        return {name: FinishedStage(**members) for name, members in document["stages"].items()}
 
     def _is_there(self, stage: tuple[str, FinishedStage]) -> bool:
         directory = stage[1].directory
@@ -131,7 +147,9 @@ class RunDirectory:
 
     def _write(self, stages: Mapping[str, FinishedStage]) -> None:
         with atomic_file(self._manifest(self.attempt)) as file:
-            file.write(orjson.dumps({"job": self._job, "stages": stages}))
+            since = self.publishing_since
+            manifest = {"job": self._job, "publishing_since": since, "stages": stages}
+            file.write(orjson.dumps(manifest))
         # Else a crash of the machine may undo the rename.
         _sync_directory(self.path)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,6 +21,7 @@ from time import monotonic
 from typing import Any, Final
 
 from mediator.admission.load import LoadMeter
+from mediator.base.concurrency import end
 from mediator.base.errors import Unavailable
 from mediator.catalogue.run_queue import CatalogueWorkers, HeartbeatReply, RunQueue, TakenRun
 from mediator.catalogue.runs import RunState
@@ -36,6 +36,7 @@ from spark_jobs.runner.attempt import (
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of
 from spark_jobs.runner.job import restore_job
+from spark_jobs.runner.retention import remove_old_runs
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.runner.specification import SpecInvalid
 from spark_jobs.session import LazySession, SessionDied, SparkUnavailable
@@ -48,7 +49,6 @@ RUN_HEARTBEAT_S: Final = 1.0
 _WORKER_HEARTBEAT_S: Final = 5.0
 _IDLE_S: Final = 0.5
 _REAP_S: Final = 600.0
-_REAP_BATCH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,13 @@ class Worker:
             SessionDied: The session has died; the present run is left to the next worker.
             SparkUnavailable: It cannot be opened; the present run is released.
         """
-        heartbeat = asyncio.create_task(self._send_heartbeats())
+        # Apart: to remove the files of many runs takes longer than a worker may be silent.
+        background = [asyncio.create_task(each) for each in (self._send_heartbeats(), self._reap())]
         try:
             while not stopping.is_set():
                 await self._run_next(stopping)
         finally:
-            heartbeat.cancel()
+            await end(background)
             self.thread.shutdown(wait=False)
 
     async def _run_next(self, stopping: asyncio.Event) -> None:
@@ -110,24 +111,21 @@ class Worker:
             await asyncio.wait_for(stopping.wait(), _IDLE_S)
 
     async def _send_heartbeats(self) -> None:
-        reaped, meter = 0.0, LoadMeter()
+        meter = LoadMeter()
         while True:
             try:
                 await self._workers.heartbeat(self.options.name, None, meter.read())
-                if monotonic() - reaped >= _REAP_S:
-                    await self._reap()
-                    reaped = monotonic()
             except Unavailable as error:
                 _log.warning("the catalogue cannot be reached: %s", error.detail)
             await asyncio.sleep(_WORKER_HEARTBEAT_S)
 
     async def _reap(self) -> None:
-        expired = await self.queue.old(self.options.keep_s, _REAP_BATCH)
-        for run in expired:
-            directory = self.options.directory / run
-            # Files before their row: files without a row would never be found again.
-            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-        await self.queue.forget(expired)
+        while True:
+            try:
+                await remove_old_runs(self.queue, self.options.directory, self.options.keep_s)
+            except Unavailable as error:
+                _log.warning("old runs cannot be removed: %s", error.detail)
+            await asyncio.sleep(_REAP_S)
 
 
 @dataclass(eq=False)
@@ -229,10 +227,11 @@ class RunExecution:
         return monotonic() >= self._deadline
 
     def _released(self, ending: Ending) -> bool:
-        """Whether the run goes on later: it is held back, or this worker ends or lost its lease."""
-        ours = self._stopping.is_set() or self._control.lease_lost
-        later = self._reply == "release" or (self._reply == "continue" and ours)
-        return ending.state == "cancelled" and later
+        """Whether the run goes on later: it was interrupted, and nobody has cancelled it.
+
+        It was held back, and may have been let go since; or this worker ends, or lost its lease.
+        """
+        return ending.state == "cancelled" and self._reply in ("continue", "release")
 
     def _session_works(self) -> bool:
         if not self._worker.session.opened:

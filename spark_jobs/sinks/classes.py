@@ -24,6 +24,7 @@ from mediator.schema.types import FieldType
 from spark_jobs.runner.job import Into
 from spark_jobs.runner.port import ColumnType, InputUnfit, StageContext
 from spark_jobs.runner.results import Position, ResultFiles
+from spark_jobs.sinks.doubled import doubled_text
 
 __all__ = ["ClassSink", "misfits"]
 
@@ -103,11 +104,13 @@ class ClassSink:
         """Write a result.
 
         Raises:
-            InputUnfit: The result does not fit the class any more, or a row is no object of it.
+            InputUnfit: The result does not fit the class any more, two rows have one id, or a row
+                is no object of the class.
             MediatorError: A system does not answer.
             RunCancelled: The run is to end.
         """
         route = self._route(into, files.columns)
+        _check_ids(context, into, files)
         writer = _Rows(run, into, route, files.schema.names)
         done = 0
         for rows in _pages(files):
@@ -141,7 +144,7 @@ class _Rows:
         self._fields = [name for name in columns if name in route.schema.fields]
 
     def operation(self, row: dict[str, Any]) -> Operation:
-        id_ = ",".join("" if row[name] is None else str(row[name]) for name in self._into.id)
+        id_ = _id_of(row, self._into)
         body = {name: row[name] for name in self._fields if row[name] is not None}
         try:
             check_id(id_, "id")
@@ -152,6 +155,26 @@ class _Rows:
         name = blake2b(f"{self._run}\n{id_}".encode(), digest_size=16).hexdigest()
         database, class_name = self._into.database, self._into.class_name
         return Put(database, class_name, id_, name, fingerprint=self._run, values=values)
+
+
+def _id_of(row: Mapping[str, Any], into: Into) -> str:
+    return ",".join("" if row[name] is None else str(row[name]) for name in into.id)
+
+
+def _check_ids(context: StageContext, into: Into, files: ResultFiles) -> None:
+    """Refuse a result in which two rows have one id: only one of them would become an object."""
+    total = files.rows
+
+    def ids() -> Iterator[str]:
+        for rows in files.batches(into.id):
+            context.progress(0, total)
+            yield from (_id_of(row, into) for row in rows)
+
+    if (doubled := doubled_text(ids)) is not None:
+        columns = ", ".join(into.id)
+        raise InputUnfit(
+            f"The result cannot be written: two rows have the id {doubled!r}, made of {columns}."
+        )
 
 
 def _pages(files: ResultFiles) -> Iterator[list[dict[str, Any]]]:

@@ -41,10 +41,12 @@ class ClassStandIn:
 
     Attributes:
         mismatch: Why no result fits it; None: all do.
+        failure: Why nothing can be written; None: all is.
         rows: What was written.
     """
 
     mismatch: str | None = None
+    failure: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def check(self, _into: Into, _columns: Mapping[str, ColumnType]) -> None:
@@ -53,6 +55,8 @@ class ClassStandIn:
 
     def write(self, context: StageContext, _run: str, _into: Into, files: ResultFiles) -> None:
         context.progress(0, 1)
+        if self.failure is not None:
+            raise RuntimeError(self.failure)
         self.rows.extend(files.page((0, 0), 100)[0])
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "MessageFlowReport",
     "MessageFlows",
     "MessageState",
+    "ReplayParameters",
     "Replayed",
     "Tickets",
 ]
@@ -31,6 +32,16 @@ class DeadLetterParameters(Parameters):
 
     after: WholeNumber = Field(0, ge=0, description="`next` of the page before.")
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Dead letters in a page at most.")
+
+
+class ReplayParameters(Parameters):
+    """Which dead letters are replayed."""
+
+    expired: Literal["true", "false"] = Field(
+        "false",
+        description="Replay also those that arrived so long ago that what they have written may be"
+        " written again.",
+    )
 
 
 class EndedParameters(Parameters):
@@ -157,6 +168,7 @@ class DeadLetter(ResponseModel):
     ticket: _Id
     message: JsonObject
     error: FlowError
+    age_s: _Seconds = Field(description="Since it arrived, replayed or not.")
 
 
 class DeadLetters(ResponseModel):
@@ -167,6 +179,7 @@ class DeadLetters(ResponseModel):
 
 
 class Replayed(ResponseModel):
-    """How many dead letters were queued again."""
+    """How many dead letters were queued again, and how many were left as they are too old."""
 
     replayed: Count
+    expired: Count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.api.models.event_streams import TuplesParameters
-from app.api.models.flows import DeadLetterParameters, EndedParameters
+from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayParameters
 from app.api.models.jobs import ResultParameters, RunListParameters, SubmissionParameters
 from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.models.views import DeltasParameters
@@ -96,7 +96,9 @@ def _of_flows() -> dict[str, Any]:
         ),
         "/v1/{database}/message-flows/{flow}/dead-letters": {"get": list_failed},
         "/v1/{database}/message-flows/{flow}/replay": {
-            "post": operation("replayDeadLetters", again, {202: in_json("Replayed")})
+            "post": operation(
+                "replayDeadLetters", again, {202: in_json("Replayed")}, query=ReplayParameters
+            )
         },
     }
 

@@ -15,6 +15,7 @@
 -- held                   hash: by position what ended, and waits for its turn
 -- waiting                hash: by ticket '' or a dead letter; all that counts for the bound
 -- dead                   sorted set of tickets by position
+-- since                  hash: by ticket when a message arrived (ms) that has become a dead letter, until it is done
 -- result:<ticket>        result of a message, until it expires
 -- ended                  how many messages have ended: the position of the last one in `results`
 -- results                stream: the ticket and the outcome of what ended, as far as it is kept
@@ -79,8 +80,11 @@ local function complete(position, arrived_ms, ticket, outcome, document)
   if outcome == 'failed' then
     redis.call('HSET', base .. 'waiting', ticket, document)
     redis.call('ZADD', base .. 'dead', position, ticket)
+    -- Its first arrival, also when it was replayed: stores know its writes since then.
+    redis.call('HSETNX', base .. 'since', ticket, string.format('%.0f', arrived_ms))
   else
     redis.call('HDEL', base .. 'waiting', ticket)
+    redis.call('HDEL', base .. 'since', ticket)
     redis.call('SET', base .. 'result:' .. ticket, document, 'PX', RESULT_MS)
   end
   return late

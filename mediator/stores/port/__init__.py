@@ -57,6 +57,7 @@ from mediator.stores.port.search import (
     only_level,
 )
 from mediator.stores.port.store import (
+    REPEATABLE_S,
     RETENTION_S,
     RememberedOperation,
     ServerFacts,
@@ -72,6 +73,7 @@ from mediator.stores.port.store import (
 from mediator.stores.port.write import Claims, Status, Taken, Write, WriteKind, WriteResult
 
 __all__ = [
+    "REPEATABLE_S",
     "RETENTION_S",
     "AccessPath",
     "Aggregating",

@@ -13,6 +13,7 @@ from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.write import Write, WriteResult
 
 __all__ = [
+    "REPEATABLE_S",
     "RETENTION_S",
     "RememberedOperation",
     "ServerFacts",
@@ -29,6 +30,10 @@ __all__ = [
 
 RETENTION_S = 24 * 3600
 """Seconds for which a remembered operation, and a tombstone, is kept at least."""
+
+REPEATABLE_S = RETENTION_S - 3600
+"""Seconds since writes were first sent, within which all of them may be repeated under their
+operation ids: that takes some time, too."""
 
 
 class StoreError(PortolanError):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mediator.base.errors import NotFound
 from mediator.model.operations import Delete
 from spark_jobs.runner.job import Into
 from spark_jobs.runner.port import InputUnfit, RunCancelled, StageContext
@@ -113,9 +114,32 @@ async def test_rows_that_are_no_objects(target: Target) -> None:
         await target.write(Counting(), "links", "other")
     with pytest.raises(InputUnfit, match="no field right"):
         await target.write(Counting(), "links", "left")
-    target.result(left=["a/b"] * ROWS, right=["x"] * ROWS)
+    target.result(left=["a/b"] * ROWS, right=[f"r{n}" for n in range(ROWS)])
     with pytest.raises(InputUnfit, match="no object"):
         await target.write(Counting())
     target.result(left=["a"] * ROWS, right=["x"] * ROWS, hits=["many"] * ROWS)
     with pytest.raises(InputUnfit, match="hits"):
         await target.write(Counting())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "id_"),
+    [
+        (["a", "a"], ["b", "b"], "a,b"),
+        (["a,b", "a"], ["c", "b,c"], "a,b,c"),
+        ([None, ""], ["c", "c"], ",c"),
+    ],
+)
+async def test_a_result_with_an_id_of_two_rows_is_not_written(
+    target: Target, left: list[str | None], right: list[str], id_: str
+) -> None:
+    """The rows are far apart: in other pages than each other, behind ones that could be written."""
+    numbers = range(ROWS - 2)
+    target.result(
+        left=[left[0], *(f"l{n}" for n in numbers), left[1]],
+        right=[right[0], *(f"r{n}" for n in numbers), right[1]],
+    )
+    with pytest.raises(InputUnfit, match=f"two rows have the id '{id_}', made of left, right"):
+        await target.write(Counting())
+    with pytest.raises(NotFound):
+        await target.values("l0,r0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from mediator.base.observation import FlowCounted
 from mediator.coordination.message_queue import QueueBounds
+from mediator.flows.worker import FlowWorker
 from tests.faults.conditions import eventually
 from tests.process.flows.shop import CLASSES, CREDITS, CUSTOMERS, Shop, orders
 from tests.process.service import unique
@@ -64,6 +66,32 @@ async def test_a_flow_is_listed_shown_and_dropped(shop: Shop) -> None:
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/not-found")
 
 
+async def test_a_flow_that_is_found_while_it_is_created_has_one_worker(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, flows = shop.coordination.message_queue, shop.service.mediator.flows
+    put_flow, before = queue.put_flow, workers()
+    assert flows is not None
+
+    async def put_and_follow(*flow: Any) -> bool:
+        is_put = await put_flow(*flow)
+        await flows.follow()
+        return is_put
+
+    monkeypatch.setattr(queue, "put_flow", put_and_follow)
+    flow = await shop.create()
+    assert len(workers() - before) == 1
+    assert (await shop.client.delete(f"message-flows/{flow}")).status_code == 204
+    assert workers() == before
+
+
+def workers() -> set[asyncio.Task[Any]]:
+    """The tasks of all workers of flows in this process."""
+    coroutines = {task: task.get_coro() for task in asyncio.all_tasks()}
+    run = FlowWorker.run.__code__
+    return {task for task, each in coroutines.items() if getattr(each, "cr_code", None) is run}
+
+
 async def test_a_message_without_an_attribute_is_refused_with_all_others(shop: Shop) -> None:
     flow = await shop.create()
     answer = await shop.send(flow, [*orders(), {"number": 7, "name": "A"}, {"name": "A"}])
@@ -109,7 +137,7 @@ async def test_a_poison_message_becomes_a_dead_letter_and_the_order_goes_on(shop
     ]
     await shop.service.create(shop.database, "credits", "nobody", customer="nobody", amount=1)
     replayed = await shop.client.post(f"message-flows/{flow}/replay")
-    assert (replayed.status_code, replayed.json()) == (202, {"replayed": 1})
+    assert (replayed.status_code, replayed.json()) == (202, {"replayed": 1, "expired": 0})
     (state,) = await shop.ended(flow, [tickets[1]])
     assert state["state"] == "done"
     assert (await shop.report(flow))["dead_letters"] == 0

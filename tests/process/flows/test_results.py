@@ -55,7 +55,7 @@ async def test_a_result_that_cannot_be_delivered_becomes_a_dead_letter(
     assert [state["state"] for state in states] == ["failed", "done"]
     assert "500" in states[0]["error"]["detail"]
     replayed = await shop.client.post(f"message-flows/{flow}/replay")
-    assert replayed.json() == {"replayed": 1}
+    assert replayed.json() == {"replayed": 1, "expired": 0}
     await shop.ended(flow, tickets)
     hooks = remote.to(f"/fail/{MOST_ATTEMPTS}/hook")
     keys = [each.key for each in hooks if each.body["ticket"] == tickets[0]]

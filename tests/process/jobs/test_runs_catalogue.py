@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 
 from mediator.base.errors import Conflict, IdempotencyReused, NotFound, Unavailable
 from mediator.catalogue.connection import Catalogue
@@ -15,6 +16,8 @@ from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from mediator.catalogue.runs import CatalogueRuns, StoredRun
 from mediator.catalogue.tables import runs as table
 from mediator.stores.port import SystemConfig
+from spark_jobs.runner.retention import remove_old_runs
+from tests.faults.conditions import eventually
 from tests.process.service import scratch_catalogue
 
 LEASE_S = 60.0
@@ -43,6 +46,15 @@ class RunCatalogue:
 
     async def find(self, run: str) -> StoredRun:
         return await self.runs.find("club", run)
+
+    async def forget(self, older_than_s: float) -> list[str]:
+        async with self.queue.forgetting(older_than_s, 10) as ids:
+            return ids
+
+    async def is_waiting(self) -> bool:
+        """Whether a statement waits for a lock."""
+        waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return bool((await self.catalogue.execute(waiting)).scalar_one())
 
     async def let_lease_pass(self, run: str) -> None:
         passed = update(table).where(table.c.id == run)
@@ -219,11 +231,9 @@ async def test_runs_that_have_ended_do_not_pile_up(
         await catalogue.runs.cancel("club", run.id)
     with pytest.raises(Unavailable, match="Too many runs"):
         await catalogue.submit()
-    old = await catalogue.queue.old(3600, 10)
-    assert {*old} == {run.id for run in ended[:2]}
-    await catalogue.queue.forget(old)
+    assert {*await catalogue.forget(3600)} == {run.id for run in ended[:2]}
     later = await catalogue.submit()
-    assert await catalogue.queue.old(3600, 10) == [ended[2].id]
+    assert await catalogue.forget(3600) == [ended[2].id]
     assert (await catalogue.find(later.id)).state == "queued"
 
 
@@ -241,12 +251,63 @@ async def test_runs_belong_to_their_database(catalogue: RunCatalogue) -> None:
 async def test_runs_are_forgotten_when_they_are_old(catalogue: RunCatalogue) -> None:
     ended, waiting = await catalogue.submit(), await catalogue.submit()
     await catalogue.queue.end(await catalogue.take(), "done", {}, {})
-    assert await catalogue.queue.old(3600, 10) == []
-    assert await catalogue.queue.old(-3600, 10) == [ended.id]
-    await catalogue.queue.forget([ended.id, waiting.id])
+    assert await catalogue.forget(3600) == []
+    assert await catalogue.forget(-3600) == [ended.id]
     with pytest.raises(NotFound):
         await catalogue.find(ended.id)
     assert (await catalogue.find(waiting.id)).state == "queued"
+
+
+async def test_a_run_that_is_resumed_is_not_forgotten(catalogue: RunCatalogue) -> None:
+    """Whichever comes first: both change its row."""
+    resumed, other = await catalogue.submit(), await catalogue.submit()
+    for run in (resumed, other):
+        await catalogue.runs.cancel("club", run.id)
+    async with catalogue.catalogue.begin() as connection:
+        # As `resume` does, which is not committed yet.
+        queued = update(table).where(table.c.id == resumed.id).values(state="queued", ended=None)
+        await connection.execute(queued)
+        assert await catalogue.forget(-3600) == [other.id]
+    assert (await catalogue.find(resumed.id)).state == "queued"
+    await catalogue.runs.cancel("club", resumed.id)
+    async with catalogue.queue.forgetting(-3600, 10) as ids:
+        assert ids == [resumed.id]
+        resuming = asyncio.create_task(catalogue.runs.resume("club", resumed.id))
+        await eventually(catalogue.is_waiting)
+    with pytest.raises(NotFound):
+        await resuming
+
+
+async def test_a_run_stays_if_its_directory_cannot_be_renamed(
+    catalogue: RunCatalogue, tmp_path: Path
+) -> None:
+    run = await catalogue.submit()
+    await catalogue.runs.cancel("club", run.id)
+    (tmp_path / run.id).mkdir()
+    (tmp_path / f"{run.id}.gone").touch()
+    with pytest.raises(Unavailable, match="cannot be renamed"):
+        await remove_old_runs(catalogue.queue, tmp_path, -3600)
+    assert (await catalogue.find(run.id)).state == "cancelled"
+    assert (tmp_path / run.id).is_dir()
+
+
+async def test_the_files_of_old_runs_are_removed_and_those_of_others_stay(
+    catalogue: RunCatalogue, tmp_path: Path
+) -> None:
+    ended, waiting = await catalogue.submit(), await catalogue.submit()
+    await catalogue.queue.end(await catalogue.take(), "done", {}, {})
+    # The last one is of a worker that was killed when it had renamed it.
+    for name in (ended.id, waiting.id, f"{uuid4().hex}.gone"):
+        (tmp_path / name / "stages").mkdir(parents=True)
+    await remove_old_runs(catalogue.queue, tmp_path, -3600)
+    assert names_in(tmp_path) == [waiting.id]
+    with pytest.raises(NotFound):
+        await catalogue.find(ended.id)
+    await remove_old_runs(catalogue.queue, tmp_path / "none", -3600)
+
+
+def names_in(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
 
 
 async def test_workers_are_counted_by_their_heartbeats(catalogue: RunCatalogue) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
+from threading import Event
+from time import time
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from mediator.base.errors import NotFound
 from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
+from mediator.catalogue.runs import StoredRun
+from mediator.stores.port import REPEATABLE_S
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
 from spark_jobs.session import LazySession, SessionDied, SparkUnavailable
-from tests.faults.conditions import eventually
+from tests.faults.conditions import WITHIN_S, eventually
 from tests.spark.office import JOB, ClassStandIn, Office, people
 
 
@@ -151,6 +157,26 @@ async def test_a_run_that_is_held_back_is_released_and_goes_on_later(office: Off
         assert (await office.ended(run)).state == "done"
 
 
+async def test_a_run_that_is_let_go_before_its_worker_stops_goes_on(office: Office) -> None:
+    """It stops slowly, and so learns that it is held back and then that it is not."""
+    run, held, may_end = await office.submit(), HeldRuns(office.catalogue), Event()
+    rules = await CatalogueAdmission(office.catalogue).put("", None, None, lets_go=False)
+
+    def slow(spark: SparkSession, input_: Input) -> DataFrame:
+        assert may_end.wait(WITHIN_S)
+        return people(spark, input_)
+
+    async with office.worker(slow):
+        await eventually(reading(office, run))
+        assert await held.hold(run, rules.version)
+        await eventually(reported_again(office, await office.find(run)))
+        assert await held.let_go(run)
+        await eventually(reported_again(office, await office.find(run)))
+        may_end.set()
+        done = await office.ended(run)
+    assert (done.state, done.attempt) == ("done", 2)
+
+
 async def test_a_worker_that_lost_its_run_changes_nothing(office: Office) -> None:
     run = await office.submit()
     async with office.worker(endless):
@@ -183,11 +209,58 @@ async def test_a_worker_that_may_have_lost_its_run_writes_into_no_class(
     assert written.rows == office.rows(done)
 
 
+async def test_a_result_is_not_written_on_when_what_was_written_may_be_forgotten(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stores know operations for a day, so a write that began before is not repeated."""
+    run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
+    async with office.worker(people, ClassStandIn(failure="it is down")):
+        assert (await office.ended(run)).state == "failed"
+    written = ClassStandIn()
+    with monkeypatch.context() as a_day_later:
+        later = time() + REPEATABLE_S + 60
+        a_day_later.setattr("spark_jobs.runner.attempt.time", lambda: later)
+        await office.runs.resume("club", run)
+        async with office.worker(people, written):
+            failed = await office.ended(run)
+    assert failed.state == "failed"
+    assert "Submit the job anew" in failed.outcome["reasons"][0]
+    assert written.rows == []
+    await office.runs.resume("club", run)
+    async with office.worker(people, written):
+        assert (await office.ended(run)).state == "done"
+    assert len(written.rows) == 2
+
+
+async def test_a_worker_removes_old_runs(office: Office) -> None:
+    run = await office.submit()
+    async with office.worker():
+        await office.ended(run)
+
+    async def is_forgotten() -> bool:
+        with suppress(NotFound):
+            return not await office.find(run)
+        return not any(office.directory.iterdir())
+
+    assert any(office.directory.iterdir())
+    async with office.worker(keep_s=-3600.0):
+        await eventually(is_forgotten)
+
+
 def given_back(office: Office, run: str) -> Callable[[], Any]:
     async def again() -> bool:
         return (await office.find(run)).attempt > 1
 
     return again
+
+
+def reported_again(office: Office, before: StoredRun) -> Callable[[], Any]:
+    """Its worker has sent a heartbeat since, and has its reply: each comes after the one before."""
+
+    async def is_reported() -> bool:
+        return (await office.find(before.id)).version >= before.version + 2
+
+    return is_reported
 
 
 def reading(office: Office, run: str) -> Callable[[], Any]:

@@ -170,3 +170,19 @@ def test_a_commit_that_cannot_be_written_leaves_the_one_before(
     assert list(directory.stages) == ["one"]
     assert list(RunDirectory(tmp_path).stages) == ["one"]
     assert len(list(tmp_path.glob("manifest*"))) == 1
+
+
+def test_all_attempts_know_when_the_first_one_began_to_publish(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path)
+    first.claim("job")
+    keep(first, "one", "a")
+    assert first.publishing_since is None
+    assert first.begin_publishing(5.0) == 5.0
+    again = RunDirectory(tmp_path)
+    assert again.publishing_since == 5.0
+    assert again.begin_publishing(9.0) == 5.0
+    again.commit("two", FinishedStage(None))
+    third = RunDirectory(tmp_path)
+    assert third.begin_publishing(12.0) == 5.0
+    assert third.claim("job")
+    assert [*third.stages] == ["one", "two"]
