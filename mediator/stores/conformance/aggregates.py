@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Context, Decimal
+from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -115,7 +115,8 @@ def _sum(values: Sequence[Any]) -> Any:
     return float(_total(values)) if isinstance(values[0], float) else sum(values)
 
 
-_EXACT: Final = Context(prec=10_000)
+_EXACT: Final = Context(prec=20_000, traps=[Inexact])
+"""Enough for what decimals of the largest and the smallest exponent add up to."""
 
 
 def _total(values: Sequence[Any]) -> Any:
@@ -228,6 +229,19 @@ async def large_floats_group(scratch: Scratch) -> None:
     rows: list[Values] = [{"float": each} for each in (2.0**63, 1e300, 1e301, 1e300, -1e300)]
     found = await searched(scratch, [plain(FieldType.FLOAT, "float")], rows)
     await _check(found, None, Aggregate((("float",),), {"n": Computation(Function.COUNT)}))
+
+
+@THEME.proves("contract")
+async def decimals_far_apart_are_added(scratch: Scratch) -> None:
+    """A sum of the largest and the smallest decimals has all its digits; its average is rounded."""
+    _aggregating(scratch.store)
+    widest = (Decimal("1E+6144"), Decimal("1E-6143"))
+    for values in (widest, (*widest, -widest[1])):
+        rows: list[Values] = [{"decimal": value} for value in values]
+        found = await searched(scratch, [plain(FieldType.DECIMAL, "decimal")], rows)
+        for function in (Function.SUM, Function.AVG):
+            aggregate = Aggregate((), {"n": Computation(function, ("decimal",))})
+            await _check(found, None, aggregate)
 
 
 @THEME.proves("contract")

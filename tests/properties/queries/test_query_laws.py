@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -158,6 +159,20 @@ def test_floats_are_added_as_if_exactly(numbers: list[float]) -> None:
     for number in numbers:
         groups.add(lookup_of("id", {"x": number}))
     assert groups.rows()[0].computed["sum"] == float(sum(map(Fraction, numbers)))
+
+
+def test_decimals_as_far_apart_as_they_may_be_have_an_average_but_no_sum() -> None:
+    widest = ["9" * 34 + "E+6111", "9" * 34 + "E-6176"]
+    groups = {
+        function: Groups(Aggregate((), {"r": Computation(function, ("x",))}), 1)
+        for function in (Function.SUM, Function.AVG)
+    }
+    for number in widest:
+        for each in groups.values():
+            each.add(lookup_of("id", {"x": Decimal(number)}))
+    with pytest.raises(Invalid, match="34 digits"):
+        groups[Function.SUM].rows()
+    assert groups[Function.AVG].rows()[0].computed == {"r": Decimal("5E+6144")}
 
 
 @given(st.lists(OBJECTS, max_size=12))
