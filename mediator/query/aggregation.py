@@ -9,7 +9,8 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from typing import Any, Final, TypeAlias
 
 from mediator.base.errors import Invalid, Location
-from mediator.model.evaluate import Lookup, average, kind_of
+from mediator.model.evaluate import Lookup, kind_of
+from mediator.model.exact import average, decimal_of
 from mediator.model.filters import Path
 from mediator.model.order import rank
 from mediator.model.query import Aggregate, Computation, Function
@@ -61,56 +62,53 @@ class Count:
         return self.count
 
 
-_UNIT_BITS: Final = 1074
-"""Every float is a whole multiple of two to the power of minus this."""
-
-
 class Sum:
-    """Adds numbers, exactly: floats as multiples of their unit, decimals without rounding.
+    """Adds numbers, exactly: decimals, and floats as the shortest decimals that denote them.
 
     So what was added can be taken away again: it is added minus one `times`.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self._exact: Any = 0
-        self._floats = 0
-        self._units = 0
+        self._integers = 0
+        self._fractions = Decimal(0)
+        self._float_count = 0
+        self._decimal_count = 0
 
     def add(self, value: Any, times: int = 1) -> None:
         """Add a value some times; raises `Invalid` if the exact sum takes too many digits."""
         if kind_of(value) != _NUMBERS:
             return
         self.count += times
+        if isinstance(value, int):
+            self._integers += times * value
+            return
+        if isinstance(value, float):
+            self._float_count += times
+            value = decimal_of(value)
+        else:
+            self._decimal_count += times
         try:
-            self._add(value, times)
+            self._fractions = _EXACT.fma(value, times, self._fractions)
         except ArithmeticError:
             raise _too_long() from None
 
-    def _add(self, value: Any, times: int) -> None:
-        if isinstance(value, float):
-            self._floats += times
-            numerator, denominator = value.as_integer_ratio()
-            self._units += times * (numerator << (_UNIT_BITS + 1 - denominator.bit_length()))
-        elif isinstance(value, Decimal):
-            self._exact = _EXACT.fma(value, times, self._exact)
-        else:
-            self._exact += times * value
+    @property
+    def exact(self) -> int | Decimal:
+        """The sum, not rounded; 0 of nothing."""
+        if not (self._float_count or self._decimal_count):
+            return self._integers
+        return _EXACT.add(self._fractions, self._integers)
 
-    def total(self) -> Any:
-        """Return the sum; 0 of nothing."""
-        if not self._floats:
-            return self._exact
-        try:
-            return (self._units + (int(self._exact) << _UNIT_BITS)) / (1 << _UNIT_BITS)
-        except OverflowError:
-            return math.inf
+    @property
+    def is_decimal(self) -> bool:
+        """Whether it is one of decimals, and not of floats."""
+        return bool(self._decimal_count) and not self._float_count
 
     def result(self) -> Value:
         if not self.count:
             return None
-        total: Value = self.total()
-        return _fitting(total)
+        return _fitting(float(self.exact) if self._float_count else self.exact)
 
 
 def _fitting(value: Value) -> Value:
@@ -136,7 +134,7 @@ def checked(row: Row) -> Row:
 
 class Average(Sum):
     def result(self) -> Value:
-        return _fitting(average(self.total(), self.count))
+        return average(self.exact, self.count, as_decimal=self.is_decimal)
 
 
 class _Extreme:
