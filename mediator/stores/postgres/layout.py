@@ -30,6 +30,7 @@ from mediator.stores.postgres.sql import constant, number
 
 __all__ = [
     "INDEXED_CHARACTERS",
+    "NARROW",
     "NULLS",
     "TRUNCATED",
     "NamespaceTables",
@@ -110,6 +111,12 @@ INDEXED_CHARACTERS: Final = 512
 
 _COMPOUND_CHARACTERS: Final = INDEXED_CHARACTERS // INDEX_FIELDS
 """The same of each field of a compound index."""
+
+NARROW: Final = "narrow"
+"""In the `info` of an index that includes `_nulls`: the name of that which does not.
+
+It serves as well where it is there: rows may have names of fields that have gone since.
+"""
 
 TRUNCATED: Final = "_truncated"
 """The function of each namespace that truncates the elements of an array."""
@@ -280,13 +287,15 @@ def _add_ordered_index(whole: RecordTable, names: tuple[str, ...]) -> None:
     is_exact = all(exact.values())
     # What ranks are computed of: with it, an index is enough to count by.
     includes_nulls = is_exact and _has_room_for_nulls(whole.fragment, names)
+    # By another name, so that it is built anew when there are fields enough to need it.
+    narrow = index_name(table.name, f"{purpose}~keys")
     sa.Index(
-        # By another name, so that it is built anew when there are fields enough to need it.
-        index_name(table.name, f"{purpose}~keys" if is_exact and not includes_nulls else purpose),
+        narrow if is_exact and not includes_nulls else index_name(table.name, purpose),
         *parts,
         *((whole.id,) if is_exact else ()),
         postgresql_where=whole.live,
         postgresql_include=[table.c["_nulls"]] if includes_nulls else [],
+        info={NARROW: narrow} if includes_nulls else {},
     )
 
 

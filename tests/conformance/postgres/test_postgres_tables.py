@@ -133,8 +133,31 @@ async def test_an_indexed_object_may_have_many_nulls(store: PostgresStore, admin
     await put(store, large, "y", n=2, **nulls)
     assert await get(store, large, "y") == {"n": 2, **nulls}
     assert [record.id for record in await in_order(store, large, "n", limit=3)] == ["x", "y"]
+    await store.prepare(small, large)  # rows have the names of fields that are gone
+    assert "INCLUDE" not in await definition(admin, small)
+    await put(store, small, "z", n=3)
+    assert [record.id for record in await in_order(store, small, "n", limit=3)] == ["x", "y", "z"]
+    await store.drop(small)
+
+
+async def test_the_names_of_nulls_go_with_their_fields(store: PostgresStore, admin: Any) -> None:
+    many = [named(i) for i in range(5)]
+    large, small = (fragment_of(*fields, name="erased") for fields in (many, many[:2]))
+    await store.prepare(large)
+    for id_ in ("x", "y", "z"):
+        await put(store, large, id_, **{field.name: None for field in many})
+    await put(store, large, "w", **{many[0].name: 1})
     await store.prepare(small, large)
-    assert "INCLUDE" in await definition(admin, small)
+    names, after, steps = [field.name for field in many[2:]], None, 0
+    while (after := await store.erase(small, names, after, 2)) is not None:
+        steps += 1
+    assert steps == 2
+    left = await admin.fetch(f"SELECT id, _nulls FROM {table_of(small)} ORDER BY id")
+    both = [field.name for field in many[:2]]
+    assert {row["id"]: sorted(row["_nulls"]) for row in left} == {
+        "w": [],
+        **dict.fromkeys("xyz", sorted(both)),
+    }
     await store.drop(small)
 
 
