@@ -193,16 +193,15 @@ async def test_the_largest_entry_of_an_index_that_includes_nulls_fits(
     indexed = [Field(f"v{i}", type_, max_length=max_length, to=to) for i in range(number)]
     compound = (tuple(field.name for field in indexed),)
     fields = [replace(field, index=number == 1) for field in indexed]
-    while True:
-        larger = fragment_of(*fields, named(len(fields)), name="fullest")
-        larger = replace(larger, indexes=compound if number > 1 else ())
-        if not covers(larger):
-            break
-        fields.append(named(len(fields)))
-        fragment = larger
+
+    def with_more(more: int) -> Fragment:
+        made = fragment_of(*fields, *map(named, range(more)), name="fullest")
+        return replace(made, indexes=compound if number > 1 else ())
+
+    fragment = [made for made in map(with_more, range(100)) if covers(made)][-1]
     await store.prepare(fragment)
     value = LONGEST[type_][:max_length] if max_length else LONGEST[type_]
-    values = {field.name: None for field in fields} | {field.name: value for field in indexed}
+    values = dict.fromkeys(fragment.fields, None) | {field.name: value for field in indexed}
     await put(store, fragment, LONGEST[FieldType.REFERENCE], **values)
     assert await get(store, fragment, LONGEST[FieldType.REFERENCE]) == values
     await store.drop(fragment)
