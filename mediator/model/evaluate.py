@@ -1,11 +1,11 @@
-"""Evaluating filters on one object, and averages: the semantics on which all stores agree."""
+"""Evaluating filters on one object: the semantics on which all stores agree."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from mediator.model.filters import (
@@ -24,14 +24,12 @@ from mediator.model.filters import (
     Path,
 )
 from mediator.model.patterns import matcher
-from mediator.schema.limits import DECIMAL_DIGITS
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
 __all__ = [
     "COMPARABLE",
     "Lookup",
-    "average",
     "compile_filter",
     "holds",
     "key_of",
@@ -210,15 +208,3 @@ def _comparison(comparison: Comparison, path: Path, constant: Value) -> _Test:
 
 def _equals(value: Value | MissingType, constant: Value) -> bool:
     return value is not MISSING and same_value(value, constant)
-
-
-_ROUNDED: Final = Context(prec=DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
-
-
-def average(total: Any, count: int) -> Value:
-    """Divide a sum by its count: a float, correctly rounded; of decimals a decimal."""
-    if not count:
-        return None
-    if isinstance(total, Decimal):
-        return _ROUNDED.divide(total, Decimal(count))
-    return float(total / count)

@@ -9,7 +9,8 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from typing import Any, Final, TypeAlias
 
 from mediator.base.errors import Invalid, Location
-from mediator.model.evaluate import Lookup, average, kind_of
+from mediator.model.evaluate import Lookup, kind_of
+from mediator.model.exact import average, decimal_of
 from mediator.model.filters import Path
 from mediator.model.order import rank
 from mediator.model.query import Aggregate, Computation, Function
@@ -31,7 +32,8 @@ __all__ = [
 _Key: TypeAlias = tuple[Any, ...]
 
 _NUMBERS: Final = 2
-_EXACT: Final = Context(prec=10_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
+_EXACT: Final = Context(prec=20_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
+"""Exact, or it raises: the first and the last digit of decimals are 12,321 digits apart at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,49 +62,53 @@ class Count:
         return self.count
 
 
-_UNIT_BITS: Final = 1074
-"""Every float is a whole multiple of two to the power of minus this."""
-
-
 class Sum:
-    """Adds numbers, exactly: floats as multiples of their unit, decimals without rounding.
+    """Adds numbers, exactly: decimals, and floats as the shortest decimals that denote them.
 
     So what was added can be taken away again: it is added minus one `times`.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self._exact: Any = 0
-        self._floats = 0
-        self._units = 0
+        self._integers = 0
+        self._fractions = Decimal(0)
+        self._float_count = 0
+        self._decimal_count = 0
 
     def add(self, value: Any, times: int = 1) -> None:
+        """Add a value some times; raises `Invalid` if the exact sum takes too many digits."""
         if kind_of(value) != _NUMBERS:
             return
         self.count += times
+        if isinstance(value, int):
+            self._integers += times * value
+            return
         if isinstance(value, float):
-            self._floats += times
-            numerator, denominator = value.as_integer_ratio()
-            self._units += times * (numerator << (_UNIT_BITS + 1 - denominator.bit_length()))
-        elif isinstance(value, Decimal):
-            self._exact = _EXACT.fma(value, times, self._exact)
+            self._float_count += times
+            value = decimal_of(value)
         else:
-            self._exact += times * value
-
-    def total(self) -> Any:
-        """Return the sum; 0 of nothing."""
-        if not self._floats:
-            return self._exact
+            self._decimal_count += times
         try:
-            return (self._units + (int(self._exact) << _UNIT_BITS)) / (1 << _UNIT_BITS)
-        except OverflowError:
-            return math.inf
+            self._fractions = _EXACT.fma(value, times, self._fractions)
+        except ArithmeticError:
+            raise _too_long() from None
+
+    @property
+    def exact(self) -> int | Decimal:
+        """The sum, not rounded; 0 of nothing."""
+        if not (self._float_count or self._decimal_count):
+            return self._integers
+        return _EXACT.add(self._fractions, self._integers)
+
+    @property
+    def is_decimal(self) -> bool:
+        """Whether it is one of decimals, and not of floats."""
+        return bool(self._decimal_count) and not self._float_count
 
     def result(self) -> Value:
         if not self.count:
             return None
-        total: Value = self.total()
-        return _fitting(total)
+        return _fitting(float(self.exact) if self._float_count else self.exact)
 
 
 def _fitting(value: Value) -> Value:
@@ -110,9 +116,12 @@ def _fitting(value: Value) -> Value:
     if isinstance(value, float) and math.isinf(value):
         raise _beyond("a sum of floats is beyond their range")
     if isinstance(value, Decimal):
-        digits = len(value.normalize(_EXACT).as_tuple().digits)
+        try:
+            digits = len(value.normalize(_EXACT).as_tuple().digits)
+        except ArithmeticError:
+            raise _too_long() from None
         if digits > DECIMAL_DIGITS:
-            raise _beyond(f"a sum of decimals takes more than {DECIMAL_DIGITS} digits")
+            raise _too_long()
     return value
 
 
@@ -125,7 +134,7 @@ def checked(row: Row) -> Row:
 
 class Average(Sum):
     def result(self) -> Value:
-        return _fitting(average(self.total(), self.count))
+        return average(self.exact, self.count, as_decimal=self.is_decimal)
 
 
 class _Extreme:
@@ -205,6 +214,10 @@ def _hashable(value: Value | MissingType) -> Any:
 
 def too_many_groups(most: int) -> Invalid:
     return _beyond(f"there are more than {most} groups")
+
+
+def _too_long() -> Invalid:
+    return _beyond(f"a sum of decimals takes more than {DECIMAL_DIGITS} digits")
 
 
 def _beyond(detail: str) -> Invalid:

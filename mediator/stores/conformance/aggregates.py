@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Context, Decimal
+from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from functools import partial
 from itertools import product
 from typing import Any, Final, TypeAlias
 
 from mediator.model.evaluate import lookup_of
+from mediator.model.exact import decimal_of
 from mediator.model.filters import (
     ID,
     And,
@@ -45,7 +45,6 @@ Key: TypeAlias = tuple[Value | MissingType, ...]
 
 _MOST = 1_000
 _WAIT_S = 30.0
-_CLOSE = 1e-9
 _NUMBERS: Final = (FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL)
 _OTHERS: Final = (FieldType.STRING, FieldType.BOOLEAN, FieldType.TIMESTAMP, FieldType.BINARY)
 
@@ -110,25 +109,24 @@ def _computed(rows: Searched, ids: Sequence[str], computation: Computation) -> V
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    if isinstance(values[0], Decimal):
-        return Decimal(0) if not any(values) else _EXACT.create_decimal(_total(values))
-    return float(_total(values)) if isinstance(values[0], float) else sum(values)
+    return type(values[0])(_total(values))
 
 
-_EXACT: Final = Context(prec=10_000)
+_EXACT: Final = Context(prec=20_000, traps=[Inexact])
+"""Enough for what decimals of the largest and the smallest exponent add up to."""
 
 
-def _total(values: Sequence[Any]) -> Any:
+def _total(values: Sequence[Any]) -> Decimal:
     total = Decimal(0)
     for value in values:
-        total = _EXACT.add(total, Decimal(value))
+        total = _EXACT.add(total, decimal_of(value) if isinstance(value, float) else value)
     return total
 
 
 def _avg(values: Sequence[Any]) -> Any:
     if isinstance(values[0], Decimal):
         return Context(prec=DECIMAL_DIGITS).divide(_total(values), Decimal(len(values)))
-    return float(sum(map(Fraction, values)) / len(values))
+    return float(Fraction(_total(values)) / len(values))
 
 
 _FUNCTIONS: Final[Mapping[Function, Callable[[Sequence[Any]], Any]]] = {
@@ -137,12 +135,6 @@ _FUNCTIONS: Final[Mapping[Function, Callable[[Sequence[Any]], Any]]] = {
     Function.MIN: partial(min, key=sortable),
     Function.MAX: partial(max, key=sortable),
 }
-
-
-def _alike(found: Value, expected: Value) -> bool:
-    if isinstance(found, float) and isinstance(expected, float):
-        return math.isclose(found, expected, rel_tol=_CLOSE)
-    return identical(found, expected)
 
 
 async def _check(rows: Searched, filter_: Filter | None, aggregate: Aggregate) -> None:
@@ -160,7 +152,9 @@ async def _check(rows: Searched, filter_: Filter | None, aggregate: Aggregate) -
         for name, value in results.items():
             wanted = expected[shown][1][name]
             what = f"{compute[name].function} of {compute[name].path} in {shown}"
-            require(_alike(value, wanted), f"{what}: expected {show(wanted)}, found {show(value)}")
+            require(
+                identical(value, wanted), f"{what}: expected {show(wanted)}, found {show(value)}"
+            )
 
 
 def _aggregating(store: Store) -> Aggregating:
@@ -235,6 +229,51 @@ async def odd_values_group(scratch: Scratch) -> None:
         rows: list[Values] = [{"g": value} for value in values]
         found = await searched(scratch, [plain(type_, "g")], rows)
         await _check(found, None, Aggregate((("g",),), {"n": Computation(Function.COUNT)}))
+
+
+_CANCELLING: Final[Sequence[tuple[float, ...]]] = (
+    (0.1, 0.2),
+    (0.1, 0.2, -0.3),
+    (1e300, 1.0, 0.1, -1e300),
+    (1e23, -1e22, 2.0**54 + 64, 2.0**63),
+    (5e-324, 0.1, -0.1),
+    (0.1, 0.7, 0.7),
+)
+
+
+@THEME.proves("contract")
+async def floats_are_added_as_they_are_written(scratch: Scratch) -> None:
+    """A sum of floats is that of their shortest decimals, rounded once; so is their average."""
+    _aggregating(scratch.store)
+    rows: list[Values] = [{"g": f"{n}", "float": v} for n, vs in enumerate(_CANCELLING) for v in vs]
+    fields = [plain(FieldType.STRING, "g"), plain(FieldType.FLOAT, "float")]
+    found = await searched(scratch, fields, rows)
+    for function in (Function.SUM, Function.AVG):
+        compute = {"n": Computation(function, ("float",))}
+        await _check(found, None, Aggregate((("g",),), compute))
+
+
+@THEME.proves("contract")
+async def large_floats_have_an_average(scratch: Scratch) -> None:
+    """An average of floats is within their range, though their sum may be beyond it."""
+    _aggregating(scratch.store)
+    rows: list[Values] = [{"float": each} for each in (1.7e308, 1.7e308, 1.6e308)]
+    found = await searched(scratch, [plain(FieldType.FLOAT, "float")], rows)
+    aggregate = Aggregate((), {"n": Computation(Function.AVG, ("float",))})
+    await _check(found, None, aggregate)
+
+
+@THEME.proves("contract")
+async def decimals_far_apart_are_added(scratch: Scratch) -> None:
+    """A sum of the largest and the smallest decimals has all its digits; its average is rounded."""
+    _aggregating(scratch.store)
+    widest = (Decimal("1E+6144"), Decimal("1E-6143"))
+    for values in (widest, (*widest, -widest[1])):
+        rows: list[Values] = [{"decimal": value} for value in values]
+        found = await searched(scratch, [plain(FieldType.DECIMAL, "decimal")], rows)
+        for function in (Function.SUM, Function.AVG):
+            aggregate = Aggregate((), {"n": Computation(function, ("decimal",))})
+            await _check(found, None, aggregate)
 
 
 @THEME.proves("contract")

@@ -28,6 +28,8 @@ FENCING = Theme("fencing")
 
 NAME: Final = "a write"
 ROUNDS: Final = 12
+MANY: Final = 300
+"""Operations on one record."""
 
 
 def _same_result(again: WriteResult, first: WriteResult, what: str) -> None:
@@ -83,6 +85,25 @@ async def counters_are_not_moved_by_replays(scratch: Scratch) -> None:
     same(statuses, [Status.APPLIED, *[Status.REPLAYED] * 4], "one write five times in one call")
     same([dict(r.values) for r in results], [{"n": 1}] * 5, "values returned")
     same(await subject.values("x"), {"n": 1}, "the counter")
+
+
+@IDEMPOTENCY.proves("contract")
+async def none_of_many_operations_is_forgotten(scratch: Scratch) -> None:
+    """Of many operations on one record each is replayed, however many came after it."""
+    if not scratch.store.supports(Operator.INC, FieldType.INTEGER):
+        return
+    subject = await scratch.subject(counter())
+    await subject.create("x", {"n": 0})
+    add = OperatorCall("n", Operator.INC, 1)
+    writes = [
+        subject.change("x", operators=(add,), remember="f", returning=("n",)) for _ in range(MANY)
+    ]
+    first = await subject.write_all(writes)
+    expect_statuses(first, [Status.APPLIED] * MANY, "many operations on one record")
+    again = await subject.write_all(writes)
+    expect_statuses(again, [Status.REPLAYED] * MANY, "many operations sent again")
+    same([dict(r.values) for r in again], [dict(r.values) for r in first], "values returned")
+    same(await subject.values("x"), {"n": MANY}, "the counter")
 
 
 @IDEMPOTENCY.proves("contract")

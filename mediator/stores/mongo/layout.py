@@ -6,7 +6,8 @@
 ``versions``    the version of each group, Int64
 ``creation_version``       version of the object's creation, Int64
 ``tombstone``   when it was deleted (Int64, microseconds); only deleted records have it
-``_ops``        remembered operations, the last `REMEMBERED` of them
+``_ops``        remembered operations, the newest of them
+``_archived``   whether others are in the archive (`outbox.archive`)
 ``_pending``    outbox: the writes that are not relayed yet, each as `EntryEncoder.text`
 ``_base``       values before the first of these, as JSON text; absent if there was no record
 ``_fences``     tokens whose writes are refused, each with its time

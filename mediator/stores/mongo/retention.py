@@ -89,8 +89,10 @@ class Reaper:
 async def _delete_tombstones(
     collection: AsyncCollection[Document], span: Document, before: Int64
 ) -> int:
-    # A tombstone with changes that are not relayed stays.
-    old = {"tombstone": {"$lt": before}, "_pending.0": {"$exists": False}} | has_intent("")
+    # One with changes that are not relayed stays, and one with fences until they are trimmed: a
+    # record may have been fenced long after it was deleted.
+    empty = {f"{name}.0": {"$exists": False} for name in ("_pending", "_fences")}
+    old = {"tombstone": {"$lt": before}} | empty | has_intent("")
     return (await collection.delete_many(span | old)).deleted_count
 
 

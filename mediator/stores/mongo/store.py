@@ -19,6 +19,7 @@ from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.mirror import absorb, forget
+from mediator.stores.mongo.outbox.archive import archive_of
 from mediator.stores.mongo.outbox.pending import (
     SCAN_EVERY_S,
     SWEEP_EVERY_S,
@@ -160,7 +161,9 @@ class MongoStore:
         return None
 
     async def drop(self, fragment: Fragment) -> None:
-        await self._guarded(self.link.session.collection(layout_of(fragment)).drop())
+        layout, session = layout_of(fragment), self.link.session
+        await self._guarded(session.collection(layout).drop())
+        await self._guarded(session.collection(archive_of(layout)).drop())
 
     async def erase(
         self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int

@@ -16,6 +16,7 @@ from mediator.stores.port import Fragment, ServerFacts, StoreRefused
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.layout import (
     INDEXED_CHARACTERS,
+    NARROW,
     TRUNCATED,
     NamespaceTables,
     RecordTable,
@@ -73,6 +74,15 @@ SELECT "table", later FROM {classes}, unnest($2::text[]) AS later WHERE NOT EXIS
     SELECT FROM pg_attribute WHERE attname = later
     AND attrelid = to_regclass(quote_ident($1) || '.' || quote_ident("table"))
 )
+"""
+_PURGE: Final = """
+WITH span AS (SELECT id, _nulls FROM {table} WHERE id > $1 ORDER BY id LIMIT $2),
+purged AS (
+    UPDATE {table} AS own
+    SET _nulls = ARRAY(SELECT name FROM unnest(own._nulls) AS name WHERE name <> ALL ($3))
+    FROM span WHERE own.id = span.id AND span._nulls && $3::text[]
+)
+SELECT max(id), count(*) FROM span
 """
 _OLD_FIELDS: Final = 'SELECT fields FROM {classes} WHERE "table" = $1'
 _NEW_FIELDS: Final = """
@@ -188,7 +198,7 @@ async def _build_indexes(connection: Any, records: RecordTable) -> None:
     missing = {
         str(index.name): index
         for index in table.indexes
-        if index.name not in valid and not index.unique  # those are made with their constraint
+        if not valid & _names(index) and not index.unique  # those are made with their constraint
     }
     if not missing:
         return
@@ -199,6 +209,11 @@ async def _build_indexes(connection: Any, records: RecordTable) -> None:
             unfinished = quoted(str(table.schema), name)
             await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {unfinished}")
             await connection.execute(_concurrently(missing[name]))
+
+
+def _names(index: sa.Index) -> set[str]:
+    """Return the names of an index and of that which serves as well."""
+    return {str(index.name), str(index.info.get(NARROW, index.name))}
 
 
 async def built(connection: Any, records: RecordTable) -> float | None:
@@ -277,6 +292,9 @@ async def _match_indexes(connection: Any, records: RecordTable, previous: Fragme
     wanted = {str(index.name): index for index in table.indexes}
     # A unique constraint that goes is in force until the catalogue is changed.
     kept = {claim_index(table.name, constraint) for constraint in _constraints(previous)}
+    for index in table.indexes:
+        if index.name not in there:
+            kept |= _names(index)
     for name in sorted(there - wanted.keys() - kept):
         if "~" in name:  # an index that an administrator made has another name
             await connection.execute(f"DROP INDEX {quoted(str(table.schema), name)}")
@@ -319,13 +337,25 @@ async def drop_class(
         )
 
 
-async def erase(connection: Any, records: RecordTable, names: Sequence[str]) -> None:
-    """Drop the columns of fields, which takes no longer for a long table; `_nulls` keeps them."""
+async def erase(
+    connection: Any, records: RecordTable, names: Sequence[str], after: str | None, limit: int
+) -> str | None:
+    """Remove fields from `_nulls` of up to `limit` rows, and in the end their columns.
+
+    Returns the id of the last row; None: all is removed. Names that stayed would fill the entries
+    of indexes.
+    """
     table = records.table
+    if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is not None:
+        purge = _PURGE.format(table=qualified(table))
+        last, number = await connection.fetchrow(purge, after or "", limit, list(names))
+        if number == limit:
+            return str(last)
     dropped = ", ".join(f"DROP COLUMN IF EXISTS {quoted(column_name(name))}" for name in names)
     async with _alone(connection, qualified(table)), transaction(connection):
         await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
         await connection.execute(f"ALTER TABLE IF EXISTS {qualified(table)} {dropped}")
+    return None
 
 
 _SETTINGS: Final = ("server_version", "fsync", "synchronous_commit", "full_page_writes")

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.types import UserDefinedType
 
-from mediator.schema.limits import INDEX_FIELDS
+from mediator.schema.limits import ID_BYTES, INDEX_FIELDS
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.schema.unique import constraint_name
@@ -30,6 +30,7 @@ from mediator.stores.postgres.sql import constant, number
 
 __all__ = [
     "INDEXED_CHARACTERS",
+    "NARROW",
     "NULLS",
     "TRUNCATED",
     "NamespaceTables",
@@ -102,14 +103,20 @@ NULLS: Final = ARRAY(sa.Text())
 _FILL = {"fillfactor": 80}
 """Room on each page, so that most updates stay on it and touch no index (heap-only tuples)."""
 
-INDEXED_CHARACTERS: Final = 512
-"""A B-tree entry holds 2,704 bytes at most: 512 characters are up to 2,048, an id up to 512.
+_ENTRY_BYTES: Final = 2_704
+"""What an entry of a B-tree holds at most, and one of a GIN index, which is an element."""
 
-So does an entry of a GIN index, which is an element.
-"""
+INDEXED_CHARACTERS: Final = 512
+"""So many are up to 2,048 bytes of an entry, beside an id of up to 512."""
 
 _COMPOUND_CHARACTERS: Final = INDEXED_CHARACTERS // INDEX_FIELDS
 """The same of each field of a compound index."""
+
+NARROW: Final = "narrow"
+"""In the `info` of an index that includes `_nulls`: the name of that which does not.
+
+It serves as well where it is there: rows may have names of fields that have gone since.
+"""
 
 TRUNCATED: Final = "_truncated"
 """The function of each namespace that truncates the elements of an array."""
@@ -231,6 +238,41 @@ def _add_indexes(whole: RecordTable) -> None:
             _add_path_index(whole, field, keys, kind)
 
 
+_KEY_BYTES: Final = {
+    FieldType.INTEGER: 8,
+    FieldType.FLOAT: 8,
+    FieldType.DECIMAL: 32,
+    FieldType.BOOLEAN: 8,
+    FieldType.TIMESTAMP: 8,
+    FieldType.REFERENCE: ID_BYTES,
+}
+_ROUNDING: Final = 16
+"""Bytes of a key beside its value: its rank, its length, and what aligns them."""
+
+_NAME_BYTES: Final = 8
+"""The same of a name among `_nulls`."""
+
+_HEAD_BYTES: Final = 64
+"""Of an entry: its own head, which of its columns are null, that of an array, and of the id."""
+
+
+def _has_room_for_nulls(fragment: Fragment, names: Sequence[str]) -> bool:
+    """Whether an entry of an exact index has room for `_nulls`, whatever a record has.
+
+    The names of all fields may be there, beside the longest values of those that are indexed.
+    """
+    keys = sum(_ROUNDING + _key_bytes(fragment.fields[name]) for name in names)
+    nulls = sum(_NAME_BYTES + len(name.encode()) for name in fragment.fields)
+    return _HEAD_BYTES + keys + ID_BYTES + nulls <= _ENTRY_BYTES
+
+
+def _key_bytes(field: Field) -> int:
+    """Return what the longest value of a field takes up in an exact index."""
+    if field.type is FieldType.STRING:
+        return 4 * (field.max_length or 0)
+    return _KEY_BYTES.get(field.type, field.max_length or 0)
+
+
 def _add_ordered_index(whole: RecordTable, names: tuple[str, ...]) -> None:
     """Index fields by rank and value; and the id, unless only the beginning of a value is there."""
     table, most = whole.table, INDEXED_CHARACTERS if len(names) == 1 else _COMPOUND_CHARACTERS
@@ -243,13 +285,17 @@ def _add_ordered_index(whole: RecordTable, names: tuple[str, ...]) -> None:
         exact[name] = key is column
     purpose = ",".join(name if kept else f"{name}~" for name, kept in exact.items())
     is_exact = all(exact.values())
+    # What ranks are computed of: with it, an index is enough to count by.
+    includes_nulls = is_exact and _has_room_for_nulls(whole.fragment, names)
+    # By another name, so that it is built anew when there are fields enough to need it.
+    narrow = index_name(table.name, f"{purpose}~keys")
     sa.Index(
-        index_name(table.name, purpose),
+        narrow if is_exact and not includes_nulls else index_name(table.name, purpose),
         *parts,
         *((whole.id,) if is_exact else ()),
         postgresql_where=whole.live,
-        # What ranks are computed of: so an index is enough to count by.
-        postgresql_include=[table.c["_nulls"]] if is_exact else [],
+        postgresql_include=[table.c["_nulls"]] if includes_nulls else [],
+        info={NARROW: narrow} if includes_nulls else {},
     )
 
 

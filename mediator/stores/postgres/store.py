@@ -138,16 +138,11 @@ class PostgresStore:
         await self.use(lambda c: admin.drop_class(c, tables, fragment), _DDL_S)
 
     async def erase(
-        self,
-        fragment: Fragment,
-        names: Sequence[str],
-        after: str | None,  # noqa: ARG002 - one step does it
-        limit: int,  # noqa: ARG002
+        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
     ) -> str | None:
-        """Drop the columns of fields; see `Erasing`."""
+        """Remove fields from records, and then their columns; see `Erasing`."""
         records = self.statements.records(fragment)
-        await self.use(lambda c: admin.erase(c, records, names), _DDL_S)
-        return None
+        return await self.use(lambda c: admin.erase(c, records, names, after, limit), _DDL_S)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""

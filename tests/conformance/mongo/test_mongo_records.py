@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +11,9 @@ import pytest
 
 from mediator.model.filters import Compare, Comparison
 from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import layout_of
+from mediator.stores.mongo.outbox.archive import archive_of
 from mediator.stores.mongo.outbox.effect import OutboxEntry
 from mediator.stores.mongo.outbox.entries import REMEMBERED
 from mediator.stores.port import (
@@ -83,10 +87,73 @@ async def test_a_tombstone_keeps_memory_and_outbox(store: MongoStore, fragment: 
 
 async def test_memories_of_a_record_are_bounded(store: MongoStore, fragment: Fragment) -> None:
     await put(store, fragment, n=0)
-    await store.write([increment(fragment, remember="f") for _ in range(REMEMBERED + 5)])
+    writes = [increment(fragment, remember="f") for _ in range(3 * REMEMBERED)]
+    first = await store.write(writes)
     document = await raw(store, fragment)
-    assert len(document["_ops"]) == REMEMBERED
-    assert len(document["_pending"]) == REMEMBERED + 6
+    assert len(document["_ops"]) <= REMEMBERED
+    assert len(document["_pending"]) == len(writes) + 1
+    again = await store.write(writes)
+    assert [each.status for each in again] == [Status.REPLAYED] * len(writes)
+    assert [each.values for each in again] == [each.values for each in first]
+    assert await values(store, fragment) == {"n": len(writes)}
+
+
+async def test_archived_operations_are_recalled_alone_and_among_others(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    await put(store, fragment, "é\ue000", n=0)
+    writes = [increment(fragment, "é\ue000", remember="f") for _ in range(REMEMBERED + 1)]
+    await store.write(writes)
+    oldest = writes[0]
+    assert oldest.operation not in [
+        each["op"] for each in (await raw(store, fragment, ordered_text("é\ue000")))["_ops"]
+    ]
+    recalled = await store.recall(fragment, "é\ue000", oldest.operation)
+    assert recalled is not None
+    assert recalled.result.values == {"n": 1}
+    others = [writing(fragment, WriteKind.REPLACE, f"{i}", remember="f") for i in range(10)]
+    results = await store.write([*others, oldest])
+    assert results[-1].status is Status.REPLAYED
+    assert (await one(store, replace(oldest, remember="g"))).status is Status.REUSED
+    assert await store.recall(fragment, "é\ue000", "unknown") is None
+
+
+async def test_an_operation_that_is_archived_twice_is_remembered(
+    config: SystemConfig, store: MongoStore, fragment: Fragment
+) -> None:
+    """As when a process ends in between, or two find no room at the same time."""
+    await put(store, fragment, n=0)
+    writes = [increment(fragment, remember="f") for _ in range(REMEMBERED)]
+    await store.write(writes)
+    full = await raw(store, fragment)
+    async with opened(config) as other:
+        more = [increment(fragment, remember="f") for _ in range(2)]
+        await asyncio.gather(one(store, more[0]), one(other, more[1]))
+        collection = store.link.session.collection(layout_of(fragment))
+        lists = {"$set": {"_ops": full["_ops"]}, "$unset": {"_archived": ""}}
+        await collection.update_one({"_id": "x"}, lists)
+        results = await store.write([*writes, increment(fragment, remember="f"), *writes])
+    assert [r.status for r in results].count(Status.APPLIED) == 1
+    assert await values(store, fragment) == {"n": REMEMBERED + 3}
+
+
+async def test_archived_operations_go_when_they_are_old_or_the_class_does(
+    config: SystemConfig, store: MongoStore, fragment: Fragment
+) -> None:
+    await put(store, fragment, n=0)
+    await store.write([increment(fragment, remember="f") for _ in range(REMEMBERED + 1)])
+    archive = store.link.session.collection(archive_of(layout_of(fragment)))
+    assert await store.reap(1_000) == 0
+    number = await archive.count_documents({})
+    assert number > 0
+    later = datetime.now(UTC).timestamp() + RETENTION_S + 60
+    async with opened(config, SkewedClock(later)) as later_store:
+        assert await later_store.reap(1_000) >= number
+    assert await archive.count_documents({}) == 0
+    await store.write([increment(fragment, remember="f") for _ in range(REMEMBERED + 1)])
+    assert await archive.count_documents({}) > 0
+    await store.drop(fragment)
+    assert await archive.count_documents({}) == 0
 
 
 async def test_reaping_spares_recent_and_pending_tombstones(

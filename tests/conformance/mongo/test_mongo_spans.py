@@ -88,6 +88,18 @@ async def test_reaping_goes_on_where_it_stopped(store: MongoStore) -> None:
     assert [fence["token"] for fence in (left[1] or {})["_fences"]] == ["b"]
 
 
+async def test_a_tombstone_stays_for_as_long_as_its_last_fence(store: MongoStore) -> None:
+    stale = Int64((SystemClock().now() - RETENTION_S - 60) * 1_000_000)
+    fragment = await make(store, [record(i, tombstone=stale) for i in range(3)])
+    await store.fence(fragment, record(0)["_id"], "late")
+    old = {"$push": {"_fences": {"token": "late", "time": stale}}}
+    collection = store.link.session.collection(layout_of(fragment))
+    await collection.update_one({"_id": record(1)["_id"]}, old)
+    assert await store.reap(1_000) == 3  # the third record, the old fence, and then what had it
+    assert await store.reap(1_000) == 0
+    assert [each["_id"] async for each in collection.find()] == [record(0)["_id"]]
+
+
 async def test_reaping_follows_quickly_where_much_is_due(store: MongoStore) -> None:
     stale = Int64((SystemClock().now() - RETENTION_S - 60) * 1_000_000)
     fragment = await make(store, [record(i, tombstone=stale) for i in range(3 * PAGE)])

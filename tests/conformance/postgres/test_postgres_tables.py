@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from decimal import Decimal
+from hashlib import sha256
+from string import ascii_letters
 from typing import Any
 
 import asyncpg
@@ -25,6 +29,7 @@ from mediator.stores.port import (
     WriteKind,
 )
 from mediator.stores.postgres import PostgresStore
+from mediator.stores.postgres.layout import fragment_table
 from tests.conformance.in_order import in_order
 from tests.conformance.postgres.records import (
     NAMESPACE,
@@ -102,6 +107,104 @@ async def test_indexes_come_and_go(store: PostgresStore, admin: Any) -> None:
     await store.prepare(plain, indexed)
     assert await admin.fetchval(count) == before
     await store.drop(plain)
+
+
+def named(number: int) -> Field:
+    """Return a field whose name is not like the others', so that they are not compressed."""
+    return Field(f"f{sha256(str(number).encode()).hexdigest()[:39]}", FieldType.INTEGER)
+
+
+async def definition(admin: Any, fragment: Fragment) -> str:
+    """Return the definition of the one index that a class has."""
+    query = "SELECT indexdef FROM pg_indexes WHERE tablename = $1 AND indexname LIKE '%~%'"
+    rows = await admin.fetch(query, f"{fragment.database}.{fragment.class_name}")
+    return next(str(each) for (each,) in rows if "~_deleted" not in each)
+
+
+async def test_an_indexed_object_may_have_many_nulls(store: PostgresStore, admin: Any) -> None:
+    n, many = Field("n", FieldType.INTEGER, index=True), [named(i) for i in range(100)]
+    small, large = (fragment_of(n, *fields, name="nulls") for fields in (many[:3], many))
+    await store.prepare(small)
+    assert "_nulls" in (await definition(admin, small)).partition("INCLUDE")[2]
+    await put(store, small, "x", n=1, **{field.name: None for field in many[:3]})
+    await store.prepare(large, small)
+    assert "INCLUDE" not in await definition(admin, large)
+    nulls = {field.name: None for field in many}
+    await put(store, large, "y", n=2, **nulls)
+    assert await get(store, large, "y") == {"n": 2, **nulls}
+    assert [record.id for record in await in_order(store, large, "n", limit=3)] == ["x", "y"]
+    await store.prepare(small, large)  # rows have the names of fields that are gone
+    assert "INCLUDE" not in await definition(admin, small)
+    await put(store, small, "z", n=3)
+    assert [record.id for record in await in_order(store, small, "n", limit=3)] == ["x", "y", "z"]
+    await store.drop(small)
+
+
+async def test_the_names_of_nulls_go_with_their_fields(store: PostgresStore, admin: Any) -> None:
+    many = [named(i) for i in range(5)]
+    large, small = (fragment_of(*fields, name="erased") for fields in (many, many[:2]))
+    await store.prepare(large)
+    for id_ in ("x", "y", "z"):
+        await put(store, large, id_, **{field.name: None for field in many})
+    await put(store, large, "w", **{many[0].name: 1})
+    await store.prepare(small, large)
+    names, after, steps = [field.name for field in many[2:]], None, 0
+    while (after := await store.erase(small, names, after, 2)) is not None:
+        steps += 1
+    assert steps == 2
+    left = await admin.fetch(f"SELECT id, _nulls FROM {table_of(small)} ORDER BY id")
+    both = [field.name for field in many[:2]]
+    assert {row["id"]: sorted(row["_nulls"]) for row in left} == {
+        "w": [],
+        **dict.fromkeys("xyz", sorted(both)),
+    }
+    await store.drop(small)
+
+
+def covers(fragment: Fragment) -> bool:
+    """Whether the ordered index of a class includes which of its fields are null."""
+    indexes = fragment_table(fragment, NAMESPACE).table.indexes
+    return any(index.dialect_options["postgresql"]["include"] for index in indexes)
+
+
+LONGEST: dict[FieldType, Any] = {
+    FieldType.STRING: "".join(map(chr, random.Random(1).sample(range(0x10000, 0x10FFFF), 512))),
+    FieldType.BINARY: random.Random(1).randbytes(512),
+    FieldType.REFERENCE: "".join(random.Random(1).choices(ascii_letters, k=512)),
+    FieldType.DECIMAL: Decimal("-9876543219876543219876543219876543E-6150"),
+}
+
+
+@pytest.mark.parametrize(
+    ("type_", "max_length", "number"),
+    [
+        (FieldType.STRING, 512, 1),
+        (FieldType.STRING, 100, 1),
+        (FieldType.BINARY, 512, 1),
+        (FieldType.REFERENCE, None, 1),
+        (FieldType.STRING, 100, 4),
+        (FieldType.DECIMAL, None, 4),
+    ],
+)
+async def test_the_largest_entry_of_an_index_that_includes_nulls_fits(
+    store: PostgresStore, type_: FieldType, max_length: int | None, number: int
+) -> None:
+    to = "x" if type_ is FieldType.REFERENCE else None
+    indexed = [Field(f"v{i}", type_, max_length=max_length, to=to) for i in range(number)]
+    compound = (tuple(field.name for field in indexed),)
+    fields = [replace(field, index=number == 1) for field in indexed]
+
+    def with_more(more: int) -> Fragment:
+        made = fragment_of(*fields, *map(named, range(more)), name="fullest")
+        return replace(made, indexes=compound if number > 1 else ())
+
+    fragment = [made for made in map(with_more, range(100)) if covers(made)][-1]
+    await store.prepare(fragment)
+    value = LONGEST[type_][:max_length] if max_length else LONGEST[type_]
+    values = dict.fromkeys(fragment.fields, None) | {field.name: value for field in indexed}
+    await put(store, fragment, LONGEST[FieldType.REFERENCE], **values)
+    assert await get(store, fragment, LONGEST[FieldType.REFERENCE]) == values
+    await store.drop(fragment)
 
 
 async def building(admin: Any, fragment: Fragment) -> list[int]:

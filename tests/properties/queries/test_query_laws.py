@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mediator.base.errors import Invalid
 from mediator.model.evaluate import holds, lookup_of
+from mediator.model.exact import decimal_of
 from mediator.model.filters import And, Between, Compare, Comparison, Filter, In, Not, Or
 from mediator.model.order import Top, beyond, position_of, rank, sort_key
 from mediator.model.patterns import matcher
@@ -152,12 +156,64 @@ def test_integers_are_added_exactly(numbers: list[int | None]) -> None:
     }
 
 
-@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=3000))
-def test_floats_are_added_as_if_exactly(numbers: list[float]) -> None:
-    groups = Groups(Aggregate((), {"sum": Computation(Function.SUM, ("x",))}), 1)
+@given(st.lists(st.floats(-1e300, 1e300) | st.integers(-9, 9), min_size=1, max_size=3000))
+def test_floats_are_added_as_they_are_written(numbers: list[float]) -> None:
+    compute = {f.value: Computation(f, ("x",)) for f in (Function.SUM, Function.AVG)}
+    groups = Groups(Aggregate((), compute), 1)
     for number in numbers:
         groups.add(lookup_of("id", {"x": number}))
-    assert groups.rows()[0].computed["sum"] == float(sum(map(Fraction, numbers)))
+    exact = sum(Fraction(decimal_of(number)) for number in numbers)
+    assert groups.rows()[0].computed == {"sum": exact, "avg": float(exact / len(numbers))} | (
+        {"sum": float(exact)} if any(isinstance(number, float) for number in numbers) else {}
+    )
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**30), 10**30).map(float))
+@example(1e23)
+@example(2.0**54 + 64)
+@example(2.0**60)
+@example(sys.float_info.max)
+@example(5e-324)
+def test_the_decimal_of_a_float_is_the_shortest_that_is_nearest_to_no_other(value: float) -> None:
+    number = decimal_of(value)
+    assert float(number) == value
+    exact, nearest = Fraction(value), Fraction(number)
+    for side in (-math.inf, math.inf):
+        following = math.nextafter(value, side)
+        if math.isfinite(following):
+            assert abs(nearest - exact) < abs(nearest - Fraction(following))
+    digits = len(number.normalize().as_tuple().digits)
+    for fewer in range(1, digits):
+        shorter = Fraction(f"{value:.{fewer - 1}e}")
+        following = math.nextafter(value, math.inf if shorter > exact else -math.inf)
+        assert math.isinf(following) or abs(shorter - exact) >= abs(shorter - Fraction(following))
+
+
+def test_floats_are_added_as_people_add_them() -> None:
+    def computed(function: Function, *numbers: float) -> Any:
+        groups = Groups(Aggregate((), {"r": Computation(function, ("x",))}), 1)
+        for number in numbers:
+            groups.add(lookup_of("id", {"x": number}))
+        return groups.rows()[0].computed["r"]
+
+    assert computed(Function.SUM, 0.1, 0.2) == 0.3
+    assert computed(Function.SUM, 0.1, 0.2, -0.3) == 0.0
+    assert computed(Function.AVG, 0.1, 0.2) == 0.15
+    assert computed(Function.AVG, 1.7e308, 1.7e308) == 1.7e308
+
+
+def test_decimals_as_far_apart_as_they_may_be_have_an_average_but_no_sum() -> None:
+    widest = ["9" * 34 + "E+6111", "9" * 34 + "E-6176"]
+    groups = {
+        function: Groups(Aggregate((), {"r": Computation(function, ("x",))}), 1)
+        for function in (Function.SUM, Function.AVG)
+    }
+    for number in widest:
+        for each in groups.values():
+            each.add(lookup_of("id", {"x": Decimal(number)}))
+    with pytest.raises(Invalid, match="34 digits"):
+        groups[Function.SUM].rows()
+    assert groups[Function.AVG].rows()[0].computed == {"r": Decimal("5E+6144")}
 
 
 @given(st.lists(OBJECTS, max_size=12))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mediator.model.change import Change
+from mediator.model.exact import decimal_of
 from mediator.model.operations import Outcome
 from mediator.query.aggregation import Sum
 from mediator.schema.types import Values
@@ -254,7 +255,7 @@ def test_what_is_taken_from_a_sum_leaves_the_exact_rest(numbers: list[Any], data
     for index in gone:
         total.add(numbers[index], -1)
     left = [number for index, number in enumerate(numbers) if index not in gone]
-    exact = sum(map(Fraction, left))
+    exact = sum(Fraction(decimal_of(number)) for number in left)
     assert total.result() == ((float(exact) if _has_float(left) else exact) if left else None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -129,6 +130,19 @@ def test_a_sum_beyond_its_range_stops_the_view() -> None:
     put(of, "orders", "b", price=1.7e308)
     of.take()
     assert "range" in of.stopped["view"]
+
+
+def test_a_sum_of_decimals_with_too_many_digits_stops_its_view_only() -> None:
+    def computing(function: str) -> dict[str, Any]:
+        return {"class": "orders", "aggregate": {"compute": {"r": {function: "total"}}}}
+
+    of = evaluate(sum=computing("sum"), avg=computing("avg"), count=computing("count"))
+    for id_, total in (("a", "1E+6144"), ("b", "1E-6143")):
+        put(of, "orders", id_, total=Decimal(total))
+        of.take()
+    assert "34 digits" in of.stopped["sum"]
+    assert rows(of, "avg") == [({"r": "5E+6143"}, 1)]
+    assert rows(of, "count") == [({"r": 2}, 1)]
 
 
 def test_a_value_that_the_schema_does_not_allow_stops_the_views_of_its_class() -> None:

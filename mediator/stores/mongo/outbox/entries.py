@@ -16,6 +16,7 @@ from mediator.stores.port import RememberedOperation, Status, Write, WriteResult
 __all__ = [
     "FULL",
     "NAMED",
+    "NO_ROOM",
     "OUTBOX",
     "REMEMBERED",
     "VACANCY",
@@ -26,10 +27,11 @@ __all__ = [
     "pushes",
     "recall",
     "recalled",
+    "vacancy",
 ]
 
 REMEMBERED: Final = 128
-"""Remembered operations that one record keeps; older ones make room."""
+"""Remembered operations that one record keeps; then the older ones are archived (`archive`)."""
 
 OUTBOX: Final = 2_500
 """Outbox entries that one record keeps; when there are so many, writes wait for the relay.
@@ -49,6 +51,19 @@ VACANCY: Final[Document] = {_LAST_SLOT: {"$exists": False}}
 """The condition of every write that there is room for its entry."""
 
 
+_LAST_OPERATION: Final = f"_ops.{REMEMBERED - 1}"
+
+NO_ROOM: Final[Document] = {_LAST_OPERATION: {"$exists": True}}
+"""The condition that a record takes no more remembered operations."""
+
+_ROOM: Final[Document] = VACANCY | {_LAST_OPERATION: {"$exists": False}}
+
+
+def vacancy(write: Write) -> Document:
+    """Return the condition that a record has room for what a write adds to its lists."""
+    return VACANCY if write.remember is None else _ROOM
+
+
 def entries(
     layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
 ) -> dict[str, list[Any]]:
@@ -60,11 +75,8 @@ def entries(
 
 
 def pushes(lists: Mapping[str, list[Any]]) -> Document:
-    """Return the `$push` that adds these entries, and drops what need not be remembered longer."""
-    update: Document = {"_pending": lists["_pending"][0]}
-    if "_ops" in lists:
-        update["_ops"] = {"$each": lists["_ops"], "$slice": -REMEMBERED}
-    return update
+    """Return the `$push` that adds these entries, one to each list."""
+    return {name: each for name, [each] in lists.items()}
 
 
 def _remembered(

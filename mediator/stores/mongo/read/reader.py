@@ -12,6 +12,7 @@ from mediator.base.offload import is_large, offload
 from mediator.schema.types import projected
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import LIVE, Document, Layout, among, is_live, layout_of
+from mediator.stores.mongo.outbox.archive import OPERATIONS, add_archived
 from mediator.stores.mongo.outbox.entries import recalled
 from mediator.stores.mongo.read.ordering import Position, ranges
 from mediator.stores.mongo.read.spans import is_short, spans
@@ -87,7 +88,10 @@ class Reader:
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
         layout = layout_of(fragment)
-        document = await self._session.find(layout, id_, {"_ops": 1})
+        document = await self._session.find(layout, id_, OPERATIONS)
+        if document is not None:
+            stored = {document["_id"]: document}
+            await add_archived(self._session, layout, stored, [(id_, operation)])
         return recalled(layout, document, operation)
 
     async def scan(

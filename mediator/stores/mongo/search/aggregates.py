@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from mediator.base.offload import offload
-from mediator.model.evaluate import average
+from mediator.model.exact import average
 from mediator.model.filters import ID, Path
 from mediator.model.query import Aggregate, Computation, Function
 from mediator.schema.limits import INTEGER_MAX

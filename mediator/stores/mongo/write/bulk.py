@@ -15,6 +15,7 @@ from pymongo.errors import DocumentTooLarge
 from mediator.stores.mongo.claims import holders
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, among
+from mediator.stores.mongo.outbox.archive import add_archived
 from mediator.stores.mongo.outbox.entries import acknowledged_count, has_applied
 from mediator.stores.mongo.outbox.pending import RecentWrites
 from mediator.stores.mongo.session import Lookup, MongoSession
@@ -120,6 +121,8 @@ class BulkWrite:
     async def _by_reading(self, calls: Sequence[Call]) -> None:
         """Read records together, decide on each, and write them together."""
         documents = await self._lookup(calls, ENTIRE)
+        wanted = [(write.id, write.operation) for _, write in calls if write.remember is not None]
+        await add_archived(self.session, self.layout, documents, wanted)
         steps, later = await self._decide(calls, documents)
         steps = await self._unclaimed(steps)
         try:

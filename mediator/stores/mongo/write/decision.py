@@ -21,7 +21,7 @@ from mediator.stores.mongo.layout import (
     is_live,
     unfenced,
 )
-from mediator.stores.mongo.outbox.entries import VACANCY, entries, pushes, recall
+from mediator.stores.mongo.outbox.entries import entries, pushes, recall, vacancy
 from mediator.stores.mongo.write.claims import claims_after, with_claims
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
@@ -203,11 +203,11 @@ class _Revision:
     def _unchanged(self) -> Document:
         """Require that no write came between: each one raises a version of the fragment.
 
-        And that there is room in the outbox.
+        And that there is room in its lists.
         """
         assert self.document is not None
         deleted = self.document.get("tombstone")
-        query = self.layout.key(self.write.id) | VACANCY
+        query = self.layout.key(self.write.id) | vacancy(self.write)
         query |= unfenced(self.token) | has_intent(self.write.intent)
         query |= LIVE if deleted is None else {"tombstone": deleted}
         for group, path in self.layout.version_paths.items():

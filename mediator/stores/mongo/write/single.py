@@ -12,6 +12,7 @@ from mediator.base.clock import Clock
 from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.claims import holders
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
+from mediator.stores.mongo.outbox.archive import OPERATIONS, add_archived, make_room
 from mediator.stores.mongo.outbox.entries import FULL
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt, attempt_of
@@ -27,13 +28,16 @@ _LONGEST_PAUSE_S: Final = 0.05
 _ATTEMPTS_ON_FULL: Final = 20
 """Attempts, within about a second, before a write gives up on a full outbox."""
 
-ENTIRE: Final[Document] = BOOKKEEPING | {
-    "values": 1,
-    "_ops": 1,
-    "_acknowledged": 1,
-    "_fences": 1,
-    "_intent": 1,
-}
+ENTIRE: Final[Document] = (
+    BOOKKEEPING
+    | OPERATIONS
+    | {
+        "values": 1,
+        "_acknowledged": 1,
+        "_fences": 1,
+        "_intent": 1,
+    }
+)
 """What is read of a record to decide on a write."""
 
 _ID: Final[Document] = {"_id": 1}
@@ -83,11 +87,13 @@ class SingleWriter:
     async def read_and_write(self, layout: Layout, write: Write, token: str) -> WriteResult:
         """Read the record, decide, and write if it is unchanged; retry if it is not."""
         for attempts in range(_ATTEMPTS):
-            document = await self._session.find(layout, write.id, ENTIRE)
+            document = await self._read(layout, write)
             decision = await self.decide(layout, write, document, token)
             result = await self._apply(layout, decision)
             if result is not None:
                 return result
+            if write.remember is not None and await make_room(self._session, layout, write.id):
+                continue
             if taken := await holders(self._session, layout, [write]):
                 return WriteResult(Status.TAKEN, taken=taken[write.id])
             if attempts >= _ATTEMPTS_ON_FULL and await self._session.find(
@@ -96,6 +102,14 @@ class SingleWriter:
                 raise StoreBusy("this record takes no more writes until its changes are relayed")
             await asyncio.sleep(min(_FIRST_PAUSE_S * 2**attempts, _LONGEST_PAUSE_S))
         raise StoreUnavailable("too many concurrent writes to this record")
+
+    async def _read(self, layout: Layout, write: Write) -> Document | None:
+        """Read what a write is decided by."""
+        document = await self._session.find(layout, write.id, ENTIRE)
+        if document is not None and write.remember is not None:
+            wanted = [(write.id, write.operation)]
+            await add_archived(self._session, layout, {document["_id"]: document}, wanted)
+        return document
 
     async def decide(
         self, layout: Layout, write: Write, document: Document | None, token: str

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
-from mediator.model.evaluate import average
+from mediator.model.exact import average
 from mediator.model.filters import ID, Filter
 from mediator.model.query import Aggregate, Computation, Function
 from mediator.schema.scalars import canonical_decimal
@@ -125,7 +125,10 @@ _BOOLEAN_ENDS: Final = {Function.MIN: "bool_and", Function.MAX: "bool_or"}
 
 
 def _exact_number(column: Expression) -> Expression:
-    """A float's shortest text is its own; its numeric has 15 digits, and sums of floats drift."""
+    """Floats are added as their shortest decimals, as `decimal_of` has them.
+
+    Their numeric has 15 digits, and sums of floats depend on the order.
+    """
     if isinstance(column.type, sa.Double):
         return sa.cast(sa.cast(column, sa.Text()), sa.Numeric())
     return column
@@ -163,8 +166,10 @@ def _result(
         return value  # type: ignore[no-any-return]
     if function in (Function.MIN, Function.MAX):
         return _decoded(records, name, value)
-    total = _TOTALS[records.fragment.fields[name].type](value)
-    return total if function is Function.SUM else average(total, count)
+    type_ = records.fragment.fields[name].type
+    if function is Function.AVG:
+        return average(value, count, as_decimal=type_ is FieldType.DECIMAL)
+    return _TOTALS[type_](value)
 
 
 _TOTALS: Final[Mapping[FieldType, Callable[[Decimal], Value]]] = {

@@ -1,0 +1,59 @@
+"""Exact arithmetic of aggregates: the decimals that floats stand for, and averages rounded once."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from typing import Final
+
+from mediator.schema.limits import DECIMAL_DIGITS
+
+__all__ = ["average", "decimal_of"]
+
+_ROUNDED: Final = Context(prec=DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
+
+_ALL_INTEGERS: Final = 2.0**53
+"""Up to here no decimal of 17 digits is halfway between two floats; beyond 1E+40 none is again."""
+_NONE_HALFWAY: Final = 1e40
+
+
+def decimal_of(value: float) -> Decimal:
+    """Return the shortest decimal that is nearer to a finite float than to all others.
+
+    It is what PostgreSQL writes. `repr` is the same, but it also takes a decimal that is halfway
+    to another float, such as 1E+23, as readers choose the even one of the two.
+    """
+    shortest = Decimal(repr(value))
+    if -_ALL_INTEGERS < value < _ALL_INTEGERS or abs(value) > _NONE_HALFWAY:
+        return shortest
+    while _is_halfway(shortest, value):
+        digits = len(shortest.as_tuple().digits)
+        shortest = Decimal(f"{value:.{digits}e}")  # of one digit more
+    return shortest
+
+
+def _is_halfway(number: Decimal, value: float) -> bool:
+    """Whether an integer is halfway between a float, an integer too, and the next one."""
+    following = math.nextafter(value, math.inf if number > value else -math.inf)
+    return 2 * int(number) == int(value) + int(following)
+
+
+def average(
+    total: int | Decimal, count: int, *, as_decimal: bool = False
+) -> float | Decimal | None:
+    """Divide an exact sum by its count, and round once.
+
+    Args:
+        total: The sum.
+        count: How many numbers it is of.
+        as_decimal: Whether they are decimals, so that the average is one, of 34 digits.
+
+    Returns:
+        The average; None of nothing.
+    """
+    if not count:
+        return None
+    if as_decimal:
+        return _ROUNDED.divide(total, Decimal(count))
+    numerator, denominator = total.as_integer_ratio()
+    return numerator / (denominator * count)
