@@ -190,7 +190,8 @@ async def test_runs_go_with_their_database(harness: Harness) -> None:
     assert await queue.heartbeat(taken, "running", {}, 60.0) == "lost"
     assert await queue.take(60.0) is None
     # The task that removes what is past its retention removes their results as well.
-    assert {run.id for run in submitted} == {*await queue.old(86_400.0, 10)}
+    async with queue.forgetting(86_400.0, 10) as forgotten:
+        assert {run.id for run in submitted} == {*forgotten}
 
 
 async def test_the_data_of_a_dropped_database_is_cleared(
