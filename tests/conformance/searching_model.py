@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from mediator.model.evaluate import Lookup, holds, lookup_of
+from mediator.model.exact import decimal_of
 from mediator.model.filters import Filter
 from mediator.model.order import beyond, position_of, sort_key
 from mediator.model.query import Aggregate, Computation, Function, OrderBy, Position
@@ -116,12 +117,16 @@ class SearchingModel(ModelStore):
                 return self.total(values)
         if isinstance(values[0], Decimal):
             return Context(prec=34).divide(self.total(values), Decimal(len(values)))
-        return float(sum(map(Fraction, values)) / len(values))
+        return float(sum(map(_fraction, values)) / len(values))
 
     def total(self, values: list[Any]) -> Any:
         if isinstance(values[0], Decimal):
             total = Decimal(0)
             for value in values:
-                total = Context(prec=10_000).add(total, value)
+                total = Context(prec=20_000).add(total, value)
             return total
-        return float(sum(map(Fraction, values))) if isinstance(values[0], float) else sum(values)
+        return type(values[0])(sum(map(_fraction, values)))
+
+
+def _fraction(value: float) -> Fraction:
+    return Fraction(decimal_of(value)) if isinstance(value, float) else Fraction(value)
