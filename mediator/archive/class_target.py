@@ -34,8 +34,8 @@ from mediator.model.operations import ANYTHING, Condition, Delete, Get, Outcome,
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 from mediator.schema.constraints import unconstrained
-from mediator.schema.documents import as_text
 from mediator.schema.ids import check_id
+from mediator.schema.json_text import as_text
 from mediator.schema.values import Codec
 
 __all__ = ["ClassTarget", "Restored"]

@@ -11,8 +11,8 @@ from mediator.control.copy_report import NEED_RULES, SAMPLE, CopyRules, Fallback
 from mediator.control.copy_sources import Source
 from mediator.model.operations import Outcome
 from mediator.schema.copies import FieldCopy
-from mediator.schema.documents import as_text
 from mediator.schema.errors import InvalidValue
+from mediator.schema.json_text import as_text
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.schema.values import Codec

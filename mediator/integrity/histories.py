@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mediator.model.change import Change
 from mediator.model.operations import Outcome
-from mediator.schema.documents import as_text
+from mediator.schema.json_text import as_text
 
 __all__ = ["GroupHistory", "Mismatch", "MismatchKind", "compare"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from mediator.model.operators import Operator, OperatorCall, OperatorFailure
 from mediator.schema.constraints import beyond
-from mediator.schema.documents import as_text
+from mediator.schema.json_text import as_text
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import DECIMAL128, canonical_decimal
 from mediator.schema.tree import MISSING, Field, MissingType

@@ -11,14 +11,12 @@ from itertools import chain
 from math import isfinite
 from typing import Any, Final
 
-import orjson
-
 from mediator.base.errors import Invalid, Location
 from mediator.schema.errors import InvalidValue, locations_below, token
 from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MAX_ERRORS
 from mediator.schema.scalars import check_text, integer
 
-__all__ = ["as_text", "check_storable", "document", "merge_patch"]
+__all__ = ["check_storable", "document", "merge_patch"]
 
 
 def document(raw: Any) -> dict[str, Any]:
@@ -34,11 +32,6 @@ def document(raw: Any) -> dict[str, Any]:
     if type(raw) is not dict:
         raise InvalidValue("must be an object")
     return _object(raw, 1)
-
-
-def as_text(value: Any) -> bytes:
-    """Return text that is equal for equal JSON: to Python `true` equals 1."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def _json(raw: Any, depth: int) -> Any:

@@ -22,6 +22,7 @@ from mediator.base.slices import Slices
 from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import EventStream, StreamKey
 from mediator.routing.model import DatabaseRoute
+from mediator.standing.alignment import aligned
 from mediator.standing.batch_run import MOST_PAIRS, BatchRun, TooMuch
 from mediator.standing.catch_up import CatchUp
 from mediator.standing.class_backlog import ClassBacklog
@@ -94,7 +95,6 @@ class Session:
     _sampling: Sampling = field(default_factory=Sampling, init=False)
     _looked_at: float = field(default=0.0, init=False)
     _noted_at: float = field(default=float("-inf"), init=False)
-    _rounds: int = field(default=0, init=False)
     _catch_up: CatchUp | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -325,16 +325,14 @@ class Session:
             await self._stop([error.query], error.detail)
 
     async def _read_sources(self) -> list[LoggedTuple]:
-        """Read what is new; another stream comes first each time, as a batch may end early."""
+        """Read what is new, in the order of time, as a batch may end early."""
         sources = sorted(each for each in self._needs.sources if each.kind == "stream")
         try:
             inputs: list[Sequence[LoggedTuple]] = [await self._classes.read()]
         except PositionGone:
             await self._stop_classes()
         inputs += [await self._read_stream(source) for source in sources]
-        self._rounds += 1
-        turn = self._rounds % len(inputs)
-        return [each for some in inputs[turn:] + inputs[:turn] for each in some]
+        return aligned(inputs, _TAKEN, self._runtime.watermark_s)
 
     async def _read_stream(self, source: Source) -> Sequence[LoggedTuple]:
         relation, key = source.relation, StreamKey(self._route.id, source.name)

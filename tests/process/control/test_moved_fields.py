@@ -19,7 +19,7 @@ from mediator.control.copy_report import CopyRules, Fallback, Kind
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.model.operations import Create, Update
 from mediator.schema.copies import parse_copy
-from mediator.schema.documents import as_text
+from mediator.schema.json_text import as_text
 from tests.process.control.test_placing_anew import follows, late, paused, waits
 from tests.process.service import Service, error_of, field_on, unique
 

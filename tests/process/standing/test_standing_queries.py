@@ -65,6 +65,18 @@ async def test_a_class_is_a_stream_of_its_objects_as_they_were_written(bench: Be
     )
 
 
+async def test_a_backlog_of_one_stream_is_not_late_behind_another_one(bench: Bench) -> None:
+    """More than a batch takes of it is there; of the other one all is read at once."""
+    document = {"relations": ["r", "s"], "predicates": [["r.a", "s.a"]], "window_s": 10}
+    query = await bench.ready(document)
+    meeting = {100: 5.0, 700: 35.0, 1_100: 55.0}
+    s = [(n / 20, {"a": n if n in meeting else -1, "b": n}) for n in range(1_200)]
+    await bench.send("s", *s)
+    await bench.send("r", *((time_s, {"a": n}) for n, time_s in meeting.items()))
+    await bench.finds(query, *({"r": {"a": n}, "s": {"a": n, "b": n}} for n in meeting))
+    await bench.has_taken_all()
+
+
 @pytest.mark.parametrize(
     ("members", "pointer"),
     [
