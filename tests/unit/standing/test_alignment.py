@@ -43,7 +43,7 @@ TIMES = st.lists(st.floats(0, 100), max_size=PAGE)
 
 
 @given(st.lists(TIMES, min_size=1, max_size=4), st.floats(0, 100))
-def test_beginnings_are_taken_and_something_always_is(
+def test_of_each_page_the_first_tuples_are_taken(
     pages: list[list[float]], watermark_s: float
 ) -> None:
     inputs = [page_of(f"s{n}", *times) for n, times in enumerate(pages)]
