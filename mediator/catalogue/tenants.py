@@ -152,10 +152,9 @@ async def _expect(connection: AsyncConnection, tenant: str) -> None:
 
 
 async def _expect_limits(connection: AsyncConnection, tenant: str, seen: Mapping[str, Any]) -> None:
+    await _expect(connection, tenant)
     found = select(tenants.c.limits).where(tenants.c.name == tenant)
-    present = (await connection.execute(found)).scalar_one_or_none()
-    if present is None:
-        raise NotFound("There is no such tenant.")
+    present = (await connection.execute(found)).scalar_one()
     if present != seen:
         raise Conflict("The limits were changed since they were shown.", extra={"limits": present})
 

@@ -118,10 +118,14 @@ class Aggregate:
     having: Filter | None = None
 
     @property
+    def counts_objects(self) -> bool:
+        """Whether it computes nothing but how many objects there are in each group."""
+        return all(each == Computation(Function.COUNT) for each in self.compute.values())
+
+    @property
     def only_counts(self) -> bool:
         """Whether it computes nothing but how many objects there are in all."""
-        computations = self.compute.values()
-        return not self.group and all(c == Computation(Function.COUNT) for c in computations)
+        return not self.group and self.counts_objects
 
     @property
     def paths(self) -> set[Path]:

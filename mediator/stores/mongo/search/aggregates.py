@@ -80,13 +80,23 @@ async def aggregated(
     """Return up to `limit` groups of what is selected; see `port.Aggregating`."""
     grouping = _Grouping(layout, aggregate)
     groups = _Groups(grouping)
-    is_exact = grouping.is_plain or not session.is_stand_in
+    is_exact = not session.is_stand_in or _is_plain(layout.fragment, aggregate)
     rows = _grouped if is_exact and await is_short(session, layout) else _found
     async for some in rows(session, layout, selection, grouping):
         await offload(len(some) > _MANY, groups.add, some)
         if len(groups) > limit:
             break
     return groups.first(limit)
+
+
+def _is_plain(fragment: Fragment, aggregate: Aggregate) -> bool:
+    """Whether only objects are counted, by keys that the stand-in groups rightly.
+
+    It takes large floats for the same, and texts such as ``$where`` for paths.
+    """
+    fields = [_field(fragment, path) for path in aggregate.group]
+    plain = all(field is not None and field.type in _PLAIN for field in fields)
+    return plain and aggregate.counts_objects
 
 
 async def _grouped(
@@ -153,16 +163,6 @@ class _Grouping:
 
     def _expression(self, name: str) -> str:
         return "$_id" if name == ID[0] else f"${self._layout.paths[name]}"
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether objects are counted, and nothing else, by keys that the stand-in groups rightly.
-
-        It takes large floats for the same, and texts such as ``$where`` for paths.
-        """
-        fields = self._layout.fragment.fields
-        plain = all(name != ID[0] and fields[name].type in _PLAIN for name in self.group)
-        return plain and all(each.path is None for each in self.compute.values())
 
     def may_be_beyond(self, row: Mapping[str, Any]) -> bool:
         """Whether a sum in a row of `stage` may have been beyond 64 bits on the way."""

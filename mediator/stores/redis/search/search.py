@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Final
 
 from mediator.model.filters import Filter
-from mediator.model.query import Aggregate, Computation, Function, OrderBy, Position
+from mediator.model.query import Aggregate, OrderBy, Position
 from mediator.stores.port import (
     AccessPath,
     ComputedGroup,
@@ -27,8 +26,6 @@ from mediator.stores.redis.search.plan import SearchPlan, choose
 from redis_connection.commands import command
 
 __all__ = ["count", "counts", "found", "groups", "groups_counted"]
-
-_OBJECTS: Final = Computation(Function.COUNT)
 
 
 def counts(layout: Layout, filter_: Filter | None) -> bool:
@@ -54,7 +51,7 @@ def groups_counted(
 
     They are those of one indexed field, and no condition is about any other.
     """
-    if not all(each == _OBJECTS for each in aggregate.compute.values()):
+    if not aggregate.counts_objects:
         return None
     index = next((i for i in layout.ordered_indexes if [i.fields] == list(aggregate.group)), None)
     if index is None:
