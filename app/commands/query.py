@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
@@ -62,8 +63,10 @@ def query(
 def _print_total(
     service: ServiceClient, path: str, conditions: Pairs, count: str, *, json: bool
 ) -> None:
+    from app.commands.reconnection import Reconnection
+
     sent = [*conditions, ("fields", "id"), ("limit", "1"), ("count", count)]
-    answer = service.request("GET", path, params=sent)
+    answer = Reconnection().repeat(lambda: service.request("GET", path, params=sent))
     if json:
         print_document({name: answer[name] for name in ("total", "count")})
     else:
@@ -73,11 +76,14 @@ def _print_total(
 def _pages(
     service: ServiceClient, path: str, parameters: Pairs, most: int | None
 ) -> Iterator[list[dict[str, Any]]]:
+    from app.commands.reconnection import Reconnection
+
+    reconnection = Reconnection()
     after: Pairs = []
     while most is None or most > 0:
         limit = _PAGE if most is None else min(most, _PAGE)
         sent = [*parameters, ("limit", str(limit)), *after]
-        answer = service.request("GET", path, params=sent)
+        answer = reconnection.repeat(partial(service.request, "GET", path, params=sent))
         yield answer["items"]
         if answer["next"] is None:
             return

@@ -245,7 +245,7 @@ def key_in(file: Path | None) -> SecretStr | None:
     """Return the key that a command sends: the one in a file, else that of the settings."""
     from pydantic import SecretStr
 
-    from app.settings.access import AccessSettings
+    from app.settings.access import AccessSettings, is_key
 
     if file is None:
         return AccessSettings().key
@@ -253,6 +253,6 @@ def key_in(file: Path | None) -> SecretStr | None:
         text = file.read_text("ascii", "replace")[:_LONGEST_KEY].strip()
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}.") from None
-    if not text or not text.isascii() or not text.isprintable() or " " in text:
+    if not is_key(text):
         raise typer.BadParameter(f"{file} holds no key: one line is expected.")
     return SecretStr(text)

@@ -226,6 +226,7 @@ def export(
     """Print all objects of a class, each as a line of JSON, in the order of their ids.
 
     If the connection is lost it goes on behind the last object, once the service answers again.
+    What was printed by one that ended early is continued by --after; a file is begun anew.
     """
     from spark_jobs.atomic_file import atomic_file
 
@@ -238,36 +239,53 @@ def export(
         if output is not None:
             target = stack.enter_context(atomic_file(output))
         show = stack.enter_context(shown_progress())
-        count = 0
-        for line in _exported(service, f"/{database}/{class_name}/export", parameters):
+        run = _Export(service, f"/{database}/{class_name}/export", parameters)
+        # A file that is not complete is removed: there is nothing to go on with.
+        goes_on = run.goes_on if output is None else str
+        stack.enter_context(interruptible(goes_on))
+        for count, line in enumerate(run.lines(goes_on), start=1):
             target.write(line)
-            count += 1
             if count % _LINES == 0:
                 show(f"{count:,} objects")
         target.flush()
-    errors.print(f"Objects exported: {count:,}.")
+    errors.print(f"Objects exported: {run.count:,}.")
 
 
-def _exported(service: ServiceClient, path: str, parameters: dict[str, str]) -> Iterator[bytes]:
-    """Yield whole lines; an export that breaks off is continued behind the last of them."""
-    import orjson
+@dataclass
+class _Export:
+    """Reads whole lines; an export that breaks off is continued behind the last of them."""
 
-    from app.commands.reconnection import Reconnection
-    from app.commands.service_client import ServiceRefused, lines_of
-    from app.http.negotiation import NDJSON
+    _service: ServiceClient
+    _path: str
+    _parameters: dict[str, str]
+    count: int = 0
+    _last: bytes = b""
 
-    reconnection = Reconnection()
-    last = b""
-    while True:
-        if last:
-            parameters = {**parameters, "after": orjson.loads(last)["id"]}
-        try:
-            with service.stream("GET", path, NDJSON, params=parameters) as answer:
-                for line in lines_of(answer):
-                    reconnection.answered()
-                    last = line
-                    yield line
-        except ServiceRefused as refused:
-            reconnection.wait(refused)
-        else:
-            return
+    def lines(self, goes_on: Callable[[], str]) -> Iterator[bytes]:
+        from app.commands.reconnection import Reconnection
+        from app.commands.service_client import ServiceRefused, lines_of
+        from app.http.negotiation import NDJSON
+
+        reconnection = Reconnection()
+        while True:
+            sent = {**self._parameters, **self._after()}
+            try:
+                with self._service.stream("GET", self._path, NDJSON, params=sent) as answer:
+                    for line in lines_of(answer):
+                        reconnection.answered()
+                        yield line
+                        self._last = line
+                        self.count += 1
+            except ServiceRefused as refused:
+                reconnection.wait(refused, goes_on())
+            else:
+                return
+
+    def goes_on(self) -> str:
+        """Say with which option the rest is exported, if anything was."""
+        return way_on(**self._after())
+
+    def _after(self) -> dict[str, str]:
+        import orjson
+
+        return {"after": orjson.loads(self._last)["id"]} if self._last else {}

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from dataclasses import fields
 from ipaddress import ip_address
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings
 
 from app.settings.main import FROM_ENVIRONMENT, HttpSettings, MediatorSettings, MissingSetting
 from mediator.access.metering import TenantLimits
 
-__all__ = ["AccessSettings", "bearer", "is_loopback"]
+__all__ = ["AccessSettings", "bearer", "is_key", "is_loopback"]
+
+
+def is_key(text: str) -> bool:
+    """Whether a text can be a key: a header field holds it, and its words are divided by spaces."""
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
+
+
+def _check_key(key: SecretStr) -> SecretStr:
+    # A variable that is set to nothing is as good as none.
+    if (text := key.get_secret_value()) and not is_key(text):
+        raise ValueError("it is no key: printable ASCII characters without a space are expected")
+    return key
 
 
 class AccessSettings(BaseSettings):
@@ -35,7 +47,9 @@ class AccessSettings(BaseSettings):
         30.0, ge=0, le=300, description="By how many seconds clocks may differ."
     )
     metrics_open: bool = Field(False, description="Whether `/metrics` needs no key.")
-    key: SecretStr | None = Field(None, description="The key that commands send to the admin API.")
+    key: Annotated[SecretStr, AfterValidator(_check_key)] | None = Field(
+        None, description="The key that commands send to the admin API."
+    )
     tenant_rate: float | None = Field(
         None, gt=0, description="Requests in a second that a replica takes of one tenant."
     )

@@ -21,9 +21,12 @@ App = Callable[..., Awaitable[None]]
 
 @dataclass
 class Reply:
+    """An answer; the connection of one that is not complete is closed behind its body."""
+
     status: int
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
+    complete: bool = True
 
 
 def problem(status: int, slug: str) -> Reply:
@@ -34,10 +37,10 @@ def problem(status: int, slug: str) -> Reply:
 
 async def send_reply(reply: Reply, send: Any) -> None:
     headers = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
-    if reply.status not in {204, 304}:
+    if reply.complete and reply.status not in {204, 304}:
         headers.append((b"content-length", str(len(reply.body)).encode()))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
+    await send({"type": "http.response.body", "body": reply.body, "more_body": not reply.complete})
 
 
 class Script:

@@ -68,3 +68,44 @@ async def test_tail_says_how_to_go_on_when_it_gives_up() -> None:
     assert result.exit_code == 1
     assert result.lines == ["now  delete   c/o"]
     assert result.stderr.endswith("so it is To go on: --after 'p;1'\n")
+
+
+async def test_an_export_says_how_to_go_on_when_it_gives_up(tmp_path: Path) -> None:
+    """A file appears when it is complete: of one that is not, there is nothing to go on with."""
+    body, type_ = b'{"id":"a"}\n{"id":"b b"}\n{"id":', {"content-type": "application/x-ndjson"}
+    broken = Reply(200, body, type_, complete=False)
+    words = ("export", "shop", "products")
+    forbidden = problem(403, "forbidden")
+    result = await call(Script(broken, forbidden), *words)
+    assert result.exit_code == 1
+    assert result.lines == ['{"id":"a"}', '{"id":"b b"}']
+    assert result.stderr.endswith(" To go on: --after 'b b'\n")
+    saved = tmp_path / "saved.ndjson"
+    result = await call(Script(broken, forbidden), *words, "--output", str(saved))
+    assert result.exit_code == 1
+    assert "To go on" not in result.stderr
+    assert not saved.exists()
+
+
+async def test_a_query_waits_for_a_service_that_is_busy() -> None:
+    busy = problem(429, "rate-limited")
+    page = Reply(
+        200,
+        orjson.dumps({"items": [{"id": "a"}], "next": None, "total": 1, "count": "exact"}),
+        {"content-type": "application/json"},
+    )
+    for words in ((), ("--count", "exact")):
+        result = await call(Script(busy, page), "query", "shop", "products", *words)
+        assert result.exit_code == 0, result
+        assert len(result.lines) == 1
+        assert "Trying again" in result.stderr
+
+
+async def test_a_key_that_no_header_can_hold_is_refused_and_not_shown() -> None:
+    words = ["query", "shop", "products", "--url", "http://127.0.0.1:1"]
+    result = await called(words, {**ENVIRONMENT, "PORTOLAN_KEY": "clé-de-voûte"})
+    assert result.exit_code == 1
+    assert "it is no key" in result.stderr
+    assert "voûte" not in result.stderr
+    nothing = await called(words, {**ENVIRONMENT, "PORTOLAN_KEY": ""})
+    assert "does not answer" in nothing.stderr
