@@ -270,6 +270,7 @@ def _connect_metrics(
     metrics.subscribers.set_function(lambda: subscriptions.count if subscriptions else 0)
     metrics.connect(metrics.active, lambda: data.active)
     metrics.connect(metrics.view_ages, mediator.views.ages)
+    metrics.connect(metrics.feed_lags, mediator.changes.lags)
     if caches is not None:
         metrics.caches.regrets = lambda: caches.estimator.regrets
     if security is not None:

@@ -10,9 +10,10 @@ from pydantic_settings import BaseSettings
 
 from app.settings.main import FROM_ENVIRONMENT
 
-__all__ = ["LogFormat", "TelemetrySettings"]
+__all__ = ["LogFormat", "Signal", "TelemetrySettings"]
 
 LogFormat: TypeAlias = Literal["json", "text"]
+Signal: TypeAlias = Literal["metrics", "traces"]
 
 _URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
 """No user and no password: it is logged. Credentials go into OTEL_EXPORTER_OTLP_HEADERS."""
@@ -42,11 +43,11 @@ class TelemetrySettings(BaseSettings):
         description="Share of the requests that are traced, of those whose callers do not decide.",
     )
 
-    @property
-    def exports(self) -> bool:
-        """Whether anything is sent: the standard variable counts, too."""
-        return self.otlp_endpoint is not None or "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
+    def exports(self, signal: Signal) -> bool:
+        """Whether a signal is sent: the standard variables count, too, if they are not empty."""
+        standard = "OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
+        return self.otlp_endpoint is not None or any(os.environ.get(name) for name in standard)
 
-    def endpoint(self, signal: str) -> str | None:
+    def endpoint(self, signal: Signal) -> str | None:
         """Return where a signal is sent; None: where the standard variable says."""
         return f"{self.otlp_endpoint.rstrip('/')}/v1/{signal}" if self.otlp_endpoint else None

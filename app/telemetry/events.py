@@ -12,7 +12,6 @@ from mediator.base.observation import (
     EventStreamAppended,
     EventStreamRefused,
     FeedGapFound,
-    FeedLagMeasured,
     FeedRollbackFound,
     FlowCounted,
     PlacementDecided,
@@ -129,11 +128,8 @@ def feed_handlers(registry: CollectorRegistry) -> Handlers:
     fallbacks = counter(registry, "portolan_feed_fallbacks", about, "system")
     about = "Times that changes were missing for good."
     gaps = counter(registry, "portolan_feed_gaps", about, "system")
-    about = "For how long the feed may have lacked changes of a system."
-    lag = gauge(registry, "portolan_feed_lag_seconds", about, "database", "system")
     return {
         ChangesRelayed: lambda e: relayed.labels(e.system).inc(e.count),
-        FeedLagMeasured: lambda e: lag.labels(e.database, e.system).set(e.seconds),
         FeedRollbackFound: lambda e: fallbacks.labels(e.system).inc(),
         FeedGapFound: lambda e: gaps.labels(e.system).inc(),
     }

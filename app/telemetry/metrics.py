@@ -64,6 +64,8 @@ class Metrics(Collector):
         of_request = "http_request_method", "url_scheme"
         about = "Requests under way."
         self.active = gauge(registry, "http_server_active_requests", about, *of_request)
+        about = "For how long the feed may have lacked changes of a system."
+        self.feed_lags = gauge(registry, "portolan_feed_lag_seconds", about, "database", "system")
         about = "Clients that follow a feed."
         self.subscribers = gauge(registry, "portolan_feed_subscribers", about)
         self.caches = CacheMetrics(registry)

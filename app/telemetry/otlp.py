@@ -1,4 +1,4 @@
-"""Export of metrics and traces by OTLP over HTTP, beside the requests."""
+"""Export of metrics by OTLP over HTTP, beside the requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from threading import Thread
 from time import time_ns
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -17,33 +17,24 @@ from prometheus_client import CollectorRegistry
 
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.otlp_metrics import metrics_data
-from app.telemetry.span_process import SpanProcess
-from app.telemetry.traces import Traces
 from mediator.base.concurrency import end
 
-__all__ = ["CLOSE_S", "OtlpExport"]
-
-CLOSE_S: Final = 3.0
-"""Seconds that the last export gets when the service ends."""
+__all__ = ["MetricsExport", "own_resource"]
 
 
-class OtlpExport:
-    """Exports metrics and spans until it is closed.
+class MetricsExport:
+    """Exports metrics until it is closed.
 
-    A receiver that is slow or away costs what it does not take: spans beyond a bound are dropped,
-    and of metrics only the newest state is exported.
+    If the receiver is slow or away, only the newest state is exported.
 
     Args:
         registry: The metrics; read on the event loop, where they are counted.
-
-    Attributes:
-        traces: Makes the spans that are exported.
     """
 
-    def __init__(self, settings: TelemetrySettings, registry: CollectorRegistry) -> None:
-        self._resource = _resource()
-        self._spans = SpanProcess(settings, self._resource)
-        self.traces = Traces(self._spans.put, settings.trace_ratio)
+    def __init__(
+        self, settings: TelemetrySettings, resource: Resource, registry: CollectorRegistry
+    ) -> None:
+        self._resource = resource
         self._metrics = OTLPMetricExporter(
             settings.endpoint("metrics"), timeout=settings.otlp_timeout_s
         )
@@ -57,12 +48,12 @@ class OtlpExport:
         """Begin to export metrics; `refresh` updates before each export what no event carries."""
         self._task = asyncio.create_task(self._export_metrics(refresh))
 
-    async def close(self) -> None:
-        """Export what is left, as far as the receiver takes it within `CLOSE_S`."""
+    async def close(self, within_s: float) -> None:
+        """Export the last state, if the receiver takes it within some seconds."""
         if self._task is not None:
             await end([self._task])
-        metrics = _start(self._close_metrics, self._exporting, self._collect())
-        await asyncio.gather(self._spans.close(CLOSE_S), asyncio.to_thread(metrics.join, CLOSE_S))
+        last = _start(self._close_metrics, self._exporting, self._collect())
+        await asyncio.to_thread(last.join, within_s)
 
     async def _export_metrics(self, refresh: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -88,7 +79,7 @@ def _start(run: Callable[..., Any], *arguments: Any) -> Thread:
     return thread
 
 
-def _resource() -> Resource:
+def own_resource() -> Resource:
     """Return what identifies this process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
     attributes = {
         "service.name": "portolan",

@@ -39,7 +39,13 @@ _CHUNK: Final = 64
 """Requests whose spans are made together: the code is warm then, and takes a fraction of the
 time."""
 
+_CHUNK_SPANS: Final = 512
+"""Spans beyond which no more requests are taken into a chunk: requests wait while it is made."""
+
 _FLUSH_S: Final = 0.5
+_NEXT_S: Final = 0.005
+"""Until the next chunk, where more wait than one takes."""
+
 _MOST_UNSENT: Final = 1 << 20
 """Bytes in the pipe beyond which the process is behind: its receiver is slow, or away."""
 
@@ -94,7 +100,8 @@ class SpanProcess:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 await self._started.wait()
-        self._hand_over()
+        while self._hand_over() is not None and self._waiting:
+            pass
         await end([self._keeping])
         if self._process is not None:
             await ended(self._process, max(0.0, deadline - asyncio.get_running_loop().time()))
@@ -103,18 +110,25 @@ class SpanProcess:
         self._timer = None
         pipe = self._hand_over()
         if self._waiting:
-            self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
+            pause_s = _FLUSH_S if pipe is None else _NEXT_S
+            self._timer = asyncio.get_running_loop().call_later(pause_s, self._flush)
         elif pipe is not None:
             pipe.write(b"\n")
 
     def _hand_over(self) -> asyncio.StreamWriter | None:
-        """Write what waits to the pipe, as far as the process takes it; return the pipe."""
+        """Write a chunk of what waits to the pipe, and return that; None: none takes any now."""
         pipe, waiting = self._process and self._process.stdin, self._waiting
         if not pipe or not self._started.is_set():
             return None
-        while waiting and pipe.transport.get_write_buffer_size() < _MOST_UNSENT:
-            chunk = [waiting.popleft() for _ in range(min(_CHUNK, len(waiting)))]
-            pipe.write(orjson.dumps([span for make in chunk for span in make()]) + b"\n")
+        if pipe.transport.get_write_buffer_size() >= _MOST_UNSENT:
+            return None
+        spans: list[SpanRecord] = []
+        for _ in range(min(_CHUNK, len(waiting))):
+            spans += waiting.popleft()()
+            if len(spans) >= _CHUNK_SPANS:
+                break
+        if spans:
+            pipe.write(orjson.dumps(spans) + b"\n")
         if not waiting:
             self._dropping = False
         return pipe

@@ -17,8 +17,9 @@ from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import LOGGED, log_observation
 from app.telemetry.metric_group import show
 from app.telemetry.metrics import Metrics
-from app.telemetry.otlp import OtlpExport
-from app.telemetry.traces import TracedTransport
+from app.telemetry.otlp import MetricsExport, own_resource
+from app.telemetry.span_process import SpanProcess
+from app.telemetry.traces import TracedTransport, Traces
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import FilteredObserver, Observer
@@ -28,7 +29,10 @@ from mediator.service import Mediator
 from mediator.standing.service import StandingQueries
 from sketch.purging.port import PurgeEvent
 
-__all__ = ["StateRefresher", "Telemetry"]
+__all__ = ["CLOSE_S", "StateRefresher", "Telemetry"]
+
+CLOSE_S: Final = 3.0
+"""Seconds that the last export gets when the service ends."""
 
 _WORKER_SEEN_WITHIN_S: Final = 60.0
 
@@ -50,8 +54,15 @@ class Telemetry:
 
     def __init__(self, settings: TelemetrySettings) -> None:
         self.metrics = Metrics()
-        self._export = OtlpExport(settings, self.metrics.registry) if settings.exports else None
-        self.traces = self._export.traces if self._export else None
+        resource = own_resource()
+        self._metrics_export: MetricsExport | None = None
+        if settings.exports("metrics"):
+            self._metrics_export = MetricsExport(settings, resource, self.metrics.registry)
+        self._spans: SpanProcess | None = None
+        self.traces: Traces | None = None
+        if settings.exports("traces"):
+            self._spans = SpanProcess(settings, resource)
+            self.traces = Traces(self._spans.put, settings.trace_ratio)
         self.observers: list[Observer] = [
             self.metrics.observe,
             FilteredObserver(log_observation, LOGGED),
@@ -59,12 +70,13 @@ class Telemetry:
         ]
 
     def start(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        if self._export is not None:
-            self._export.start(refresh)
+        if self._metrics_export is not None:
+            self._metrics_export.start(refresh)
 
     async def close(self) -> None:
-        if self._export is not None:
-            await self._export.close()
+        """Export what is left, as far as the receiver takes it within `CLOSE_S`."""
+        exports = self._metrics_export, self._spans
+        await asyncio.gather(*(export.close(CLOSE_S) for export in exports if export is not None))
 
     def cache_events(self) -> CacheEvents:
         metrics = self.metrics

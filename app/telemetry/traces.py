@@ -6,6 +6,7 @@ the context of the task that observes says which request they belong to.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,9 +36,14 @@ from mediator.base.observation import RequestFinished, StoreCallFinished, System
 __all__ = ["MOST_CALLS", "W3C", "Application", "TracedTransport", "Traces", "traced"]
 
 W3C: Final = TraceContextTextMapPropagator()
+# It warns of every ill-formed `tracestate`, and quotes it: clients would write our log.
+logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)
 
 MOST_CALLS: Final = 128
 """Store calls of a request that get spans of their own; a batch may make thousands."""
+
+_LONGEST_STATE: Final = 512
+"""Characters of a `tracestate`; every span of a request repeats it (section 3.3.1.5)."""
 
 _FIRST_SERVER_ERROR: Final = 500
 _IDS: Final = RandomIdGenerator()
@@ -52,10 +58,17 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 class _HeaderGetter(Getter[HeaderFields]):
     def get(self, carrier: HeaderFields, key: str) -> list[str] | None:
-        """Return the values of a field; several `traceparent` are as good as none (section 3.2)."""
+        """Return the values of a field; several `traceparent` are as good as none (section 3.2).
+
+        So is a `tracestate` that is longer than others must pass on.
+        """
         name = key.encode()
         values = [value.decode("latin-1") for field, value in carrier if field == name]
-        return None if key == "traceparent" and len(values) > 1 else values or None
+        if key == "traceparent":
+            ignored = len(values) > 1
+        else:
+            ignored = sum(map(len, values)) > _LONGEST_STATE
+        return None if ignored else values or None
 
     def keys(self, carrier: HeaderFields) -> list[str]:
         return [name.decode("latin-1") for name, _ in carrier]

@@ -17,7 +17,6 @@ __all__ = [
     "ClockSkewMeasured",
     "CostlyQueryFound",
     "FeedGapFound",
-    "FeedLagMeasured",
     "FeedRollbackFound",
     "FilteredObserver",
     "Observation",
@@ -184,15 +183,6 @@ class FeedGapFound:
 
 
 @immutable
-class FeedLagMeasured:
-    """How long ago the feed of a database was complete with respect to a system."""
-
-    database: str
-    system: str
-    seconds: float
-
-
-@immutable
 class ClockSkewMeasured:
     """By how much a server's clock differs from this replica's at least; negative: it is behind."""
 
@@ -319,7 +309,6 @@ Observation: TypeAlias = (
     | ChangesRelayed
     | FeedRollbackFound
     | FeedGapFound
-    | FeedLagMeasured
     | ViewReadFinished
     | RequestFinished
     | RequestRefused

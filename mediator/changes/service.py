@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Leasing
-from mediator.base.observation import FeedLagMeasured, Observer
+from mediator.base.observation import Observer
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import LogRelays
@@ -48,12 +48,12 @@ class ChangeService:
         context = RelayContext(systems, routes, replica, observe, clock)
         shared, leases, writers = feed or (None, None, None)
         self._model = model
-        self._observe = observe
         self._feed = shared
         self._writers = writers
         self.logs = LogRelays(context, shared, leases) if shared and leases else None
         self._pending = PendingRelays(context, (shared, writers) if shared and writers else None)
         self._clock, self._times = clock, TickTimes(clock)
+        self._relayed: dict[str, Mapping[str, int]] = {}
         self.subscriptions = Subscriptions(shared) if shared else None
 
     def periodic_tasks(self) -> list[PeriodicTask]:
@@ -90,16 +90,28 @@ class ChangeService:
             return  # other replicas relay the rest
 
     async def measure(self) -> None:
+        """Look how far the feeds are."""
         feed = self._feed
         if feed is None:
             return
         requested_at = self._clock.monotonic()
         self._times.note(await feed.tick(), requested_at)
-        for name, route in self._model().databases.items():
-            for system, until_tick in (await feed.relayed_until(route.id)).items():
-                lag_s = self._times.age_s(until_tick)
-                if lag_s is not None:
-                    self._observe(FeedLagMeasured(name, system, lag_s))
+        known = self._model().by_id
+        self._relayed = {id_: until for id_, until in self._relayed.items() if id_ in known}
+        for id_ in known:
+            self._relayed[id_] = await feed.relayed_until(id_)
+
+    def lags(self) -> dict[tuple[str, str], float]:
+        """Return for how many seconds feeds may lack changes, by database and system.
+
+        They grow while the feeds cannot be asked.
+        """
+        return {
+            (name, system): lag_s
+            for name, route in self._model().databases.items()
+            for system, until_tick in self._relayed.get(route.id, {}).items()
+            if (lag_s := self._times.age_s(until_tick)) is not None
+        }
 
     async def trim(self) -> None:
         if self._feed is not None:

@@ -26,9 +26,10 @@ def demo(
 
     The service is left up until Ctrl-C. A second demo on the same data directory goes on there.
     """
+    from app.commands.demo.failed import Failed
     from app.commands.demo.story import DemoOptions, run_demo
     from app.settings.main import HttpSettings, MediatorSettings
 
     http = overridden(HttpSettings(), port=port, admin_port=admin_port)
     settings = overridden(MediatorSettings(), embedded=True, data_dir=data_dir)
-    run(run_demo(http, settings, DemoOptions(seconds, once), Console()))
+    run(run_demo(http, settings, DemoOptions(seconds, once), Console()), Failed)

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Column, Table
 
@@ -73,7 +74,8 @@ async def run_demo(
     quiet = http.model_copy(update={"log_level": "warning"})
     console.print(
         "[bold]Portolan[/] starts Redis, PostgreSQL and a server that speaks MongoDB's protocol"
-        f" in {settings.data_dir}, and examines what each can do. The first time takes longest."
+        f" in {escape(str(settings.data_dir))}, and examines what each can do."
+        " The first time takes longest."
     )
     with console.status("Starting, probing, calibrating …") as status:
         async with serving(quiet, settings, CacheSettings()) as running:
@@ -101,7 +103,8 @@ class _Demo:
     async def run(self) -> None:
         addresses = self._running.addresses
         for missing in self._running.missing:
-            self._say(f"[yellow]Without {missing.kind}:[/] {missing.reason}. {missing.remedy}")
+            why = escape(f"{missing.reason}. {missing.remedy}")
+            self._say(f"[yellow]Without {missing.kind}:[/] {why}")
         async with Service.at(addresses.data, addresses.admin) as service:
             await self._wait(service)
             systems = await self._declare(service)

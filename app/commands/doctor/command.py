@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from app.commands.consoles import console
 from app.commands.running import KeyFile, key_in
@@ -44,7 +45,7 @@ def doctor(
         findings = uvloop.run(examine_service(url, objects, key_in(key_file)))
     for finding in findings:
         state = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
-        console.print(f"{state} {finding.what}: {finding.detail}")
+        console.print(f"{state} {escape(f'{finding.what}: {finding.detail}')}")
         if finding.remedy:
-            console.print(f"          {finding.remedy}")
+            console.print(f"          {finding.remedy}", markup=False)
     raise typer.Exit(1 if any(finding.fatal for finding in findings) else 0)

@@ -12,12 +12,15 @@ from typing import Any
 import orjson
 import psutil
 import pytest
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
 
 from app.settings.telemetry import TelemetrySettings
-from app.telemetry import otlp
-from app.telemetry.span_process import MOST_WAITING
+from app.telemetry import telemetry as composition
+from app.telemetry.otlp import own_resource
+from app.telemetry.span_process import MOST_WAITING, SpanProcess
+from app.telemetry.spans import SpanRecord, record_span
 from app.telemetry.telemetry import Telemetry
-from app.telemetry.traces import traced
+from app.telemetry.traces import MOST_CALLS, traced
 from benchmarks.harness.otlp_sink import attributes_of
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 from mediator.stores.port import SystemConfig
@@ -78,7 +81,7 @@ async def arrived(sink: OtlpRecorder, spans: int) -> None:
 @pytest.fixture
 def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpRecorder]:
     """A receiver, for which what is left when telemetry ends is waited for."""
-    monkeypatch.setattr(otlp, "CLOSE_S", 60.0)
+    monkeypatch.setattr(composition, "CLOSE_S", 60.0)
     with otlp_recorder() as recorder:
         yield recorder
 
@@ -204,9 +207,53 @@ async def test_spans_without_a_receiver_are_dropped_with_a_warning(
             await eventually(warned)
 
 
+async def test_requests_wait_for_few_spans_at_a_time(sink: OtlpRecorder) -> None:
+    """Each of them may have as many as a request can."""
+    made, count = 0, 64
+
+    def make() -> list[SpanRecord]:
+        nonlocal made
+        made += 1
+        return [record] * MOST_CALLS
+
+    async def is_made() -> bool:
+        return made > 0
+
+    async def are_made() -> bool:
+        return made == 1 + count
+
+    own = SpanContext(1, 2, is_remote=False)
+    record = record_span("a", "CLIENT", own, INVALID_SPAN_CONTEXT, (1, 2), {}, failed=False)
+    settings = TelemetrySettings(otlp_endpoint=sink.url, otlp_timeout_s=60.0)
+    process = SpanProcess(settings, own_resource())
+    try:
+        process.put(make)
+        await eventually(is_made)
+        for _ in range(count):
+            process.put(make)
+        assert made < count / 2
+        await eventually(are_made)
+    finally:
+        await process.close(60.0)
+    assert len(sink.spans) == (1 + count) * MOST_CALLS
+
+
 async def test_without_a_receiver_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     assert Telemetry(TelemetrySettings(trace_ratio=1.0)).traces is None
+
+
+@pytest.mark.parametrize("signal", ["metrics", "traces"])
+async def test_one_signal_alone_is_exported(
+    sink: OtlpRecorder, monkeypatch: pytest.MonkeyPatch, signal: str
+) -> None:
+    variable = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
+    monkeypatch.setenv(variable, f"{sink.url}/v1/{signal}")
+    sender = Telemetry(TelemetrySettings(trace_ratio=1.0, otlp_timeout_s=60.0))
+    sender.start(nothing)
+    await requests(sender)
+    await sender.close()
+    assert list(sink.fields) == [f"/v1/{signal}"]
 
 
 async def test_the_standard_variable_does_as_well(

@@ -7,12 +7,14 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from app.cli import COMMANDS, command_line
-from app.commands.doctor.installation import examine_environment
+from app.commands.demo.failed import Failed
+from app.commands.doctor.installation import Finding, examine_environment
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -50,6 +52,28 @@ def test_help_waits_for_nothing_that_a_command_needs(arguments: list[str]) -> No
     done = ran(code, *arguments)
     assert done.returncode == 0, done.stderr
     assert done.stdout or done.stderr
+
+
+def test_a_remedy_is_printed_as_it_is_to_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brackets are no markup."""
+    missing = Finding("Spark", found=False, detail="[/] no pyspark", remedy='"portolan[spark]"')
+    monkeypatch.setattr("app.commands.doctor.installation.examine", lambda *_, **__: [missing])
+    result = CliRunner().invoke(command_line(["doctor"]), ["doctor"], env={"COLUMNS": "200"})
+    assert "[/] no pyspark" in result.output
+    assert '"portolan[spark]"' in result.output
+
+
+def test_a_demo_whose_request_is_refused_ends_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refused(*_: Any) -> None:
+        raise Failed("PUT /v1/news: 413 [/] too large")
+
+    monkeypatch.setattr("app.commands.demo.story.run_demo", refused)
+    result = CliRunner().invoke(command_line(["demo"]), ["demo"], env={"COLUMNS": "200"})
+    assert result.exit_code == 1
+    assert "Portolan cannot run: PUT /v1/news: 413 [/] too large" in result.output
+    assert "Traceback" not in result.output
 
 
 def ran(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -176,6 +176,29 @@ def test_no_header_field_breaks_a_request(parent: bytes, states: list[bytes]) ->
         traces.start_request([(b"traceparent", each), *states_fields])
 
 
+def test_a_state_that_is_ill_formed_is_not_quoted_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    traces = Recorder(0.0).traces
+    for state in (b"geheim!=1", b"a=1,a=2", b",".join(b"k%d=v" % n for n in range(40))):
+        traces.start_request([(b"traceparent", CALLER), (b"tracestate", state)])
+        assert get_current_span().get_span_context().is_valid
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("length", "kept"), [(512, True), (513, False)])
+def test_a_long_state_is_not_passed_on(length: int, *, kept: bool) -> None:
+    """Every span of a request repeats it."""
+    state = b",".join(b"k%d=%b" % (n, b"v" * 200) for n in range(2))
+    state += b",c=" + b"v" * (length - len(state) - 3)
+    first, second = state[:203], state[204:]
+    fields = [(b"tracestate", first), (b"tracestate", second + b"v")]
+    Recorder(0.0).traces.start_request([(b"traceparent", CALLER), *fields])
+    context = get_current_span().get_span_context()
+    assert context.trace_id == TRACE
+    assert bool(context.trace_state) is kept
+
+
 async def test_a_request_has_so_many_spans_of_store_calls_and_counts_the_rest() -> None:
     recorder = Recorder(1.0)
     await recorder.request(*[READ] * (MOST_CALLS + 2), DONE)
