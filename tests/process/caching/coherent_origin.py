@@ -224,6 +224,7 @@ class Origin:
         if self.fresh:
             for partition in partitions:
                 await self.sketch.create(partition)
+        self.set_us += 1  # no two filters are of the same microsecond
         snapshot = await self.sketch.snapshot(partitions)
         tag = f'"{snapshot.generation}-{snapshot.revision}-{len(json.dumps(self.groups))}"'
         headers = {

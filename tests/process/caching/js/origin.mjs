@@ -85,6 +85,7 @@ export class Origin {
   #filter(headers) {
     const status = this.filterStatus;
     if (status !== 200) return new Response('{"type": "/problems/unavailable"}', { status });
+    this.skew += 1e-6; // No two filters are of the same microsecond.
     const timeUs = START_US + Math.round((this.time + this.skew) * 1e6);
     const etag = `"${this.generation}-${[...this.stale]}-${JSON.stringify(this.groups)}"`;
     const fields = { etag, "portolan-sketch-time": timeUs, "cache-control": "no-store", ...this.extra };
