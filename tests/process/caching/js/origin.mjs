@@ -8,6 +8,7 @@ export class Origin {
   time = 100;
   skew = 0;
   ttl = 60;
+  validForMs = 10_000;
   objects = new Map([["articles/a1", { title: "old", version: 1 }]]);
   stale = new Set();
   pending = new Set();
@@ -102,7 +103,7 @@ export class Origin {
     view.setUint32(8, seed);
     view.setUint32(12, m);
     view.setBigUint64(16, BigInt(timeUs));
-    view.setUint32(24, 10_000);
+    view.setUint32(24, this.validForMs);
     raw[43] = this.generation;
     view.setUint32(52, map.length);
     raw.set(map, 56);
