@@ -51,8 +51,10 @@ local function skip_lost_ids()
   end
 end
 
+-- The run is read before the first change only: that takes longer than to append one.
 local has_skipped = false
 
+-- Appends a change to the stream of a partition.
 local function append_change(partition, class, document)
   if not has_skipped then
     skip_lost_ids()
