@@ -2,14 +2,16 @@
 
 The sketch holds for each key until when copies of it may be used, by its own clock. One that jumps
 forward passes these times too early, and a write would not add the key to the filter. So every
-class is invalidated then. A clock that is set back does no harm: keys stay in the filter longer,
-and clients judge answers that carry its time by what it showed before (`sketch.client.clock`).
+class is invalidated then, whether it jumps or gains little by little. A clock that is set back does
+no harm: keys stay in the filter longer, and clients judge answers that carry its time by what it
+showed before (`sketch.client.clock`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
 from mediator.base.clock import DRIFT, Clock
@@ -22,6 +24,9 @@ __all__ = ["LOOKED_EVERY_S", "ClockWatch"]
 LOOKED_EVERY_S: Final = 0.5
 SET_US: Final = 250_000
 """Microseconds by which a clock is ahead of what it can have become before it counts as set."""
+
+_FASTEST_US: Final = (1 + DRIFT) * 1_000_000
+"""The most microseconds that the sketch's clock advances in a second of ours, if it is not set."""
 
 
 class _Look(NamedTuple):
@@ -37,6 +42,8 @@ class ClockWatch:
     Attributes:
         _invalidate: Invalidates a class (database, class); raises `Unavailable`.
         _partitions: Returns all partitions.
+        _lead_us: The least lead on our clock, at its fastest, that the sketch's has shown since it
+            was last found set (microseconds). A clock that is not set stays below it.
     """
 
     _sketch: ServerSketch
@@ -44,6 +51,7 @@ class ClockWatch:
     _partitions: Callable[[], Iterable[Partition]]
     _clock: Clock
     _last: _Look | None = field(default=None, init=False)
+    _lead_us: float = field(default=inf, init=False)
     _due: set[Partition] = field(default_factory=set, init=False)
 
     async def look(self) -> None:
@@ -57,9 +65,9 @@ class ClockWatch:
             shown_us = (await self._sketch.snapshot(())).time_us
         except SketchUnavailable as error:
             raise Unavailable(str(error), system="sketch") from error
-        if shown_us > self._latest_us() + SET_US:
+        self._last = look = _Look(shown_us, sent_at, self._clock.monotonic())
+        if self._was_set(look):
             self._due.update(self._partitions())
-        self._last = _Look(shown_us, sent_at, self._clock.monotonic())
         for partition in tuple(self._due):
             await self._invalidate(*partition)
             self._due.discard(partition)
@@ -75,11 +83,12 @@ class ClockWatch:
         # A lower bound: since the answer arrived, by a clock that may be fast.
         return look.shown_us + int((now - look.answered_at) * (1 - DRIFT) * 1_000_000)
 
-    def _latest_us(self) -> float:
-        """Return the latest time that the clock shows now, unless it was set."""
-        look = self._last
-        if look is None:
-            return float("inf")
-        # An upper bound: since the request was sent, by a clock that may be slow.
-        passed_s = self._clock.monotonic() - look.sent_at
-        return look.shown_us + passed_s * (1 + DRIFT) * 1_000_000
+    def _was_set(self, look: _Look) -> bool:
+        """Whether the clock shows more than it can have become; then it is watched from here."""
+        # When it was requested, or later, so that an answer that took long is not taken for a jump.
+        least_us = look.shown_us - look.answered_at * _FASTEST_US
+        lead_us = look.shown_us - look.sent_at * _FASTEST_US
+        was_set = least_us > self._lead_us + SET_US
+        # Not the last look, but the least of all: small gains would each be within the tolerance.
+        self._lead_us = lead_us if was_set else min(lead_us, self._lead_us)
+        return was_set

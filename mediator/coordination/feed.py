@@ -14,6 +14,7 @@ of a database share one hash tag, so that one script sees them all:
 | `…:versions:<period>` | the same of those that are acknowledged, until it expires |
 | `…:floor` | hash: id of the last change removed, by partition |
 | `…:generation` | the feed's generation |
+| `…:run` | the run of the server that has appended the last changes |
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ SCRIPTS: Final = tuple(_SCRIPTS.values())
 """The scripts that the feed calls."""
 
 _KEPT: Final = (
-    *("cursors", "until", "appends", "versions", "floor", "generation"),
+    *("cursors", "until", "appends", "versions", "floor", "generation", "run"),
     *("view", "reports"),  # of `RedisViewState`, beside the feed
 )
 """Keys of a feed besides its streams and those that expire."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sketch.client.answers import NOT_MODIFIED, OK, age_s
@@ -19,8 +19,11 @@ __all__ = ["FilterKeeper", "HeldFilter"]
 
 _LOG = logging.getLogger(__name__)
 _MEDIA_TYPE = "application/vnd.portolan.sketch"
+_ANY_SOURCE: Mapping[str, str] = {}
+_FROM_ORIGIN = {"Cache-Control": "no-cache"}
 _PUNCTUALITY = 0.9
-"""The share of Δ between two filters: timers fire late."""
+"""The share of the bound between two filters: timers fire late."""
+_LEAST_PACE_S = 0.1
 _PATH = "sketch"
 
 
@@ -41,7 +44,7 @@ class FilterKeeper:
     Attributes:
         delta_s: The oldest filter that is used (seconds).
         epoch: Grows when filters stop covering copies that were received before: the server's
-            sketch was lost, or the groups of a class were changed.
+            sketch was lost, its clock was set back, or the groups of a class were changed.
         requested_at: When `refresh` last requested a filter: what that contains was outdated then.
         sketch_clock: Bounds of the sketch's clock, from the filters.
     """
@@ -75,6 +78,15 @@ class FilterKeeper:
         last = self._last
         return self.delta_s if last is None else min(self.delta_s, last.valid_for_ms / 1000)
 
+    @property
+    def pace_s(self) -> float:
+        """The bound by which work in the background is timed (seconds).
+
+        It is not below 0.1 s, or Δ: a service whose filters are valid for no time at all is not
+        requested without a pause.
+        """
+        return max(self.bound_s, min(self.delta_s, _LEAST_PACE_S))
+
     def latest_us(self, now: float) -> float:
         """Return the latest time that the sketch's clock can show; infinity: unknown."""
         return math.inf if self._current is None else self.sketch_clock.latest_us(now)
@@ -93,10 +105,10 @@ class FilterKeeper:
         """Try to get a filter; return after how many seconds to do so again."""
         sent = self._clock()
         if not await self._try(sent):
-            return self.delta_s / 2
-        took = self._clock() - sent
-        # From request to request: the next filter has to arrive before this one is older than Δ.
-        period = max(self.delta_s / 2, _PUNCTUALITY * self.delta_s - 2 * took)
+            return self.pace_s / 2
+        took, pace_s = self._clock() - sent, self.pace_s
+        # From request to request: the next filter has to arrive before this one is too old.
+        period = max(pace_s / 2, _PUNCTUALITY * pace_s - 2 * took)
         return max(0.0, period - took)
 
     def trigger(self) -> None:
@@ -118,7 +130,7 @@ class FilterKeeper:
                 await self._counted(sent)
         except PortolanError as error:
             _LOG.info("No filter, reads go to the origin: %s", error)
-            self._not_before = sent + self.delta_s / 2
+            self._not_before = sent + self.pace_s / 2
             return False
         return True
 
@@ -131,8 +143,20 @@ class FilterKeeper:
         self._statistics.filter_refreshes += 1
 
     async def _fetch(self, sent: float) -> None:
+        new = await self._request(sent)
+        if self._is_older(new):
+            # Either a cache has stored it, or the sketch's clock was set back. What the origin
+            # generates from now on is as young as its request, whatever it shows; and it shows a
+            # time that goes on, while a cache that ignores `no-cache` shows the stored one again.
+            refused_us = new.document.time_us
+            new = await self._request(self._clock(), _FROM_ORIGIN)
+            if self._is_older(new) and new.document.time_us <= refused_us:
+                raise BrokenFilter("a filter came that is older than the one before")
+        self._adopt(new)
+
+    async def _request(self, sent: float, extra: Mapping[str, str] = _ANY_SOURCE) -> HeldFilter:
         current = self._current
-        headers = {"Accept": _MEDIA_TYPE}
+        headers = {"Accept": _MEDIA_TYPE, **extra}
         if current is not None and current.tag is not None:
             headers["If-None-Match"] = current.tag
         response = await self._get(_PATH, headers)
@@ -140,13 +164,17 @@ class FilterKeeper:
         generated_at = sent - age_s(response.headers)
         if response.status == NOT_MODIFIED and current is not None:
             self._statistics.filter_not_modified += 1
-            self._adopt(_renewed(current, response, generated_at))
-        elif response.status == OK:
-            self._adopt(
-                HeldFilter(self._read(response), response.headers.get("etag"), generated_at)
-            )
-        else:
-            raise problem_of(response.status, response.content, response.headers)
+            return _renewed(current, response, generated_at)
+        if response.status == OK:
+            return HeldFilter(self._read(response), response.headers.get("etag"), generated_at)
+        raise problem_of(response.status, response.content, response.headers)
+
+    def _is_older(self, new: HeldFilter) -> bool:
+        """Whether a filter shows an earlier time than the last one of the same sketch."""
+        last, document = self._last, new.document
+        if last is None or document.generation != last.generation:
+            return False
+        return document.time_us < last.time_us
 
     def _read(self, response: ServiceResponse) -> FilterDocument:
         try:
@@ -158,15 +186,13 @@ class FilterKeeper:
 
     def _adopt(self, new: HeldFilter) -> None:
         last, document, before = self._last, new.document, self.epoch
-        if last is not None and document.generation == last.generation:
-            if document.time_us < last.time_us:
-                raise BrokenFilter("a filter came that is older than the one before")
-            self.epoch += document.map != last.map
-        elif last is not None:
-            # The sketch was lost: copies of before are not covered, and its clock may be another
-            # one.
+        if last is not None and (document.generation != last.generation or self._is_older(new)):
+            # The sketch was lost, and its clock may be another one; or that was set back, and by it
+            # copies would revive whose keys have left the filter. Those of before are not covered.
             self.epoch += 1
             self.sketch_clock.begin_anew()
+        elif last is not None:
+            self.epoch += document.map != last.map
         self._current = new
         self._last = document
         self.sketch_clock.note(new.generated_at, document.time_us)

@@ -130,7 +130,7 @@ class Renewer:
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         while True:
-            await sleep(_ROUND * self._keeper.bound_s)
+            await sleep(_ROUND * self._keeper.pace_s)
             await self._renew(self._demand.recent())
 
     async def _renew(self, recent: Sequence[DemandEntry]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mediator.changes.feed import PARTITIONS
 from redis_connection.scripts import Script, lua_text
 
 __all__ = ["TICKS", "feed_key", "script_of"]
@@ -12,7 +13,8 @@ TICKS: Final = "portolan:feed:ticks"
 """The key of the counter from which all feeds of an installation take their ticks."""
 
 SKIPPED: Final = 3_600_000_000
-"""Numbers skipped where another server goes on: more than it can have lost."""
+"""Numbers skipped where another server goes on, and microseconds in the ids of streams: more than
+it can have lost."""
 
 VERSIONS_KEPT_S: Final = 600
 """Seconds for which the version of an acknowledged change is known at least."""
@@ -27,6 +29,6 @@ def feed_key(database: str, what: str | int) -> str:
 
 
 def script_of(name: str) -> Script:
-    numbers = f"{VERSIONS_KEPT_S}, {RETIRED_KEPT_S}, {SKIPPED}"
-    constants = f"local VERSIONS_KEPT_S, RETIRED_KEPT_S, SKIPPED = {numbers}"
+    numbers = f"{VERSIONS_KEPT_S}, {RETIRED_KEPT_S}, {SKIPPED}, {PARTITIONS}"
+    constants = f"local VERSIONS_KEPT_S, RETIRED_KEPT_S, SKIPPED, PARTITIONS = {numbers}"
     return Script("\n".join((constants, lua_text(__name__, "common"), lua_text(__name__, name))))

@@ -21,13 +21,13 @@ end
 
 -- Appends the entries of a row that are beyond a cursor; returns how many those were.
 local function append(at, cursor)
-  local stream, new, appended = base .. ARGV[at], false, 0
+  local new, appended = false, 0
   local positions, classes = lines(ARGV[at + 1]), lines(ARGV[at + 2])
   for document in lines(ARGV[at + 3]) do
     local class = classes()
     new = new or is_before(cursor, positions())
     if new then
-      redis.call('XADD', stream, '*', 'k', class, 'c', document)
+      append_change(ARGV[at], class, document)
       appended = appended + 1
     end
   end

@@ -25,7 +25,7 @@ local appended = 0
 for at = 4, #ARGV, 5 do
   local group, version = ARGV[at + 1], ARGV[at + 2]
   if is_newer(tonumber(version), group) then
-    redis.call('XADD', base .. ARGV[at], '*', 'k', ARGV[at + 3], 'c', ARGV[at + 4])
+    append_change(ARGV[at], ARGV[at + 3], ARGV[at + 4])
     redis.call('HSET', versions, group, version)
     appended = appended + 1
   end

@@ -18,6 +18,51 @@ local function is_before(one, other)
   return #one < #other
 end
 
+-- The run of the server: another one may have an older state, and a clock that is behind.
+local function server_run()
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+end
+
+-- The milliseconds of the last id that a stream has given out; 0: there is no stream.
+local function last_ms(stream)
+  if redis.call('EXISTS', stream) == 0 then return 0 end
+  local facts = redis.call('XINFO', 'STREAM', stream)
+  for at = 1, #facts, 2 do
+    if facts[at] == 'last-generated-id' then return tonumber(string.match(facts[at + 1], '%d+')) end
+  end
+end
+
+-- Moves the ids of all partitions on, where another run of the server goes on. Followers may have
+-- read ids that it has lost: what is appended from now on must come after them, or they would
+-- never see it. Partitions that it has lost altogether go by the others.
+local function skip_lost_ids()
+  local run = server_run()
+  if redis.call('GET', base .. 'run') == run then return end
+  redis.call('SET', base .. 'run', run)
+  local last = 0
+  for partition = 0, PARTITIONS - 1 do last = math.max(last, last_ms(base .. partition)) end
+  if last == 0 then return end
+  local id = string.format('%.0f-0', last + SKIPPED / 1000)
+  for partition = 0, PARTITIONS - 1 do
+    local stream = base .. partition
+    redis.call('XGROUP', 'CREATE', stream, 'new', '$', 'MKSTREAM')
+    redis.call('XGROUP', 'DESTROY', stream, 'new')
+    redis.call('XSETID', stream, id)
+  end
+end
+
+-- The run is read before the first change only: that takes longer than to append one.
+local has_skipped = false
+
+-- Appends a change to the stream of a partition.
+local function append_change(partition, class, document)
+  if not has_skipped then
+    skip_lost_ids()
+    has_skipped = true
+  end
+  redis.call('XADD', base .. partition, '*', 'k', class, 'c', document)
+end
+
 -- The number of the counter at `key`, which only rises; `advance`: the next one. Numbers say what
 -- came first, and nothing else: the clock only makes them unlike those of a counter that was lost.
 -- Where another server goes on, or the same one with an older state, numbers are skipped that may
@@ -25,7 +70,7 @@ end
 -- read, here.
 local function next_number(key, advance)
   local last, last_run = unpack(redis.call('HMGET', key, 'number', 'run'))
-  local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  local run = server_run()
   local number = tonumber(last or 0)
   if last_run ~= run then
     number = number + SKIPPED

@@ -5,6 +5,7 @@ import { failure, problemOf } from "./problems.mjs";
 
 const MEDIA_TYPE = "application/vnd.portolan.sketch";
 const PUNCTUALITY = 0.9; // Of the time between two filters: timers come late.
+const LEAST_PACE_S = 0.1;
 
 const natural = (text) => (/^\d+$/.test(text) ? +text : 0);
 
@@ -47,27 +48,50 @@ export class FilterKeeper {
     try {
       await this.#load(sent);
     } catch {
-      return this.deltaS / 2;
+      return this.#paceS() / 2;
     }
-    const took = this.now() - sent;
-    return Math.max(this.deltaS / 2, PUNCTUALITY * this.deltaS - 2 * took) - took;
+    const took = this.now() - sent, paceS = this.#paceS();
+    return Math.max(paceS / 2, PUNCTUALITY * paceS - 2 * took) - took;
+  }
+
+  /** A service whose filters are valid for no time at all is not requested without a pause. */
+  #paceS() {
+    return Math.max(this.boundS, Math.min(this.deltaS, LEAST_PACE_S));
   }
 
   async #load(sent) {
-    const held = this.current;
     try {
-      const response = await this.send("sketch", { Accept: MEDIA_TYPE, "If-None-Match": held?.etag });
-      const timeUs = natural(response.header("portolan-sketch-time"));
-      const isNew = response.status === 200;
-      if (!isNew && !(response.status === 304 && held && timeUs)) throw problemOf(response);
-      const filter = isNew ? this.#read(response) : { ...held, timeUs };
-      this.#adopt({ ...filter, generatedAt: sent - response.cachedS });
+      let next = await this.#request(sent);
+      if (this.#isOlder(next)) {
+        // Either a cache has stored it, or the sketch's clock was set back. The origin shows a time that goes on, a
+        // cache that ignores `no-cache` the stored one again.
+        const { timeUs } = next;
+        next = await this.#request(this.now(), { "Cache-Control": "no-cache" });
+        const isYoung = next.timeUs > timeUs && next.generatedAt > this.last.generatedAt;
+        if (this.#isOlder(next) && !isYoung) throw failure("an older filter");
+      }
+      this.#adopt(next);
       this.stats.filters++;
     } catch (error) {
       this.stats.failures++;
-      this.#retryAt = sent + this.deltaS / 2;
+      this.#retryAt = sent + this.#paceS() / 2;
       throw error;
     }
+  }
+
+  async #request(sent, headers) {
+    const held = this.current;
+    const response = await this.send("sketch", { Accept: MEDIA_TYPE, "If-None-Match": held?.etag, ...headers });
+    const timeUs = natural(response.header("portolan-sketch-time"));
+    const isNew = response.status === 200;
+    if (!isNew && !(response.status === 304 && held && timeUs)) throw problemOf(response);
+    const filter = isNew ? this.#read(response) : { ...held, timeUs };
+    return { ...filter, generatedAt: sent - response.cachedS };
+  }
+
+  /** Whether a filter shows an earlier time than the last one of the same sketch. */
+  #isOlder({ generation, timeUs }) {
+    return this.last?.generation === generation && timeUs < this.last.timeUs;
   }
 
   #read({ raw, etag }) {
@@ -81,9 +105,8 @@ export class FilterKeeper {
 
   #adopt(next) {
     const { last } = this;
-    const isSameSketch = last?.generation === next.generation;
-    if (isSameSketch && next.timeUs < last.timeUs) throw failure("an older filter");
-    if (last && !(isSameSketch && last.map === next.map)) {
+    // By a clock that was set back, copies would revive whose keys have left the filter.
+    if (last && (last.generation !== next.generation || last.map !== next.map || this.#isOlder(next))) {
       this.epoch++;
       this.ownWrites.blur();
     }

@@ -121,6 +121,7 @@ class Origin:
         shows_whole: Whether it answers writes with the whole object, if that is preferred.
         exchanges: The requests that it received.
         batches: Ids that were requested at once.
+        valid_for_s: How long its filters may be used at most.
         fresh: Whether its sketch knows that there was none before.
         door: Where it is reached.
         set_us: How far its clock was set, forward or back (microseconds).
@@ -132,6 +133,7 @@ class Origin:
         self.set_us = 0
         self.dates = True
         self.ttl_s = 60.0
+        self.valid_for_s = 10.0
         self.filter_status = 200
         self.batch_status = 200
         self.is_partial = False
@@ -224,6 +226,7 @@ class Origin:
         if self.fresh:
             for partition in partitions:
                 await self.sketch.create(partition)
+        self.set_us += 1  # no two filters are of the same microsecond
         snapshot = await self.sketch.snapshot(partitions)
         tag = f'"{snapshot.generation}-{snapshot.revision}-{len(json.dumps(self.groups))}"'
         headers = {
@@ -234,7 +237,7 @@ class Origin:
         }
         if exchange.headers.get("if-none-match") == tag:
             return Reply(304, b"", headers)
-        return Reply(200, self.damage(encoded(snapshot, self.groups)), headers)
+        return Reply(200, self.damage(encoded(snapshot, self.groups, self.valid_for_s)), headers)
 
     def _keys(self, class_name: str, id_: str, fields: set[str] | None = None) -> list[str]:
         groups = self.groups[class_name].items()

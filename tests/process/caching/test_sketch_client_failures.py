@@ -14,8 +14,8 @@ from sketch.client import (
     Unavailable,
     Unreachable,
 )
-from tests.process.caching.coherent_origin import Origin
-from tests.process.caching.serving import served, until
+from tests.process.caching.coherent_origin import Exchange, Origin
+from tests.process.caching.serving import Message, Reply, send_reply, served, until
 from tests.process.caching.sketch_clients import connected, title
 
 
@@ -133,15 +133,93 @@ async def test_a_copy_confirmed_during_a_change_of_generation_is_revalidated(
         assert origin.requests()[-1].forced
 
 
+class FilterCache:
+    """A cache that stores filters, sends no age, and ignores `no-cache`.
+
+    Attributes:
+        filters: What it has stored, by age.
+        shown: Which of them it answers; None: what the origin answers now, which it stores.
+    """
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self.filters: list[Reply] = []
+        self.shown: int | None = None
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        if not scope["path"].endswith("/sketch"):
+            await self._origin(scope, receive, send)
+            return
+        exchange = Exchange("GET", "/v1/news/sketch", {})
+        if self.shown is None:
+            self.filters.append(await self._origin.reply(exchange, b""))
+        await send_reply(self.filters[-1 if self.shown is None else self.shown], send)
+
+
 async def test_a_filter_older_than_the_one_before_is_refused(origin: Origin) -> None:
     """A cache that stores filters and sends no age must not make the bound longer."""
+    cache = FilterCache(origin)
+    async with connected(origin, cache) as client:
+        await title(client)
+        origin.time.advance(5)
+        await client.refresh_filter()
+        cache.shown = 0
+        for _ in range(3):
+            with pytest.raises(BrokenFilter):
+                await client.refresh_filter()
+        origin.time.advance(11)
+        assert await title(client) == ("old", Source.ORIGIN), "the newer one is too old by now"
+        cache.shown = None
+        await client.refresh_filter()
+
+
+async def test_filters_of_a_clock_that_was_set_back_are_used(origin: Origin) -> None:
+    """The origin itself shows what a cache could not: a time that goes on."""
     async with connected(origin) as client:
         await title(client)
         origin.time.advance(5)
         await client.refresh_filter()
-        origin.set_us -= 5_000_000
-        with pytest.raises(BrokenFilter):
+        origin.set_us -= 3600 * 1_000_000
+        await client.refresh_filter()
+        assert origin.filters()[-1].forced
+        assert await title(client) == ("old", Source.ORIGIN), "copies of before are not covered"
+        for _ in range(3):
+            origin.time.advance(9)
+            assert await title(client) == ("old", Source.OWN)
             await client.refresh_filter()
+        assert not origin.filters()[-1].forced
+
+
+async def test_eagerly_a_clock_that_is_set_back_leaves_no_time_without_a_filter(
+    origin: Origin,
+) -> None:
+    async with connected(origin, mode="eager", delta_s=1.0) as client:
+        await title(client)
+        for number in range(4):
+            origin.set_us -= 3600 * 1_000_000
+            origin.time.advance(0.95)
+            await until(lambda: client.statistics.filter_refreshes == number + 2)  # noqa: B023
+            await title(client)
+            assert await title(client) == ("old", Source.OWN)
+        assert client.statistics.filter_failures == 0
+
+
+async def test_a_copy_that_had_expired_does_not_revive_when_the_clock_is_set_back(
+    origin: Origin,
+) -> None:
+    """Its key has left the filter; by the new clock, its time is still to come."""
+    async with connected(origin) as client:
+        await title(client)
+        await origin.write("articles", "a1", {"title": "new"})
+        for _ in range(8):
+            origin.time.advance(8)
+            await client.refresh_filter()
+        origin.set_us -= 64 * 1_000_000
+        for _ in range(4):
+            await client.refresh_filter()
+            origin.time.advance(8)
+        await client.refresh_filter()
+        assert await title(client) == ("new", Source.ORIGIN)
 
 
 async def test_a_class_that_the_filter_does_not_know_is_read_at_the_origin(origin: Origin) -> None:

@@ -149,6 +149,42 @@ async def test_eagerly_reads_never_wait_and_never_find_an_old_filter(origin: Ori
     assert len(origin.requests()) == 1
 
 
+async def test_eagerly_filters_are_renewed_before_they_are_invalid(origin: Origin) -> None:
+    origin.ttl_s = 600.0
+    async with connected(origin, mode="eager", delta_s=500.0) as client:
+        await title(client)
+        for number in range(5):
+            origin.time.advance(9.1)
+            await until(lambda: client.statistics.filter_refreshes == number + 2)  # noqa: B023
+            origin.time.advance(0.8)
+            assert await title(client) == ("old", Source.OWN)
+    assert len(origin.requests()) == 1
+
+
+async def test_eagerly_a_filter_that_failed_is_requested_again_within_the_validity(
+    origin: Origin,
+) -> None:
+    async with connected(origin, mode="eager", delta_s=500.0) as client:
+        await title(client)
+        origin.filter_status = 503
+        origin.time.advance(9.1)
+        await until(lambda: client.statistics.filter_failures == 1)
+        origin.filter_status = 200
+        origin.time.advance(5.1)
+        await until(lambda: client.statistics.filter_refreshes == 2)
+
+
+async def test_filters_that_are_valid_for_no_time_are_not_requested_without_a_pause(
+    origin: Origin,
+) -> None:
+    origin.valid_for_s = 0.0
+    async with connected(origin, mode="eager") as client:
+        for _ in range(20):
+            origin.time.advance(0.01)
+            await client.put("articles", "a2", {"title": "meanwhile"})
+        assert len(origin.filters()) <= 4
+
+
 async def test_reads_share_a_request_that_any_cache_may_answer(origin: Origin) -> None:
     async with connected(origin) as client:
         pause = origin.hold("GET", "a1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from app.coherence.clock_watch import ClockWatch
@@ -80,6 +82,45 @@ async def test_a_copy_that_outlives_a_clock_that_is_set_is_revalidated(world: Wo
     await world.pass_by(50.0)
     assert await world.covers(), "the copy is fresh, and older than the write"
     assert world.renewed == 1
+
+
+async def test_a_clock_that_gains_little_by_little_is_noticed(world: World) -> None:
+    for _ in range(10):
+        world.set_us += 100_000
+        await world.pass_by(0.5, looks=1)
+    assert world.renewed == 3, "each time that it has gained more than a quarter of a second"
+
+
+async def test_a_clock_that_gains_after_it_was_set_back_is_noticed(world: World) -> None:
+    await world.pass_by(3600.0)
+    world.set_us -= 60 * 1_000_000
+    await world.pass_by(0.5, looks=1)
+    world.set_us += 300_000
+    await world.pass_by(0.5, looks=1)
+    assert world.renewed == 1
+
+
+async def test_a_clock_that_is_slewed_renews_no_partition(world: World) -> None:
+    for _ in range(3600):
+        world.set_us += 400
+        await world.pass_by(1.0, looks=1)
+    assert world.renewed == 0
+
+
+async def test_an_answer_that_takes_long_is_no_clock_that_was_set(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = world.sketch.snapshot
+
+    async def slow(partitions: Sequence[Partition]) -> FilterSnapshot:
+        world.clock.at += 1.0
+        return await snapshot(partitions)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.sketch, "snapshot", slow)
+        await world.pass_by(2.0, looks=4)
+    await world.pass_by(2.0, looks=4)
+    assert world.renewed == 0
 
 
 async def test_a_clock_set_back_renews_no_partition(world: World) -> None:

@@ -138,10 +138,75 @@ test("a filter may be valid for less than the bound", async () => {
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
+/** Before an origin, a cache that stores filters, sends no age, and ignores `no-cache`. */
+function storing(origin) {
+  const { fetch } = origin, stored = [];
+  const cache = { shown: null };
+  origin.fetch = async (url, init) => {
+    if (!url.endsWith("/sketch")) return fetch(url, init);
+    if (cache.shown === null) stored.push(await fetch(url, { ...init, headers: {} }));
+    return stored.at(cache.shown ?? -1).clone();
+  };
+  return cache;
+}
+
 test("a filter older than the one before is refused", async () => {
-  const { origin, client } = await begin();
-  origin.skew = -1;
-  await assert.rejects(client.refreshFilter(), /older/);
+  const origin = new Origin(), cache = storing(origin);
+  const { client, title } = await begin({ origin });
+  await title();
+  origin.advance(5);
+  await client.refreshFilter();
+  cache.shown = 0;
+  for (let turn = 0; turn < 3; turn++) await assert.rejects(client.refreshFilter(), /older/);
+  origin.advance(11);
+  assert.deepEqual(await title(), ["old", "origin"], "the newer one is too old by now");
+  cache.shown = null;
+  await client.refreshFilter();
+});
+
+test("filters of a clock that was set back are used", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.advance(5);
+  await client.refreshFilter();
+  origin.skew = -3600;
+  await client.refreshFilter();
+  const filters = () => origin.requests.filter(({ url }) => url.endsWith("/sketch"));
+  assert.equal(filters().at(-1).headers["Cache-Control"], "no-cache");
+  assert.deepEqual(await title(), ["old", "origin"], "copies of before are not covered");
+  for (let turn = 0; turn < 3; turn++) {
+    origin.advance(9);
+    assert.deepEqual(await title(), ["old", "own"]);
+    await client.refreshFilter();
+  }
+  assert.equal(filters().at(-1).headers["Cache-Control"], undefined);
+});
+
+test("a copy that had expired does not revive when the clock is set back", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.write("articles/a1", "new");
+  origin.advance(61);
+  origin.stale.clear();
+  origin.skew = -3600;
+  await client.refreshFilter();
+  assert.deepEqual(await title(), ["new", "origin"]);
+});
+
+test("a filter that was overtaken does not replace the one requested after it", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  const early = origin.hold("/sketch", "read"), overtaken = client.refreshFilter();
+  await early.reached;
+  await client.refreshFilter();
+  const again = origin.hold("/sketch", "read");
+  early.open();
+  await again.reached;
+  origin.write("articles/a1", "new");
+  await client.refreshFilter();
+  again.open();
+  await assert.rejects(overtaken, /older/);
+  assert.deepEqual(await title(), ["new", "origin"]);
 });
 
 test("in lazy mode the read revalidates while the filter is requested", async () => {
@@ -165,6 +230,43 @@ test("eagerly reads never find an old filter", async () => {
     await settle();
     assert.deepEqual(await title(), ["old", "own"]);
   }
+  client.close();
+});
+
+test("eagerly filters are renewed before they are invalid", async () => {
+  const { origin, title, client } = await begin({ mode: "eager", deltaS: 500 });
+  await title();
+  for (let turn = 0; turn < 5; turn++) {
+    origin.advance(9.1);
+    await settle();
+    origin.advance(0.8);
+    assert.deepEqual(await title(), ["old", "own"]);
+  }
+  client.close();
+});
+
+test("eagerly a filter that failed is requested again within the validity", async () => {
+  const { origin, client } = await begin({ mode: "eager", deltaS: 500 });
+  origin.filterStatus = 503;
+  origin.advance(9.1);
+  await settle();
+  assert.equal(client.stats.failures, 1);
+  origin.filterStatus = 200;
+  origin.advance(5.1);
+  await settle();
+  assert.equal(client.stats.filters, 2);
+  client.close();
+});
+
+test("filters that are valid for no time are not requested without a pause", async () => {
+  const origin = new Origin();
+  origin.validForMs = 0;
+  const { client } = await begin({ origin, mode: "eager" });
+  for (let turn = 0; turn < 20; turn++) {
+    origin.advance(0.01);
+    await settle();
+  }
+  assert.ok(client.stats.filters <= 4);
   client.close();
 });
 

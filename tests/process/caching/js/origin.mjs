@@ -8,6 +8,7 @@ export class Origin {
   time = 100;
   skew = 0;
   ttl = 60;
+  validForMs = 10_000;
   objects = new Map([["articles/a1", { title: "old", version: 1 }]]);
   stale = new Set();
   pending = new Set();
@@ -85,6 +86,7 @@ export class Origin {
   #filter(headers) {
     const status = this.filterStatus;
     if (status !== 200) return new Response('{"type": "/problems/unavailable"}', { status });
+    this.skew += 1e-6; // No two filters are of the same microsecond.
     const timeUs = START_US + Math.round((this.time + this.skew) * 1e6);
     const etag = `"${this.generation}-${[...this.stale]}-${JSON.stringify(this.groups)}"`;
     const fields = { etag, "portolan-sketch-time": timeUs, "cache-control": "no-store", ...this.extra };
@@ -101,7 +103,7 @@ export class Origin {
     view.setUint32(8, seed);
     view.setUint32(12, m);
     view.setBigUint64(16, BigInt(timeUs));
-    view.setUint32(24, 10_000);
+    view.setUint32(24, this.validForMs);
     raw[43] = this.generation;
     view.setUint32(52, map.length);
     raw.set(map, 56);

@@ -1,0 +1,143 @@
+"""Another server goes on with an older state and a clock that is behind: followers miss nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import orjson
+import pytest
+
+from mediator.changes.feed import PARTITIONS
+from mediator.changes.position import FeedPosition
+from mediator.changes.subscriptions import Subscriptions
+from mediator.coordination.scripts import feed_key
+from mediator.model.change import Change
+from tests.faults.caching.redis_server import Server, running
+from tests.process.changes.log_relay.logs import Harness, drain
+
+AHEAD_MS = 60_000
+
+Append = Callable[[Harness, list[Change]], Awaitable[None]]
+
+
+async def by_a_new_relay(harness: Harness, changes: list[Change]) -> None:
+    """Relay the log by a relay that does not know what the feed had."""
+    await drain(await harness.relay(f"after{len(changes)}"))
+
+
+async def from_records(harness: Harness, changes: list[Change]) -> None:
+    await harness.feed.append_newer(changes)
+
+
+class Failover:
+    """A feed whose server is replaced by one of an older state, in the same directory."""
+
+    def __init__(self, server: Server, append: Append) -> None:
+        self.harness = Harness(server.url)
+        self.changes: list[Change] = []
+        self._server = server
+        self._append = append
+        self._files = server.log.parent
+        self._older = server.directory / "older"
+
+    @property
+    def database(self) -> str:
+        return self.harness.databases[0]
+
+    async def write(self, *objects: str) -> None:
+        """Write changes of objects, and append them."""
+        self.changes += [self.harness.log.write(self.database, each) for each in objects]
+        await self._append(self.harness, self.changes)
+
+    async def read(self, after: FeedPosition) -> tuple[list[str], FeedPosition]:
+        """Return the ids of all changes after a position, by age, and the position after them."""
+        subscriptions = Subscriptions(self.harness.feed)
+        subscription = await subscriptions.open(self.database, after)
+        ids: list[str] = []
+        try:
+            while events := await subscription.next(0.01):
+                ids += [orjson.loads(event.data)["id"] for event, _ in events]
+        finally:
+            await subscriptions.close_all()
+        return sorted(ids, key=self._all().index), subscription.position
+
+    def _all(self) -> list[str]:
+        return [change.id for change in self.changes]
+
+    def keep(self) -> None:
+        """Keep the state that the other server will have."""
+        shutil.copytree(self._files, self._older)
+
+    async def set_ahead(self) -> None:
+        """Have the server number changes as if its clock were ahead of that of the other one."""
+        redis = self.harness.redis
+        seconds, _ = await redis.time()
+        for number in range(PARTITIONS):
+            id_ = f"{seconds * 1000 + AHEAD_MS + number}-0"
+            stream = feed_key(self.database, number)
+            # An entry that is removed at once leaves its id.
+            await redis.xadd(stream, {"k": "", "c": ""}, id_)
+            await redis.xdel(stream, id_)
+
+    async def fail_over(self) -> None:
+        before = self.harness
+        await self.disconnect()
+        self._server.kill()
+        shutil.rmtree(self._files)
+        shutil.move(self._older, self._files)
+        self._server.start()
+        self.harness = Harness(self._server.url)
+        self.harness.databases, self.harness.known = before.databases, before.known
+        self.harness.log, self.harness.system = before.log, before.system
+
+    async def disconnect(self) -> None:
+        await self.harness.client.close()
+        await self.harness.redis.aclose()
+
+
+@asynccontextmanager
+async def failing_over(append: Append) -> AsyncIterator[Failover]:
+    with running("failover") as server:
+        failover = Failover(server, append)
+        try:
+            yield failover
+        finally:
+            await failover.disconnect()
+
+
+@pytest.mark.parametrize("append", [by_a_new_relay, from_records])
+@pytest.mark.parametrize("lost", [("x", "x"), ("x", *"abcdefgh")], ids=["known", "new"])
+async def test_a_follower_misses_nothing_after_a_failover_to_a_clock_that_is_behind(
+    append: Append, lost: tuple[str, ...]
+) -> None:
+    """It has read what is lost, and nothing that goes on remembers that the feed had it."""
+    async with failing_over(append) as failover:
+        await failover.write("x")
+        _, first = await failover.read(await _beginning(failover))
+        failover.keep()
+        await failover.set_ahead()
+        await failover.write(*lost)
+        read, position = await failover.read(first)
+        assert read == [change.id for change in failover.changes[1:]]
+        await failover.fail_over()
+        await failover.write("x", "a", "b", "c", "d")
+        again, _ = await failover.read(position)
+        assert again == read + [change.id for change in failover.changes[-5:]]
+
+
+async def test_a_server_that_goes_on_with_what_it_had_repeats_nothing() -> None:
+    async with failing_over(by_a_new_relay) as failover:
+        await failover.write("x", "a")
+        _, position = await failover.read(await _beginning(failover))
+        failover.keep()
+        await failover.fail_over()
+        await failover.write("x", "b")
+        read, position = await failover.read(position)
+        assert read == [change.id for change in failover.changes[2:]]
+        assert (await failover.read(position))[0] == []
+
+
+async def _beginning(failover: Failover) -> FeedPosition:
+    return await Subscriptions(failover.harness.feed).beginning(failover.database)
