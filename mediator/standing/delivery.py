@@ -77,9 +77,8 @@ class Deliveries:
 
     async def _deliver(self, key: QueryKey, into: Destination, stream: EventStream) -> bool:
         at = self._at.get(key.query, Delivery())
-        # What was begun stays as it is, unless the stream can never take so much.
-        limit = min(at.until - at.done or _AT_ONCE, stream.most_tuples)
-        due = await self._results.results(key, at.done, limit)
+        # What was begun stays as it is: it may have been appended.
+        due = await self._results.results(key, at.done, at.until - at.done or _AT_ONCE)
         if not due:
             return False
         tuples = [_tuple(each, into) for each in due]
