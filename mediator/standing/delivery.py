@@ -72,7 +72,11 @@ class Deliveries:
                     while await self._deliver(QueryKey(self._database, id_), query.into, stream):
                         pass
                 except PositionGone:
-                    detail = f"The stream {stream.name} takes results too slowly."
+                    detail = (
+                        f"The stream {stream.name} takes results too slowly: some were removed"
+                        " before it had room. Declare one that keeps more tuples, or keeps them for"
+                        " less time, and create the query again."
+                    )
                     raise Undeliverable(id_, detail) from None
 
     async def _deliver(self, key: QueryKey, into: Destination, stream: EventStream) -> bool:

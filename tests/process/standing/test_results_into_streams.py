@@ -141,7 +141,7 @@ async def test_a_stream_that_is_smaller_than_a_burst_takes_it_in_parts(
     assert await bench.has_state(query, "ready")
 
 
-async def test_a_stream_takes_what_there_is_room_for_beside_tuples_of_others(
+async def test_a_stream_with_tuples_of_others_takes_what_there_is_room_for(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appended = Appended(bench, monkeypatch)
@@ -193,6 +193,14 @@ async def test_a_query_whose_stream_was_declared_anew_is_stopped(bench: Bench) -
     await is_stopped(bench, query)
     # One that is created now knows the present stream.
     await bench.ready(PAIRS)
+
+
+async def test_a_query_whose_stream_is_removed_is_stopped(bench: Bench) -> None:
+    await bench.declare("pairs", "k")
+    query = await bench.ready(PAIRS)
+    assert await bench.streams.drop(StreamKey(bench.id, "pairs"))
+    await eventually(lambda: bench.has_state(query, "stopped"))
+    assert "there is no event stream pairs" in (await bench.show(query))["detail"]
 
 
 async def test_a_stream_is_declared_anew_while_results_are_on_their_way(
