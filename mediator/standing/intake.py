@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Self
 
 from mediator.base.errors import NotFound
@@ -41,7 +41,7 @@ class Intake:
     _route: DatabaseRoute
     _classes: ClassIntake
     _class_relations: frozenset[str]
-    _streams: Sequence[Source] = field(default=())
+    _streams: Sequence[Source]
 
     @classmethod
     def of(

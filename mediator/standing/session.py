@@ -144,7 +144,7 @@ class Session:
             count += len(reached)
             if count > MOST_TUPLES:
                 await self._check_size()
-        if progress.feed:
+        if needs.queries and progress.feed:
             try:
                 await self._intake.follow(progress.feed)
             except Lost as error:
