@@ -11,14 +11,17 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `…:pauses` | hash: the pause of each query, see `scripts/pauses.lua` |
 | `…:deliveries` | hash: how far the results of each query were appended to a stream |
 | `…:published` | hash: `sequence` of the last batch, `progress`, `revision` of the queries |
-| `…:batches` | stream: `tuples` of each batch, by its sequence |
+| `…:batches` | stream: `tuples` of each relation in a batch, by its sequence and the relation |
 | `…:results:<query>` | stream: results, by their number |
 | `…:report` | what is executed, as JSON |
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -33,6 +36,7 @@ from mediator.model.pause import Pause
 from mediator.standing.results import (
     MOST_RESULTS,
     Delivery,
+    LogEntry,
     LoggedBatch,
     LoggedTuple,
     Offset,
@@ -48,7 +52,7 @@ from redis_connection.scripts import lua_text
 
 __all__ = ["RedisStandingResults"]
 
-_BATCHES_AT_ONCE: Final = 100
+_ENTRIES_AT_ONCE: Final = 100
 _LEASE_LOST: Final = -1
 _REPORT: Final = """
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return end
@@ -81,7 +85,11 @@ class RedisStandingResults:
         self._pauses = Pauses(redis, f"{pauses_text()}\n{begin}")
 
     async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
-        document = {"query": query.document, "relations": query.relations}
+        document = {
+            "query": query.document,
+            "relations": query.relations,
+            "into": query.into,
+        }
         return await self._definitions.put(key.database, key.query, document, most)
 
     async def databases(self) -> set[str]:
@@ -110,22 +118,36 @@ class RedisStandingResults:
         return Published(int(found.get("sequence", 0)), int(found.get("revision", 0)), progress)
 
     async def batches(self, database: str) -> AsyncIterator[LoggedBatch]:
-        key, after = f"{self._base(database)}batches", "-"
+        sequence, rows = 0, list[Any]()
+        async for id_, fields in self._entries(f"{self._base(database)}batches"):
+            if _number(id_) != sequence:
+                if rows:
+                    yield LoggedBatch(sequence, _tuples(rows))
+                sequence, rows = _number(id_), []
+            rows += orjson.loads(fields[b"tuples"])
+        if rows:
+            yield LoggedBatch(sequence, _tuples(rows))
+
+    async def _entries(self, key: str) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
+        after = "-"
         while True:
-            found = await reply_of(self._redis.xrange(key, after, "+", _BATCHES_AT_ONCE))
-            for id_, fields in found:
-                yield LoggedBatch(_number(id_), _tuples(fields[b"tuples"]))
-            if len(found) < _BATCHES_AT_ONCE:
+            found = await reply_of(self._redis.xrange(key, after, "+", _ENTRIES_AT_ONCE))
+            for each in found:
+                yield each
+            if len(found) < _ENTRIES_AT_ONCE:
                 return
             after = f"({found[-1][0].decode()}"
 
     async def publish(
         self, database: str, lease: Lease, sequence: int, publication: Publication
     ) -> None:
-        progress, tuples = publication.progress, publication.tuples
-        rows = orjson.dumps([_row(each) for each in tuples]) if tuples else b""
-        args: list[Any] = [lease.token, sequence, _text(progress), rows]
-        args += (publication.keep_from, MOST_RESULTS)
+        entries = _rows_by_id(sequence + 1, publication.tuples)
+        forgotten = [_entry_id(each) for each in publication.forgotten]
+        args: list[Any] = [lease.token, sequence, _text(publication.progress)]
+        args += (publication.keep_from, MOST_RESULTS, len(entries), len(forgotten))
+        for id_, rows in entries.items():
+            args += (id_, orjson.dumps(rows))
+        args += forgotten
         for id_ in publication.states.keys() | publication.results.keys():
             state, results = publication.states.get(id_), publication.results.get(id_, ())
             args += (
@@ -194,7 +216,8 @@ class RedisStandingResults:
 def _query(definition: Definition) -> StoredQuery:
     document, state = definition
     shown = QueryState() if state is None else QueryState(*orjson.loads(state))
-    return StoredQuery(document["query"], tuple(document["relations"]), shown)
+    relations = tuple(document["relations"])
+    return StoredQuery(document["query"], relations, shown, document.get("into"))
 
 
 def _state(state: QueryState) -> bytes:
@@ -215,12 +238,24 @@ def _progress(text: str | None) -> Progress:
     return Progress(latest_s, {name: Offset(*each) for name, each in offsets.items()}, feed)
 
 
-def _row(each: LoggedTuple) -> tuple[str, float, Mapping[str, Any], int, str]:
-    return (each.stream, each.time_s, dict(each.values), each.number, each.versions)
+def _rows_by_id(sequence: int, tuples: Sequence[LoggedTuple]) -> dict[str, list[Any]]:
+    """Return the entries of a batch in the order of their ids, as rows with their positions."""
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for position, each in enumerate(tuples):
+        row = (position, each.stream, each.time_s, dict(each.values), each.number, each.versions)
+        found[each.stream].append(row)
+    by_id = {_entry_id(LogEntry(sequence, name)): rows for name, rows in found.items()}
+    return dict(sorted(by_id.items(), key=lambda each: int(each[0].partition("-")[2])))
 
 
-def _tuples(text: bytes) -> list[LoggedTuple]:
-    return [LoggedTuple(*row) for row in orjson.loads(text)]
+def _entry_id(entry: LogEntry) -> str:
+    """Return the id of an entry, which is known without a look for it: to 64 bits of a digest."""
+    digest = blake2b(entry.relation.encode(), digest_size=8).digest()
+    return f"{entry.sequence}-{int.from_bytes(digest)}"
+
+
+def _tuples(rows: Sequence[Any]) -> list[LoggedTuple]:
+    return [LoggedTuple(*row) for _, *row in sorted(rows, key=itemgetter(0))]
 
 
 def _number(id_: bytes) -> int:

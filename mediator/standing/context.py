@@ -15,7 +15,19 @@ from mediator.event_streams.port import EventStreams
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.results import StandingResults
 
-__all__ = ["HolderContext"]
+__all__ = ["HolderContext", "OutOfDate"]
+
+
+class OutOfDate(Exception):
+    """Everything has to be loaded anew.
+
+    Attributes:
+        materialise: Whether intermediate results may be kept then, or one was larger than expected.
+    """
+
+    def __init__(self, *, materialise: bool = True) -> None:
+        super().__init__()
+        self.materialise = materialise
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Final
 
 from mediator.base.holding import Holder
 from mediator.base.lease import Lease
-from mediator.standing.context import HolderContext
-from mediator.standing.session import OutOfDate, Session
+from mediator.standing.context import HolderContext, OutOfDate
+from mediator.standing.session import Session
 
 __all__ = ["StandingHolder"]
 

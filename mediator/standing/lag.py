@@ -17,10 +17,11 @@ from mediator.standing.results import (
     StoredQuery,
 )
 
-__all__ = ["MOST_MISSED", "lag_of", "next_states"]
+__all__ = ["MOST_MISSED", "has_missed_too_much", "lag_of", "next_states"]
 
 MOST_MISSED: Final = 100_000
-"""Tuples that a query may miss by a pause, which ends then: the log keeps all of them."""
+"""Tuples that a query may miss, as the log keeps all of them: a pause ends then, and then others
+wait for the query to catch up."""
 
 
 def lag_of(query: StoredQuery, progress: Progress, lasts: Mapping[str, int]) -> int:
@@ -52,8 +53,18 @@ def next_states(needs: Needs, progress: Progress, pauses: Container[str]) -> dic
         if state.name == READY and id_ in pauses:
             numbers = {each: offsets[each].number for each in relations}
             changed[id_] = QueryState(PAUSED, numbers=numbers)
-        elif state.name == PAUSED:
-            missed = sum(offsets[each].number - state.numbers[each] for each in relations)
-            if id_ not in pauses or missed > MOST_MISSED:
-                changed[id_] = state._replace(name=RESUMING)
+        elif state.name == PAUSED and (id_ not in pauses or _missed(state, progress) > MOST_MISSED):
+            changed[id_] = state._replace(name=RESUMING)
     return changed
+
+
+def has_missed_too_much(needs: Needs, progress: Progress) -> bool:
+    """Whether a query that catches up is so far behind that it must not fall further."""
+    resuming = (each for each in needs.behind.values() if each.name == RESUMING)
+    return any(_missed(each, progress) > MOST_MISSED for each in resuming)
+
+
+def _missed(state: QueryState, progress: Progress) -> int:
+    """Return how many tuples there are that a query has not executed, late ones included."""
+    numbers = state.numbers.items()
+    return sum(progress.offsets[relation].number - number for relation, number in numbers)

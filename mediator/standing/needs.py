@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mediator.base.errors import Invalid
 from mediator.event_streams.port import EventStream
@@ -14,7 +14,12 @@ from mediator.standing.query import Source, StandingQuery
 from mediator.standing.query_parser import parse_query
 from mediator.standing.results import BEHIND, BUILDING, STOPPED, QueryState, StoredQuery
 
-__all__ = ["Needs", "needs_of", "stopped"]
+__all__ = ["Needs", "needs_of", "stopped", "stream_into"]
+
+_ANEW: Final = (
+    "The stream {name} was removed and declared anew, so results do not go into it any more. Create"
+    " the query again if they should go into the present one."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,11 @@ class Needs:
     def behind(self) -> dict[str, QueryState]:
         """Those that the others are ahead of, as a rule has paused them; they need the same."""
         return {id_: each for id_, each in self.states.items() if each.name in BEHIND}
+
+    @property
+    def missed(self) -> frozenset[str]:
+        """Relations of which a query has missed tuples, or will: it is behind."""
+        return frozenset(each for id_ in self.behind for each in self.queries[id_].join.relations)
 
     @property
     def executed(self) -> dict[str, Join]:
@@ -79,10 +89,23 @@ def needs_of(
     for id_, each in stored.items():
         if each.state.name != STOPPED:
             try:
-                queries[id_] = parse_query(each.document, schema, streams)
+                query = parse_query(each.document, schema, streams)
             except Invalid as error:
                 refused[id_] = stopped(_reason(error))
+            else:
+                if stream_into(query, streams) == each.into:
+                    queries[id_] = query
+                else:
+                    refused[id_] = stopped(_ANEW.format(name=each.document["into"]["stream"]))
     return Needs(queries, {id_: stored[id_].state for id_ in queries}, refused)
+
+
+def stream_into(query: StandingQuery, streams: Mapping[str, EventStream]) -> str | None:
+    """Return the id of the event stream that results go to; None: they go to none."""
+    if query.into is None or query.into.target.kind != "stream":
+        return None
+    stream = streams.get(query.into.target.name)
+    return None if stream is None else stream.id
 
 
 def stopped(detail: str) -> QueryState:

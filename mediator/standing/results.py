@@ -26,6 +26,7 @@ __all__ = [
     "RESUMING",
     "STOPPED",
     "Delivery",
+    "LogEntry",
     "LoggedBatch",
     "LoggedTuple",
     "Offset",
@@ -75,11 +76,20 @@ class QueryState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """A query as its owner sent it, the relations that it reads, and its state."""
+    """A query.
+
+    Attributes:
+        document: As its owner sent it.
+        relations: Those that it reads.
+        state: Its state.
+        into: The id of the event stream that its results go to: a later one of this name is
+            another; None: they go to none.
+    """
 
     document: Mapping[str, Any]
     relations: tuple[str, ...]
     state: QueryState
+    into: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +150,15 @@ class Delivery(NamedTuple):
     until: int = 0
 
 
+class LogEntry(NamedTuple):
+    """The tuples of one relation in a batch of the log."""
+
+    sequence: int
+    relation: str
+
+
 class LoggedBatch(NamedTuple):
-    """The tuples of a batch that were not late; `sequence` counts from 1."""
+    """The tuples of a batch that were not late, and are kept; `sequence` counts from 1."""
 
     sequence: int
     tuples: Sequence[LoggedTuple]
@@ -154,7 +171,8 @@ class Publication:
     Attributes:
         tuples: Those that were not late.
         progress: With this batch.
-        keep_from: The first batch that windows still reach.
+        keep_from: The first batch of which something is kept.
+        forgotten: Entries of the log that are not kept, though later than that.
         states: The next states of queries whose state changes, by id.
         results: New results as JSON, in their order, by the id of their query.
     """
@@ -162,6 +180,7 @@ class Publication:
     tuples: Sequence[LoggedTuple]
     progress: Progress
     keep_from: int
+    forgotten: Sequence[LogEntry] = ()
     states: Mapping[str, QueryState] = field(default_factory=dict)
     results: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ from mediator.standing.class_deliveries import ClassDeliveries
 from mediator.standing.context import HolderContext
 from mediator.standing.holder import StandingHolder
 from mediator.standing.lag import lag_of
-from mediator.standing.needs import needs_of
+from mediator.standing.needs import needs_of, stream_into
 from mediator.standing.planning import Mode
 from mediator.standing.query import Source, StandingQuery, feeds_itself
 from mediator.standing.query_parser import MAX_LAG
@@ -134,9 +134,8 @@ class StandingQueries:
             Conflict: The database has too many queries.
             Invalid: Its results would come back to it.
         """
-        needs = needs_of(
-            await self.of_database(database), database.schema, await self.streams(database)
-        )
+        streams = await self.streams(database)
+        needs = needs_of(await self.of_database(database), database.schema, streams)
         if feeds_itself(query, needs.queries.values()):
             assert query.into is not None
             pointer = f"/into/{query.into.target.kind}"
@@ -144,7 +143,8 @@ class StandingQueries:
             raise Invalid("Results of a query must not come back to it.", locations=locations)
         key = QueryKey(database.id, uuid4().hex)
         relations = sorted(query.join.relations)
-        stored = StoredQuery(query.document, tuple(relations), QueryState())
+        into = stream_into(query, streams)
+        stored = StoredQuery(query.document, tuple(relations), QueryState(), into)
         if not await self._results.put_query(key, stored, MOST_QUERIES):
             raise Conflict(f"A database has {MOST_QUERIES:,} standing queries at most.")
         return key.query, stored

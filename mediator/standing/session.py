@@ -9,35 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-import orjson
-
-from mediator.base.concurrency import end
 from mediator.base.errors import Invalid, NotFound
 from mediator.base.lease import Lease
 from mediator.base.observation import StandingQueriesCounted
-from mediator.base.offload import offload
 from mediator.base.slices import Slices
-from mediator.changes.feed import PositionGone
-from mediator.event_streams.port import EventStream, StreamKey
+from mediator.event_streams.port import EventStream
 from mediator.routing.model import DatabaseRoute
-from mediator.standing.alignment import aligned
-from mediator.standing.batch_run import MOST_PAIRS, BatchRun, TooMuch
+from mediator.standing.active_plan import ActivePlan
+from mediator.standing.batch_run import BatchRun, TooMuch
 from mediator.standing.catch_up import CatchUp
 from mediator.standing.class_backlog import ClassBacklog
-from mediator.standing.class_intake import ClassIntake
-from mediator.standing.context import HolderContext
+from mediator.standing.context import HolderContext, OutOfDate
 from mediator.standing.delivery import Deliveries, Undeliverable
 from mediator.standing.history import complete_history, is_present
-from mediator.standing.lag import next_states
-from mediator.standing.log import BatchLog
+from mediator.standing.intake import Intake, Lost
+from mediator.standing.lag import has_missed_too_much, next_states
+from mediator.standing.log import BatchLog, Reach
 from mediator.standing.model import Join
-from mediator.standing.needs import Needs, needs_of, stopped
-from mediator.standing.planning import Mode, Plan
-from mediator.standing.query import Source
-from mediator.standing.replanning import choose_plan, is_cheaper, workload_of
-from mediator.standing.report import describe_running
+from mediator.standing.needs import Needs, needs_of, stopped, stream_into
 from mediator.standing.results import (
     READY,
     RESUMING,
@@ -47,9 +38,8 @@ from mediator.standing.results import (
     QueryState,
 )
 from mediator.standing.runtime import Runtime
-from mediator.standing.sampling import Sampling
 
-__all__ = ["MOST_TUPLES", "OutOfDate", "Session"]
+__all__ = ["MOST_TUPLES", "Session"]
 
 MOST_TUPLES: Final = 200_000
 """Tuples and intermediate results that are kept in memory for a database."""
@@ -60,21 +50,6 @@ _LOOK_S: Final = 0.25
 
 _NOTED_S: Final = 5.0
 """How often it is noted how far streams and the feed were taken, though nothing is new in them."""
-
-_TAKEN: Final = 500
-"""Tuples of each stream that a batch has at most."""
-
-
-class OutOfDate(Exception):
-    """Everything has to be loaded anew.
-
-    Attributes:
-        materialise: Whether intermediate results may be kept then, or one was larger than expected.
-    """
-
-    def __init__(self, *, materialise: bool = True) -> None:
-        super().__init__()
-        self.materialise = materialise
 
 
 @dataclass(eq=False)
@@ -87,12 +62,10 @@ class Session:
     _needs: Needs = field(default_factory=lambda: Needs({}), init=False)
     _streams: Mapping[str, EventStream] = field(default_factory=dict, init=False)
     _runtime: Runtime = field(init=False)
-    _classes: ClassIntake = field(init=False)
+    _plan: ActivePlan = field(init=False)
+    _intake: Intake = field(init=False)
     _deliveries: Deliveries = field(init=False)
     _backlog: ClassBacklog = field(init=False)
-    _plan: Plan | None = field(default=None, init=False)
-    _planning: asyncio.Task[Plan] | None = field(default=None, init=False)
-    _sampling: Sampling = field(default_factory=Sampling, init=False)
     _looked_at: float = field(default=0.0, init=False)
     _noted_at: float = field(default=float("-inf"), init=False)
     _catch_up: CatchUp | None = field(default=None, init=False)
@@ -115,39 +88,35 @@ class Session:
         await complete_history(
             self._log, self._needs, self._route.id, context.streams, context.subscriptions
         )
-        self._classes = self._class_intake()
+        needs = self._needs
+        relations = [each.relation for each in needs.sources]
+        self._runtime = Runtime(relations, 1, needs.window_s, needs.lateness_s)
+        self._plan = ActivePlan(
+            context, self._route.id, self._lease, self._runtime, self._materialise
+        )
+        self._intake = Intake.of(context, self._route, needs.sources, self._log.progress.offsets)
         await self._deliveries.open()
         try:
-            if self._needs.queries:
-                await self._load()
-            if self._needs.executed:
-                await self._replan(self._needs.new)
+            await self._load()
+            if needs.executed:
+                await self._replan(needs.new)
             while not context.has_ended:
                 await self._look()
-                await self._take_plan()
+                await self._plan.take_better(self._needs.executed)
                 has_executed = not await self._deliver() and await self._execute()
                 await self._note_progress()
                 if not has_executed:
                     await asyncio.sleep(POLL_S)
         finally:
-            self._classes.close()
-            await end([self._planning] if self._planning is not None else [])
+            self._intake.close()
+            await self._plan.close()
 
     async def _execute(self) -> bool:
         """Execute what is new, and what a query has missed; return whether there was any."""
-        has_taken, has_caught_up = await self._take_batch(), await self._resume()
+        is_far_behind = has_missed_too_much(self._needs, self._log.progress)
+        has_taken = not is_far_behind and await self._take_batch()
+        has_caught_up = await self._resume()
         return has_taken or has_caught_up
-
-    def _class_intake(self) -> ClassIntake:
-        context, offsets = self._context, self._log.progress.offsets
-        classes = [each for each in self._needs.sources if each.kind == "class"]
-        return ClassIntake(
-            context.plane,
-            context.subscriptions,
-            self._route,
-            frozenset(each.name for each in classes),
-            {each.relation: offsets[each.relation].number for each in classes},
-        )
 
     async def _read_needs(self) -> None:
         """Read the queries; those that are not possible any more are stopped."""
@@ -163,9 +132,7 @@ class Session:
     async def _load(self) -> None:
         """Bring the state in memory up to the log."""
         needs, progress = self._needs, self._log.progress
-        await self._read_report()
-        relations = [each.relation for each in needs.sources]
-        self._runtime = Runtime(relations, 1, needs.window_s, needs.lateness_s)
+        await self._plan.open()
         slices, count = Slices(self._context.clock), 0
         watermark_s = progress.latest_s - needs.lateness_s
         async for present in self._logged():
@@ -173,15 +140,15 @@ class Session:
             reached = [each for each in present if watermark_s - each.time_s <= needs.window_s]
             for _ in self._runtime.restore(reached, progress.latest_s):
                 await slices.checkpoint()
-            self._classes.restore(present)
+            self._intake.restore(present)
             count += len(reached)
             if count > MOST_TUPLES:
                 await self._check_size()
-        if progress.feed:
+        if needs.queries and progress.feed:
             try:
-                await self._classes.open(progress.feed)
-            except PositionGone:
-                await self._stop_classes()
+                await self._intake.follow(progress.feed)
+            except Lost as error:
+                await self._stop_readers(error)
 
     async def _logged(self) -> AsyncIterator[Sequence[LoggedTuple]]:
         """Go through the batches that are kept, without what a former reader has left."""
@@ -189,11 +156,6 @@ class Session:
         async for batch in self._log.read():
             at = ((each, offsets.get(each.stream)) for each in batch.tuples)
             yield [each for each, offset in at if is_present(batch.sequence, offset)]
-
-    async def _read_report(self) -> None:
-        report = await self._context.results.report(self._route.id)
-        if report is not None:
-            self._sampling = Sampling.from_json(orjson.loads(report)["statistics"])
 
     async def _look(self) -> None:
         """Look now and then for queries, streams and classes that came, went or changed."""
@@ -211,7 +173,8 @@ class Session:
             await self._change_queries()
         pauses = await context.results.pauses(id_)
         if changed := next_states(self._needs, self._log.progress, pauses):
-            await self._log.publish(states=changed)
+            # What is no longer needed before a pause would be kept throughout.
+            await self._log.publish(states=changed, reach=self._reach)
             await self._change_queries()
 
     async def _change_queries(self) -> None:
@@ -236,71 +199,38 @@ class Session:
             run = await catch_up.run(Slices(self._context.clock))
         except TooMuch as error:
             await self._stop(error.queries, error.detail)
-        state = QueryState(RESUMING, numbers=catch_up.numbers)
+        state = QueryState(RESUMING, numbers=dict(catch_up.numbers))
         if catch_up.has_ended:
             state = QueryState(READY)
         await self._log.publish(states={catch_up.id: state}, results=run.results)
         self._count(run, caught_up=len(run.accepted))
         if catch_up.has_ended:
             await self._change_queries()
+        else:
+            states = {**self._needs.states, catch_up.id: state}
+            self._needs = replace(self._needs, states=states)
         return True
 
     async def _open_catch_up(self, id_: str) -> CatchUp:
         query, numbers = self._needs.queries[id_], self._needs.states[id_].numbers
-        workload = workload_of({id_: query.join}, self._sampling.statistics([query.join]))
-        plan = await offload(True, choose_plan, workload, "greedy", materialise=False)
+        plan = await self._plan.of_one(id_, query.join)
         catch_up = CatchUp(id_, dict(numbers), query, self._needs.lateness_s)
         await catch_up.open(self._logged(), plan, Slices(self._context.clock))
         return catch_up
 
     async def _replan(self, new: Iterable[str]) -> None:
-        """Activate a plan for the present queries; new ones are ready then.
-
-        It is greedy, which takes no time: queries must not wait for a solver. A better one follows.
-        """
+        """Activate a plan for the present queries; new ones are ready then."""
         try:
-            plan = await self._choose("greedy")
+            await self._plan.replace(self._needs.executed)
         except Invalid as error:
             await self._stop(_widest(self._needs.executed), error.detail)
-        await self._activate(plan)
         if states := dict.fromkeys(new, QueryState(READY)):
             await self._log.publish(states=states)
             self._needs = replace(self._needs, states={**self._needs.states, **states})
-        self._begin_planning()
-
-    async def _choose(self, mode: Mode) -> Plan:
-        joins = self._needs.executed
-        workload = workload_of(joins, self._sampling.statistics(joins.values()))
-        return await offload(True, choose_plan, workload, mode, materialise=self._materialise)
-
-    def _begin_planning(self) -> None:
-        """Look for a better plan while batches go on."""
-        if self._planning is None:
-            self._planning = asyncio.create_task(self._choose("shared"))
-
-    async def _take_plan(self) -> None:
-        """Activate the plan that was found, if it is of these queries and saves enough."""
-        if self._planning is None or not self._planning.done():
-            return
-        plan, self._planning = self._planning.result(), None
-        if plan.workload.queries != self._needs.executed:
-            self._begin_planning()
-        elif self._plan is not None and is_cheaper(plan, self._plan):
-            await self._activate(plan)
-
-    async def _activate(self, plan: Plan) -> None:
-        slices = Slices(self._context.clock)
-        for steps, _ in enumerate(self._runtime.activation(plan)):
-            await slices.checkpoint()
-            if steps > MOST_PAIRS:
-                raise OutOfDate(materialise=False)
-        self._plan = plan
-        self._sampling.restart(self._runtime)
-        await self._put_report()
 
     async def _take_batch(self) -> bool:
         """Execute and publish a batch; return whether there was anything new."""
-        tuples = await self._read_sources()
+        tuples = await self._read()
         if tuples:
             run = BatchRun(self._runtime, self._needs.queries)
             slices = Slices(self._context.clock)
@@ -313,62 +243,46 @@ class Session:
             if self._catch_up is not None:
                 self._catch_up.add(run.accepted)
             await self._check_size()
-            await self._sample(run.accepted)
+            await self._plan.sample(run.accepted, self._needs)
         return bool(tuples)
 
     async def _deliver(self) -> bool:
         """Deliver results; return whether batches should wait, as too many are not."""
         try:
-            await self._deliveries.deliver(self._needs.queries)
+            await self._deliveries.deliver(self._needs.queries, self._streams)
             return await self._backlog.is_long(self._needs.queries)
         except Undeliverable as error:
             await self._stop([error.query], error.detail)
-
-    async def _read_sources(self) -> list[LoggedTuple]:
-        """Read what is new, in the order of time, as a batch may end early."""
-        sources = sorted(each for each in self._needs.sources if each.kind == "stream")
-        try:
-            inputs: list[Sequence[LoggedTuple]] = [await self._classes.read()]
-        except PositionGone:
-            await self._stop_classes()
-        inputs += [await self._read_stream(source) for source in sources]
-        return aligned(inputs, _TAKEN, self._runtime.watermark_s)
-
-    async def _read_stream(self, source: Source) -> Sequence[LoggedTuple]:
-        relation, key = source.relation, StreamKey(self._route.id, source.name)
-        after = self._log.progress.offsets[relation].number
-        try:
-            page = await self._context.streams.read(key, after, _TAKEN)
         except NotFound:
             raise OutOfDate from None
-        except PositionGone:
-            detail = (
-                f"The stream {source.name} has removed tuples that were not taken yet. Declare one"
-                " that keeps more of them, or keeps them for longer."
-            )
-            await self._stop(self._readers(relation), detail)
-        return [LoggedTuple(relation, each.time_s, each.values, each.number) for each in page]
 
-    async def _stop_classes(self) -> NoReturn:
-        relations = {each.relation for each in self._needs.sources if each.kind == "class"}
-        reading = {id_ for each in relations for id_ in self._readers(each)}
-        await self._stop(reading, "The change feed has lost changes that were not taken yet.")
+    async def _read(self) -> list[LoggedTuple]:
+        try:
+            offsets = self._log.progress.offsets
+            return await self._intake.read(offsets, self._runtime.watermark_s)
+        except Lost as error:
+            await self._stop_readers(error)
 
-    def _readers(self, relation: str) -> list[str]:
-        return [id_ for id_, join in self._needs.joins.items() if relation in join.relations]
+    async def _stop_readers(self, lost: Lost) -> NoReturn:
+        joins = self._needs.joins.items()
+        reading = [id_ for id_, join in joins if not lost.relations.isdisjoint(join.relations)]
+        await self._stop(reading, lost.detail)
+
+    @property
+    def _reach(self) -> Reach:
+        needs = self._needs
+        return Reach(self._runtime.watermark_s, needs.window_s, needs.missed)
 
     async def _publish(self, run: BatchRun) -> None:
         runtime, offsets, count = self._runtime, dict(self._log.progress.offsets), 0
         for relation, number in run.taken.items():
             count += number - offsets[relation].number
             offsets[relation] = Offset(number, *offsets[relation][1:])
-        self._classes.take(run.taken)
+        self._intake.take(run.taken)
         await self._log.publish(
             run.accepted,
-            progress=Progress(runtime.latest_s, offsets, self._classes.position),
-            watermark_s=runtime.watermark_s,
-            # What a query has missed is in the log until it has caught up.
-            window_s=float("inf") if self._needs.behind else self._needs.window_s,
+            progress=Progress(runtime.latest_s, offsets, self._intake.feed),
+            reach=self._reach,
             results=run.results,
         )
         self._count(run, batches=1, tuples=count, late=count - len(run.accepted))
@@ -389,37 +303,15 @@ class Session:
             joins = self._needs.joins.items()
             await self._stop([id_ for id_, j in joins if largest.relations <= j.relations], detail)
 
-    async def _sample(self, tuples: Sequence[LoggedTuple]) -> None:
-        """Measure now and then, and look for a better plan by that."""
-        needs = self._needs
-        self._sampling.count(tuples)
-        relations = [each.relation for each in needs.sources]
-        if self._plan is None or not self._sampling.take(self._runtime, relations, needs.window_s):
-            return
-        self._begin_planning()
-        await self._put_report()
-
-    async def _put_report(self) -> None:
-        if self._plan is not None:
-            report = describe_running(self._plan, self._runtime, self._sampling)
-            await self._context.results.put_report(
-                self._route.id, self._lease, orjson.dumps(report)
-            )
-
     async def _note_progress(self) -> None:
         """Say how far streams were taken, which keeps them from running away."""
         now = self._context.clock.monotonic()
         if now - self._noted_at < _NOTED_S:
             return
         self._noted_at = now
-        for source in self._needs.sources:
-            if source.kind == "stream":
-                key = StreamKey(self._route.id, source.name)
-                number = self._log.progress.offsets[source.relation].number
-                await self._context.streams.consumed(key, "standing-queries", number)
-        if self._classes.position not in ("", self._log.progress.feed):
-            progress = replace(self._log.progress, feed=self._classes.position)
-            await self._log.publish(progress=progress)
+        await self._intake.note_consumed(self._log.progress.offsets)
+        if self._intake.feed not in ("", self._log.progress.feed):
+            await self._log.publish(progress=replace(self._log.progress, feed=self._intake.feed))
 
     async def _stop(self, queries: Iterable[str], detail: str) -> NoReturn:
         """Stop queries; the others are loaded anew without them."""
@@ -427,9 +319,11 @@ class Session:
         raise OutOfDate
 
 
-def _used(streams: Mapping[str, EventStream], needs: Needs) -> dict[str, EventStream | None]:
+def _used(streams: Mapping[str, EventStream], needs: Needs) -> tuple[dict[str, Any], ...]:
+    """Return what queries rely on: declarations that they read, and the very streams they fill."""
     names = [each.name for each in needs.sources if each.kind == "stream"]
-    return {name: streams.get(name) for name in names}
+    filled = {id_: stream_into(each, streams) for id_, each in needs.queries.items()}
+    return {name: streams.get(name) for name in names}, filled
 
 
 def _widest(joins: Mapping[str, Join]) -> list[str]:

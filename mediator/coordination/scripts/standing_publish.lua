@@ -1,7 +1,8 @@
 -- Publishes a batch of a database's standing queries.
--- KEYS: prefix, lease. ARGV: token, batches before, progress, tuples ('' if there are none), first batch
--- that is kept, results of a query that are kept; then for each query: id, state ('' if it stays), how
--- many results follow, and these.
+-- KEYS: prefix, lease. ARGV: token, batches before, progress, first batch that is kept, results of a
+-- query that are kept, how many entries of the log are new, and how many are forgotten; then id and
+-- tuples of each new one; ids of those that are forgotten; and for each query: id, state ('' if it
+-- stays), how many results follow, and these.
 -- Returns 1; -1: no lease, or another number of batches. What the same call published before stays.
 
 if redis.replicate_commands then redis.replicate_commands() end
@@ -17,11 +18,15 @@ local function id_of(number)
 end
 
 redis.call('HSET', base .. 'published', 'sequence', string.format('%.0f', sequence + 1), 'progress', ARGV[3])
-if ARGV[4] ~= '' then
-  redis.call('XADD', base .. 'batches', id_of(sequence + 1), 'tuples', ARGV[4])
+local entries = 8 + 2 * tonumber(ARGV[6])
+for entry = 8, entries - 1, 2 do
+  redis.call('XADD', base .. 'batches', ARGV[entry], 'tuples', ARGV[entry + 1])
 end
-redis.call('XTRIM', base .. 'batches', 'MINID', ARGV[5] .. '-0')
-local at = 7
+redis.call('XTRIM', base .. 'batches', 'MINID', ARGV[4] .. '-0')
+local at = entries + tonumber(ARGV[7])
+for forgotten = entries, at - 1 do
+  redis.call('XDEL', base .. 'batches', ARGV[forgotten])
+end
 while at <= #ARGV do
   local query, state, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   at = at + 3
@@ -30,7 +35,7 @@ while at <= #ARGV do
     local number = tonumber(redis.call('HGET', base .. 'counts', query) or 0)
     for result = at, at + count - 1 do
       number = number + 1
-      redis.call('XADD', base .. 'results:' .. query, 'MAXLEN', ARGV[6], id_of(number), 'r', ARGV[result])
+      redis.call('XADD', base .. 'results:' .. query, 'MAXLEN', ARGV[5], id_of(number), 'r', ARGV[result])
     end
     if count > 0 then redis.call('HSET', base .. 'counts', query, string.format('%.0f', number)) end
   end

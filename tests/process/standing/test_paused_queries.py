@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from mediator.base.slices import Slices
 from mediator.event_streams.port import StreamKey
 from mediator.model.pause import Pause
-from mediator.standing import lag
+from mediator.standing import catch_up, intake, lag
+from mediator.standing.batch_run import BatchRun
+from mediator.standing.catch_up import CatchUp
 from tests.faults.conditions import eventually
 from tests.process.standing.bench import Q1, Q2, Bench
 
@@ -53,6 +57,81 @@ async def test_what_no_other_query_needs_any_more_is_kept_for_a_paused_one(bench
     await bench.send("r", (1816, {"a": 1}))
     await bench.finds(query, *[{"r": {"a": 1}, "s": S}] * 2)
     assert await bench.results(other) == []
+
+
+async def logged(bench: Bench) -> Counter[str]:
+    """Return how many tuples of each relation the log of batches has."""
+    shared = bench.service.mediator.coordination
+    assert shared is not None
+    batches = [each async for each in shared.standing_results.batches(bench.id)]
+    return Counter(tuple_.stream for each in batches for tuple_ in each.tuples)
+
+
+async def test_only_its_own_streams_are_kept_for_a_paused_query(bench: Bench) -> None:
+    query, _ = await bench.ready(RS), await bench.ready(Q2)
+    await bench.send("r", (1, {"a": 1}))
+    await bench.send("u", (1, {"c": 3}))
+    await bench.has_taken_all()
+    await bench.pause(query)
+    # Tuples of both in one batch, as they are there before it is taken.
+    for second in range(100, 2000, 100):
+        await bench.send("s", (second, S))
+        await bench.send("u", *[(second, {"c": 3})] * 3)
+        await bench.has_taken_all()
+    found = await logged(bench)
+    assert (found["r"], found["s"]) == (1, 19)
+    # The batches that their windows reach, and what the last one has still to remove.
+    assert found["u"] <= 6
+    await bench.resume(query)
+    await eventually(lambda: bench.has_state(query, "ready"))
+    await bench.send("s", (2000, S))
+    await bench.send("u", (2100, {"c": 3}))
+    await bench.has_taken_all()
+    assert (await logged(bench))["s"] <= 2
+
+
+async def test_the_log_is_cut_where_a_query_is_paused_again(bench: Bench) -> None:
+    query, _ = await bench.ready(RS), await bench.ready(Q2)
+    await bench.pause(query)
+    for second in range(100, 1000, 100):
+        await bench.send("s", (second, S))
+        await bench.has_taken_all()
+    assert (await logged(bench))["s"] == 9
+    await bench.resume(query)
+    await eventually(lambda: bench.has_state(query, "ready"))
+    # No batch comes between the two.
+    await bench.pause(query)
+    assert (await logged(bench))["s"] == 1
+
+
+async def test_batches_wait_for_a_query_that_has_missed_too_much(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag, "MOST_MISSED", 5)
+    monkeypatch.setattr(catch_up, "_AT_ONCE", 1)
+    monkeypatch.setattr(intake, "_TAKEN", 3)
+    run, missed = CatchUp.run, list[int]()
+
+    async def busy(catching_up: CatchUp, slices: Slices) -> BatchRun:
+        # More arrives than is executed.
+        offsets = await bench.offsets()
+        missed.append(sum(offsets[each] - n for each, n in catching_up.numbers.items()))
+        if len(missed) < 20:
+            await bench.send("s", *[(2, S)] * 3)
+        return await run(catching_up, slices)
+
+    query, other = await bench.ready(RS), await bench.ready(RS)
+    await bench.send("r", (1, {"a": 1}))
+    await bench.has_taken_all()
+    await bench.pause(query)
+    await bench.send("s", *[(2, S)] * 3)
+    await bench.has_taken_all()
+    monkeypatch.setattr(CatchUp, "run", busy)
+    await bench.resume(query)
+    found = {"r": {"a": 1}, "s": S}
+    await bench.finds(query, *[found] * 60)
+    await bench.finds(other, *[found] * 60)
+    assert max(missed) <= 5 + 3
 
 
 async def test_a_pause_ends_by_itself_and_with_the_rules_that_made_it(bench: Bench) -> None:

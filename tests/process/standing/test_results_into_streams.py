@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from mediator.base import holding
 from mediator.base.errors import Unavailable
 from mediator.event_streams.port import NewTuple, StreamKey
+from mediator.standing import delivery
 from tests.faults.conditions import eventually
 from tests.process.standing.bench import Bench, pointers
 
@@ -94,3 +96,148 @@ async def test_a_stream_that_is_full_holds_results_up(bench: Bench) -> None:
     await bench.finds(query, {"r": {"a": 1}, "s": {"a": 1, "b": 2}})
     assert await bench.has_state(query, "ready")
     assert await bench.streams.last(key) == 1
+
+
+class Appended:
+    """Records what the service appends to a stream, as far as that takes it."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.parts: list[list[Any]] = []
+        self._append = bench.streams.append_once
+        monkeypatch.setattr(bench.streams, "append_once", self._append_once)
+
+    async def _append_once(self, key: StreamKey, tuples: Any, *args: Any) -> Any:
+        done = await self._append(key, tuples, *args)
+        self.parts.append([orjson.loads(each.values)["k"] for each in tuples])
+        return done
+
+    @property
+    def values(self) -> list[Any]:
+        return [each for part in self.parts for each in part]
+
+
+async def burst(bench: Bench, count: int) -> None:
+    """Make so many results in one batch."""
+    await bench.send("s", *[(1, {"a": 1, "b": number}) for number in range(count)])
+    await bench.has_taken_all()
+    await bench.send("r", (1, {"a": 1}))
+    await bench.has_taken_all()
+
+
+async def test_a_stream_that_is_smaller_than_a_burst_takes_it_in_parts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended = Appended(bench, monkeypatch)
+    await bench.declare("pairs", "k", most_tuples=2, retention_s=1)
+    query = await bench.ready(PAIRS)
+    await burst(bench, 5)
+
+    async def are_there() -> bool:
+        return len(appended.values) >= 5
+
+    await eventually(are_there)
+    assert sorted(appended.values) == list(range(5))
+    assert max(map(len, appended.parts)) == 2
+    assert await bench.has_state(query, "ready")
+
+
+async def test_a_stream_with_tuples_of_others_takes_what_there_is_room_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended = Appended(bench, monkeypatch)
+    await bench.declare("pairs", "k", most_tuples=5)
+    await bench.send("pairs", *[(1, {"k": "of another"})] * 2)
+    query = await bench.ready(PAIRS)
+    await burst(bench, 4)
+
+    async def are_there() -> bool:
+        return len(appended.values) >= 3
+
+    await eventually(are_there)
+    assert await bench.has_state(query, "ready")
+    assert len(appended.values) == 3
+
+
+async def test_a_part_has_so_many_bytes_at_most(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "_BYTES", 10)
+    appended = Appended(bench, monkeypatch)
+    await bench.declare("pairs", "k")
+    await bench.ready(PAIRS)
+    await burst(bench, 5)
+
+    async def are_there() -> bool:
+        return len(appended.values) >= 5
+
+    await eventually(are_there)
+    assert [len(each) for each in appended.parts] == [2, 2, 1]
+
+
+async def declare_anew(bench: Bench) -> None:
+    assert await bench.streams.drop(StreamKey(bench.id, "pairs"))
+    await bench.declare("pairs", "k")
+
+
+async def is_stopped(bench: Bench, query: str) -> None:
+    await eventually(lambda: bench.has_state(query, "stopped"))
+    assert "pairs" in (detail := (await bench.show(query))["detail"])
+    assert "declared anew" in detail
+
+
+async def test_a_query_whose_stream_was_declared_anew_is_stopped(bench: Bench) -> None:
+    await bench.declare("pairs", "k")
+    query = await bench.ready(PAIRS)
+    await declare_anew(bench)
+    # Before there is any result.
+    await is_stopped(bench, query)
+    # One that is created now knows the present stream.
+    await bench.ready(PAIRS)
+
+
+async def test_a_query_whose_stream_is_removed_is_stopped(bench: Bench) -> None:
+    await bench.declare("pairs", "k")
+    query = await bench.ready(PAIRS)
+    assert await bench.streams.drop(StreamKey(bench.id, "pairs"))
+    await eventually(lambda: bench.has_state(query, "stopped"))
+    assert "there is no event stream pairs" in (await bench.show(query))["detail"]
+
+
+async def test_a_stream_is_declared_anew_while_results_are_on_their_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.declare("pairs", "k")
+    query, append, calls = await bench.ready(PAIRS), bench.streams.append_once, list[Any]()
+
+    async def append_once(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 1:
+            await declare_anew(bench)
+        return await append(*args)
+
+    monkeypatch.setattr(bench.streams, "append_once", append_once)
+    await burst(bench, 1)
+    await is_stopped(bench, query)
+    assert calls
+    assert await bench.streams.last(StreamKey(bench.id, "pairs")) == 0
+
+
+async def test_a_stream_is_declared_anew_while_nobody_holds_the_query(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "PAUSE_S", 0.01)
+    await bench.declare("pairs", "k")
+    query, failures = await bench.ready(PAIRS), list[str]()
+
+    async def fail(database: str) -> Any:
+        failures.append(database)
+        raise Unavailable("It is down.", system="coordination")
+
+    async def has_failed() -> bool:
+        return bench.id in failures
+
+    with monkeypatch.context() as down:
+        down.setattr(bench.streams, "of_database", fail)
+        await eventually(has_failed)
+        await declare_anew(bench)
+    await is_stopped(bench, query)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from mediator.standing.query import Destination, Source, StandingQuery
 from mediator.standing.results import (
     READY,
     Delivery,
+    LogEntry,
     LoggedTuple,
     Offset,
     Progress,
@@ -34,7 +36,7 @@ from mediator.standing.results import (
 from mediator.stores.port import SystemConfig
 from tests.process.service import unique
 
-QUERY = StoredQuery({"name": "q"}, ("r", "class:c"), QueryState())
+QUERY = StoredQuery({"name": "q"}, ("r", "class:c"), QueryState(), "id of a stream")
 TUPLES = [LoggedTuple("r", 1.5, {"a": None}, 7), LoggedTuple("class:c", 2, {"id": "x"}, 1, "m:3")]
 PROGRESS = Progress(2.0, {"r": Offset(7, 1, 10.0)}, "position")
 NEW = Progress()
@@ -83,7 +85,7 @@ async def test_a_batch_is_read_back_as_it_was_published(published: Published) ->
     assert (batch.sequence, batch.tuples) == (1, TUPLES)
     assert await published.results.published(key.database) == (1, 1, PROGRESS)
     assert await published.results.queries(key.database) == {
-        key.query: StoredQuery(QUERY.document, QUERY.relations, QueryState(READY))
+        key.query: replace(QUERY, state=QueryState(READY))
     }
     assert await published.found() == [b"one", b"two"]
 
@@ -121,6 +123,33 @@ async def test_what_no_window_reaches_is_removed_from_the_log(published: Publish
     for sequence in range(4):
         await published.publish(sequence, keep_from=0 if sequence < 3 else 3)
     assert await published.batches() == [3, 4]
+
+
+async def test_what_is_forgotten_of_later_batches_is_removed_by_relation(
+    published: Published,
+) -> None:
+    tuples = [LoggedTuple(name, 1.0, {}, n) for n, name in enumerate("rsrtsr")]
+    for sequence in range(3):
+        await published.publish(sequence, tuples=tuples)
+    forgotten = [LogEntry(2, "r"), LogEntry(2, "t"), LogEntry(3, "s"), LogEntry(9, "s")]
+    await published.publish(3, tuples=tuples[:1], keep_from=2, forgotten=forgotten)
+    kept = [
+        (each.sequence, "".join(tuple_.stream for tuple_ in each.tuples))
+        async for each in published.results.batches(published.key.database)
+    ]
+    assert kept == [(2, "ss"), (3, "rrtr"), (4, "r")]
+
+
+async def test_a_log_of_more_entries_than_are_read_at_once_is_read_in_its_batches(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_results, "_ENTRIES_AT_ONCE", 4)
+    tuples = [LoggedTuple(name, 1.0, {}, n) for n, name in enumerate("cabbac")]
+    for sequence in range(5):
+        await published.publish(sequence, tuples=tuples)
+    found = [each async for each in published.results.batches(published.key.database)]
+    assert [each.sequence for each in found] == [1, 2, 3, 4, 5]
+    assert all(each.tuples == tuples for each in found)
 
 
 async def test_the_last_results_are_kept_and_earlier_ones_are_gone(

@@ -74,3 +74,18 @@ async def test_a_batch_ends_early_where_it_costs_much(
         await bench.send("s", *[(1, {"a": 1, "b": 2})] * 2)
     await bench.has_taken_all()
     assert len(await bench.results(query)) == 64
+
+
+async def test_nothing_fails_when_the_last_query_is_removed(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = await bench.ready(Q1)
+    assert (await bench.client.delete(f"standing-queries/{query}")).status_code == 204
+
+    async def is_forgotten() -> bool:
+        return not await bench.offsets()
+
+    await eventually(is_forgotten)
+    # The holder goes on: it takes what comes next.
+    query = await bench.ready(Q2)
+    assert not [each for each in caplog.records if "failed" in each.getMessage()]
