@@ -91,6 +91,11 @@ def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
     yield f"  objects put: {done.put:,}"
     if not dry_run:
         yield f"  objects deleted: {done.deleted:,}"
+        if done.superseded:
+            yield (
+                f"  unique values that others had later, and that are missing: {done.superseded:,},"
+                f" of {'; '.join(done.superseded_of)}"
+            )
         yield f"  rows added to the catalogue: {done.rows:,}"
         yield "  caches are revalidated, and feeds begin anew"
 
