@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.commands.consoles import console, shown_progress
+from app.commands.consoles import console, printable, shown_progress
 from app.commands.running import overridden, run
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def restore(
                     directory, database or None, dry_run=dry_run, force=force
                 )
         for line in _outcome(done, dry_run=dry_run):
-            console.print(line)
+            console.print(printable(line), markup=False)
 
     _run(bring_back, data_dir)
 

@@ -16,6 +16,7 @@ from mediator.base.errors import NotUnique
 from mediator.data_plane import port
 from mediator.model.operations import Condition, Create, Delete, Put
 from tests.process.operation.backups import Start, back_up, held, lines_in, restore, values_of
+from tests.process.operation.test_backup_catalogue import done
 from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.crashable import Killed
 
@@ -262,3 +263,18 @@ async def test_a_value_of_an_object_that_is_not_restored_refuses_the_restoration
     with pytest.raises(NotUnique):
         await restore(to, tmp_path / "b")
     assert await to.values(database, "users", "z") == values(IDS[4], "z")
+
+
+async def test_the_command_names_who_lost_a_value(installation: Start, tmp_path: Path) -> None:
+    """Ids are data, and neither markup nor commands for the terminal."""
+    own, ids = await installation(), ("[bold]\u202ea", "b")
+    fields = {"email": field_on("postgres", unique=True)}
+    database = await own.put_schema({"users": {"fields": fields}})
+    for id_ in ids:
+        await own.create(database, "users", id_, email=id_)
+    manifest = await back_up(own, tmp_path / "b", database)
+    lines = lines_in(tmp_path / "b" / class_file(database, "users"))
+    same = [{**line, "values": {"email": "same"}} for line in lines]
+    rewrite(tmp_path / "b", manifest, database, same)
+    output = " ".join((await done(own, "restore", str(tmp_path / "b"), "--force")).split())
+    assert "that are missing: 1, of users/[bold]\\u202ea: email" in output
