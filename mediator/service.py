@@ -71,6 +71,7 @@ from mediator.materialisation.state import Watermarks
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
 from mediator.operations.orphans import OrphanResolver
+from mediator.operations.reaping import Reap, reap_all, reaps_of
 from mediator.options import MediatorOptions
 from mediator.placement.metrics_registry import MetricsRegistry
 from mediator.relocation.administration import ClusterAdministration
@@ -78,7 +79,7 @@ from mediator.routing.model import RoutingModel
 from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
 from mediator.standing.context import HolderContext as StandingContext
 from mediator.standing.service import StandingQueries
-from mediator.stores.port import Reapable, StoreError
+from mediator.stores.port import StoreError
 from mediator.stores.systems import EarliestTime, StoreFactory, Systems
 from mediator.transactions.coordinator import Transactions
 from mediator.views.holder import HolderContext
@@ -86,7 +87,6 @@ from mediator.views.service import IncrementalViews
 
 __all__ = ["Mediator"]
 
-REAPED_AT_ONCE = 1_000
 EVALUATION_SHARE = 0.2
 """Share of the event loop for scoring, which is arithmetic over every schema."""
 
@@ -363,7 +363,8 @@ class Mediator:
             PeriodicTask("share metrics", 5.0, self.share_metrics),
             PeriodicTask("sample utilisation", SAMPLED_EVERY_S, self._advisor.sample),
             PeriodicTask("evaluate placements", 5.0, evaluate),
-            PeriodicTask("reap", 60.0, self._reap),
+            PeriodicTask("remove ended replicas", 60.0, self.membership.reap),
+            PeriodicTask("reap", 60.0, self.reap),
             PeriodicTask("sweep expired objects", 5.0, lambda: self.sweep.run(self.data.model)),
             PeriodicTask("clear dropped databases", 60.0, self.clearing.run),
             PeriodicTask("erase dropped fields", 5.0, self.erasure.run),
@@ -455,12 +456,17 @@ class Mediator:
         self._metrics.merge(others)
         self._advisor.merge(others)
 
-    async def _reap(self) -> None:
-        await self.membership.reap()
-        await self.transactions.log.reap(REAPED_AT_ONCE)
-        for guarded in self.systems:
-            if isinstance(guarded.store, Reapable):
-                await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))
+    async def reap(self) -> None:
+        """Forget what the transaction log and the stores have remembered for long enough.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
+            StoreError: A store does not answer; the others have been reaped.
+        """
+        await reap_all(self._reaps, self._clock)
+
+    def _reaps(self) -> list[Reap]:
+        return [self.transactions.log.reap, *reaps_of(self.systems)]
 
     async def read_clocks(self) -> None:
         for guarded in tuple(self.systems):

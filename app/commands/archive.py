@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.commands.consoles import console, shown_progress
+from app.commands.consoles import console, printable, shown_progress
 from app.commands.running import overridden, run
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def restore(
                     directory, database or None, dry_run=dry_run, force=force
                 )
         for line in _outcome(done, dry_run=dry_run):
-            console.print(line)
+            console.print(printable(line), markup=False)
 
     _run(bring_back, data_dir)
 
@@ -91,6 +91,11 @@ def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
     yield f"  objects put: {done.put:,}"
     if not dry_run:
         yield f"  objects deleted: {done.deleted:,}"
+        if done.superseded:
+            yield (
+                f"  unique values that others had later, and that are missing: {done.superseded:,},"
+                f" of {'; '.join(done.superseded_of)}"
+            )
         yield f"  rows added to the catalogue: {done.rows:,}"
         yield "  caches are revalidated, and feeds begin anew"
 

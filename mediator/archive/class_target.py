@@ -2,13 +2,15 @@
 
 Unique values may have moved since the backup, so objects of it may be in the way of others. What
 the backup lacks is deleted first, and an object that has a value of one that is put is deleted
-before, as it is put itself later. So a restoration over objects always comes to its end, and one
-that is killed may be repeated.
+before, as it is put itself later. A value that the backup has twice, as it changed hands meanwhile,
+goes to the later object. So a restoration over objects always comes to its end, and one that is
+killed may be repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -36,6 +38,7 @@ from mediator.routing.model import ClassRoute
 from mediator.schema.constraints import unconstrained
 from mediator.schema.ids import check_id
 from mediator.schema.json_text import as_text
+from mediator.schema.unique import claim_of
 from mediator.schema.values import Codec
 
 __all__ = ["ClassTarget", "Restored"]
@@ -45,6 +48,7 @@ TIMEOUT_S: Final = 120.0
 """For how long a write is tried; one whose process has died is resolved well within it."""
 
 _PAUSE_S: Final = 0.5
+_MOST_NAMED: Final = 100
 
 
 @dataclass(slots=True)
@@ -52,7 +56,9 @@ class Restored:
     """Databases created or overwritten, and how many objects and rows; with `dry_run`: to be.
 
     `deleted` are objects that the backup lacks; `histories` are of databases that are created, and
-    get the former versions of their schemas.
+    get the former versions of their schemas. `superseded` are unique values that went to another
+    object while the backup was written, and so are missing from the one that had them before;
+    `superseded_of` names those objects and their fields, the first hundred.
     """
 
     created: list[str] = field(default_factory=list)
@@ -61,6 +67,15 @@ class Restored:
     put: int = 0
     deleted: int = 0
     rows: int = 0
+    superseded: int = 0
+    superseded_of: list[str] = field(default_factory=list)
+
+    def add_superseded(self, class_name: str, lost: Mapping[str, Collection[str]]) -> None:
+        """Count what objects of a class do not get back, by their ids."""
+        for id_, names in lost.items():
+            self.superseded += len(names)
+            if names and len(self.superseded_of) < _MOST_NAMED:
+                self.superseded_of.append(f"{class_name}/{id_}: {', '.join(sorted(names))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +108,7 @@ class ClassTarget:
 
         Raises:
             ArchiveInvalid: A line is no object.
-            Conflict: A version did not rise, a read does not return what was put, or objects of the
-                backup have the same unique values.
+            Conflict: A version did not rise, or a read does not return what was put.
             MediatorError: An object cannot be put.
         """
         if sweep:
@@ -114,11 +128,11 @@ class ClassTarget:
 
     async def _put(self, chunk: Sequence[_SavedObject], after: str | None, *, frees: bool) -> None:
         """Put the objects that follow an id, and read them again."""
-        outcomes = await self._put_all(chunk, after, frees=frees)
-        for line, outcome in zip(chunk, outcomes, strict=True):
-            _check_versions(line, outcome)
-        found = await self._look([line.id for line in chunk])
-        for line, put, now in zip(chunk, outcomes, found, strict=True):
+        done = await self._put_all(chunk, after, frees=frees)
+        for line, put in done:
+            _check_versions(line, put)
+        found = await self._look([line.id for line, _ in done])
+        for (line, put), now in zip(done, found, strict=True):
             # One that has other versions by now has been written by another client.
             if now is not None and now.versions == put.versions:
                 self._check_values(line, now)
@@ -126,22 +140,102 @@ class ClassTarget:
 
     async def _put_all(
         self, chunk: Sequence[_SavedObject], after: str | None, *, frees: bool
-    ) -> list[Outcome]:
-        """Put objects; with `frees`, those that have their unique values are deleted.
+    ) -> list[tuple[_SavedObject, Outcome]]:
+        """Put objects; return each as it was put, which may be without values of others.
+
+        Args:
+            chunk: The objects.
+            after: The last one that was put before.
+            frees: Whether objects that are put later are deleted where they have these values.
 
         Raises:
-            Conflict: Two objects of the backup have the same unique values.
+            MediatorError: An object cannot be put; `NotUnique`: one that is not in the backup has
+                its values.
         """
-        left, answers = list(chunk), dict[str, Outcome | MediatorError]()
-        # Each round frees one constraint of every object that is left.
-        for _ in range(len(self._route.schema.unique_constraints) + 1):
+        lines, left = {line.id: line for line in chunk}, list(chunk)
+        answers = dict[str, Outcome | MediatorError]()
+        # Each round makes way for one constraint of an object, at least.
+        for _ in range((len(self._route.schema.unique_constraints) + 1) * (len(chunk) + 1)):
             found = await self._carry_out(await self._puts(left))
             answers |= zip([line.id for line in left], found, strict=True)
             left = [line for line in left if isinstance(answers[line.id], NotUnique)]
-            if not left or not frees:
-                return results_or_raise(answers[line.id] for line in chunk)
-            await self._free(answers, after)
-        raise self._twice(answers)
+            if not left:
+                break
+            left = await self._make_way(left, answers, after, frees=frees)
+            lines |= {line.id: line for line in left}
+        return [(line, result_or_raise(answers[id_])) for id_, line in lines.items()]
+
+    async def _make_way(
+        self,
+        left: Sequence[_SavedObject],
+        answers: Mapping[str, Outcome | MediatorError],
+        after: str | None,
+        *,
+        frees: bool,
+    ) -> list[_SavedObject]:
+        """Make way for objects whose values others have; return them as they are to be put.
+
+        The lines of a backup are in the order in which its objects were read. So where two of them
+        have a value, it belongs to the later one: the other one gave it up meanwhile.
+        """
+        refused = [(line, answers[line.id]) for line in left]
+        holders = {line.id: each.holder for line, each in refused if isinstance(each, NotUnique)}
+        put = {id_ for id_ in holders.values() if isinstance(answers.get(id_), Outcome)}
+        if after is not None:
+            put |= {id_ for id_ in holders.values() if id_.encode() <= after.encode()}
+        others = {*holders.values()} - put
+        if others and not frees:
+            results_or_raise(each for line, each in refused if holders[line.id] in others)
+        await self._delete(sorted(others))
+        return await self._leave_to_later(left, holders, sorted(put))
+
+    async def _leave_to_later(
+        self, left: Sequence[_SavedObject], holders: Mapping[str, str], put: Sequence[str]
+    ) -> list[_SavedObject]:
+        """Take values from those that lost them to others while the backup was written."""
+        present = dict(zip(put, await self._look(put), strict=True))
+        lost: defaultdict[str, set[str]] = defaultdict(set)
+        objects = []
+        for line in left:
+            holder = holders[line.id]
+            shared = self._shared(line, present.get(holder))
+            is_later = holder.encode() < line.id.encode()
+            lost[holder if is_later else line.id] |= shared
+            kept = {n: v for n, v in line.values.items() if is_later or n not in shared}
+            objects.append(replace(line, values=kept))
+        self._report.add_superseded(self._address[1], lost)
+        await self._put_without(lost, {id_: o for id_, o in present.items() if o is not None})
+        return objects
+
+    def _shared(self, line: _SavedObject, other: Outcome | None) -> set[str]:
+        """Return fields without which two objects have no unique values in common."""
+        schema, own = self._route.schema, self._codec.decode_fields(line.values)
+        values = {} if other is None else other.values or {}
+        shared = set()
+        for names in schema.unique_constraints:
+            claim = claim_of(schema.fields, names, own)
+            if claim is not None and claim == claim_of(schema.fields, names, values):
+                optional = [name for name in names if not schema.fields[name].required]
+                shared.add((optional or names)[-1])
+        return shared
+
+    async def _put_without(
+        self, lost: Mapping[str, Collection[str]], present: Mapping[str, Outcome]
+    ) -> None:
+        """Put objects that are there again, without the values of some fields."""
+        ids = [id_ for id_, names in lost.items() if names and id_ in present]
+        puts = [
+            Put(
+                *self._address,
+                id_,
+                _operation(),
+                condition,
+                values={n: v for n, v in (present[id_].values or {}).items() if n not in lost[id_]},
+                unchecked=True,
+            )
+            for id_, condition in zip(ids, await self._conditions(ids), strict=True)
+        ]
+        results_or_raise(await self._carry_out(puts))
 
     async def _puts(self, lines: Sequence[_SavedObject]) -> list[Put]:
         decode = self._codec.decode_fields
@@ -157,25 +251,6 @@ class ClassTarget:
             )
             for line, condition in zip(lines, conditions, strict=True)
         ]
-
-    async def _free(
-        self, answers: Mapping[str, Outcome | MediatorError], after: str | None
-    ) -> None:
-        """Delete objects that have values of others, unless they have been put by now."""
-        holders = {each.holder for each in answers.values() if isinstance(each, NotUnique)}
-        left = {id_ for id_ in holders if not isinstance(answers.get(id_), Outcome)}
-        if after is not None:
-            left = {id_ for id_ in left if id_.encode() > after.encode()}
-        await self._delete(sorted(left))
-
-    def _twice(self, answers: Mapping[str, Outcome | MediatorError]) -> Conflict:
-        [id_, holder] = next(
-            [id_, each.holder] for id_, each in answers.items() if isinstance(each, NotUnique)
-        )
-        return Conflict(
-            f"{self._address[1]}/{id_} cannot be put: in the backup {holder} has the same unique"
-            " values, which changed hands while the backup was written."
-        )
 
     async def _conditions(self, ids: Sequence[str]) -> list[Condition]:
         """Return a condition that holds for each object: some classes require one."""

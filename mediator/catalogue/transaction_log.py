@@ -82,7 +82,8 @@ UPDATE {log} SET leased_until = now() + make_interval(secs => $2) WHERE intent =
 """)
 _REAP: Final = _sql("""
 DELETE FROM {log} WHERE intent IN (
-    SELECT intent FROM {log} WHERE state = 'done' AND leased_until < now() LIMIT $1
+    SELECT intent FROM {log} WHERE leased_until < now() AND state = 'done'
+    ORDER BY leased_until LIMIT $1 FOR UPDATE SKIP LOCKED
 ) RETURNING intent
 """)
 

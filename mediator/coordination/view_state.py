@@ -95,12 +95,14 @@ class RedisViewState:
 def _text(state: CopyState | None) -> str:
     if state is None:
         return ""
-    return orjson.dumps([state.until_tick, state.build, state.stuck]).decode()
+    # Left out if it is not so: replicas of before there was this compare the text.
+    more = [True] if state.more_stuck else []
+    return orjson.dumps([state.until_tick, state.build, state.stuck, *more]).decode()
 
 
 def _state(text: str) -> CopyState:
-    until_tick, build, stuck = orjson.loads(text)
-    return CopyState(until_tick, build, tuple(stuck))
+    until_tick, build, stuck, *more = orjson.loads(text)
+    return CopyState(until_tick, build, tuple(stuck), any(more))
 
 
 def _until(database: str, states: Mapping[str, str]) -> dict[CopyKey, Sequence[int | None]]:

@@ -23,7 +23,7 @@ from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Mirror, Read, Record, StoreError
 from mediator.stores.systems import unavailable
 
-__all__ = ["CHUNK", "Copier", "CopyResult", "join_fragments"]
+__all__ = ["CHUNK", "MAX_STUCK", "Copier", "CopyResult", "join_fragments"]
 
 log = logging.getLogger(__name__)
 
@@ -32,21 +32,32 @@ _T = TypeVar("_T")
 CHUNK: Final = 500
 """Objects read and written in one call."""
 
+MAX_STUCK: Final = 1_000
+"""Objects named of one copy that cannot be copied."""
+
 MAX_ATTEMPTS: Final = 8
 """How often an object is read again whose copy was newer in one group and older in another."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """Copies that were `written`, objects that are `stuck` as they cannot be copied, an `error`."""
+    """Copies that were `written`, objects that are `stuck` as they cannot be copied, an `error`.
+
+    `more_stuck`: more objects are stuck than `MAX_STUCK`, of which that many are named.
+    """
 
     written: int = 0
     stuck: tuple[str, ...] = ()
     error: str = ""
+    more_stuck: bool = False
 
     def __add__(self, other: CopyResult) -> CopyResult:
+        stuck = self.stuck + other.stuck
         return CopyResult(
-            self.written + other.written, self.stuck + other.stuck, other.error or self.error
+            self.written + other.written,
+            stuck[:MAX_STUCK],
+            other.error or self.error,
+            self.more_stuck or other.more_stuck or len(stuck) > MAX_STUCK,
         )
 
 

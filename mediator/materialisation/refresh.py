@@ -86,9 +86,6 @@ PAGE: Final = 1_000
 MAX_PAGES: Final = 20
 """Pages of changes in one refresh: they have to fit into memory, and the cursor has to move."""
 
-MAX_STUCK: Final = 1_000
-"""Objects recorded that cannot be copied; beyond, the copy is rebuilt."""
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -231,12 +228,16 @@ def _next(
     """Return the state of a copy after a refresh, which copied what had changed (`result`).
 
     That was all up to `until_tick`; None: it was not all. `build` was finished when it began.
+    Without a next state the copy is built.
     """
-    if before.build and (build is None or build.token != before.build):
-        return CopyState(None, before.build, result.stuck)
-    stuck = result.stuck + (build.result.stuck if before.build and build else ())
-    if len(stuck) > MAX_STUCK:
-        return None
-    if stuck or until_tick is None:
-        return CopyState(before.until_tick, "", stuck)
+    awaited = before.build
+    if build is not None and build.token == awaited:
+        result, awaited = result + build.result, ""
+    more_stuck = before.more_stuck or result.more_stuck
+    if awaited:
+        return CopyState(None, awaited, result.stuck, more_stuck)
+    if more_stuck and not result.stuck:
+        return None  # for another build: not before, as it would leave the same objects
+    if result.stuck or until_tick is None:
+        return CopyState(before.until_tick, "", result.stuck, more_stuck)
     return CopyState(max(until_tick, before.until_tick or 0))

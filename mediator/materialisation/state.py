@@ -92,11 +92,14 @@ class CopyState:
         until_tick: All that was acknowledged before it is in the copy; None: it is not complete.
         build: Token of the build that is to complete it; empty: none is needed.
         stuck: Objects that could not be copied. Until they are, `until_tick` does not move.
+        more_stuck: Whether there are more of them than `stuck` names. Once those are copied, a
+            build finds the others.
     """
 
     until_tick: int | None = None
     build: str = ""
     stuck: tuple[str, ...] = ()
+    more_stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, get_args
 
 from mediator.model.filters import ID, Filter, Path, paths_of
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 
 __all__ = [
+    "PARTS",
     "Aggregate",
     "Computation",
     "CountMode",
@@ -197,3 +199,10 @@ class Query:
         computed = {} if self.aggregate is None else self.aggregate.compute
         named = {path[0] for path in self.paths if path[0] not in computed}
         return {*named, *(self.fields or ())} - others
+
+
+PARTS: Final[tuple[type, ...]] = (
+    *get_args(Filter),
+    *(OrderBy, Position, Join, ReverseJoin, Computation, Aggregate, Query),
+)
+"""All that queries are made of, and that is not shared between them."""

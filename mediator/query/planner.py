@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from mediator.base.identity_cache import IdentityCache
+from mediator.base.bounded_cache import BoundedCache, IdentityCache
 from mediator.model.evaluate import holds
 from mediator.model.filters import (
     ID,
@@ -32,7 +31,7 @@ from mediator.model.filters import (
     conjuncts,
     paths_of,
 )
-from mediator.model.query import CountMode, Position, Query
+from mediator.model.query import PARTS, CountMode, Position, Query
 from mediator.query.scans import needs_scan
 from mediator.query.semi_joins import (
     NO_SEMI_JOINS,
@@ -141,13 +140,18 @@ def make_plan(query: Query, route: ClassRoute, store_of: StoreOf, route_of: Rout
     """
     layout: list[Any] = [store_of(fragment.system) for fragment in route.fragments]
     layout += [route_of(join.class_name) for join in query.joins]
-    if query.filter is not None or query.aggregate is not None:
+    if _has_constants(query):
         return _cached(query, route, *layout)
     # Without constants, which may be equal and yet of different types, alike queries have one plan.
     plan = _cached_listing(
         query if query.after is None else replace(query, after=None), route, *layout
     )
     return plan if query.after is None else _beyond(plan, query.after)
+
+
+def _has_constants(query: Query) -> bool:
+    of_joins = any(join.filter is not None for join in query.reverse_joins)
+    return query.filter is not None or query.aggregate is not None or of_joins
 
 
 def _plan_on(query: Query, route: ClassRoute, *layout: Any) -> QueryPlan:
@@ -161,8 +165,8 @@ def _plan_on(query: Query, route: ClassRoute, *layout: Any) -> QueryPlan:
     return plan if query.count is None else replace(plan, total=_chosen(counting(query), where))
 
 
-_cached_listing: Final = lru_cache(CACHED_PLANS)(_plan_on)
-_cached: Final = IdentityCache(_plan_on, CACHED_PLANS)
+_cached_listing: Final = BoundedCache(_plan_on, CACHED_PLANS, PARTS)
+_cached: Final = IdentityCache(_plan_on, CACHED_PLANS, PARTS)
 
 
 def _beyond(plan: QueryPlan, after: Position) -> QueryPlan:

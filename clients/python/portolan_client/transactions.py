@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from portolan_client.calls import Call
-from portolan_client.encoding import field_names
+from portolan_client.encoding import Freshness, field_names
 from portolan_client.objects import Read, get
 from portolan_client.operations import Absent, Operation, Result, commit
 from portolan_client.problems import NotFound
@@ -42,12 +42,12 @@ class Transaction:
     def read(self, class_name: str, id_: str, fields: Iterable[str] | None) -> Call[Read]:
         """Return the call that reads an object.
 
-        What a cache holds may be what the attempt before was aborted for, so a repeated one passes
-        every cache by.
+        What a cache or a materialised view holds may be what the attempt before was aborted for,
+        so a repeated one passes all of them by.
         """
-        call = get(class_name, id_, fields=fields)
         if not self._is_repeated:
-            return call
+            return get(class_name, id_, fields=fields)
+        call = get(class_name, id_, fields=fields, freshness=Freshness("strong"))
         return replace(call, headers={**call.headers, "Cache-Control": "no-cache"})
 
     def recall(self, class_name: str, id_: str, fields: Iterable[str] | None) -> Read | None:

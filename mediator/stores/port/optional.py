@@ -342,4 +342,7 @@ class Reapable(Protocol):
     """A store whose tombstones, remembered operations and outbox do not expire by themselves."""
 
     async def reap(self, limit: int) -> int:
-        """Remove up to `limit` of those past their retention; return how many were removed."""
+        """Remove up to `limit` of those past their retention; return how many were removed.
+
+        It is called again at once if they were as many, and later if they were fewer.
+        """

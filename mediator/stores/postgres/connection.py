@@ -22,13 +22,15 @@ __all__ = ["Pool", "PoolExhausted", "connect", "connect_to_search", "transaction
 _STATEMENTS: Final = 512
 _SEARCHES: Final = 64
 """Users decide on the shapes of searches, so there is little use in keeping many."""
+_LONGEST_SEARCH: Final = 2**14
+"""Bytes of a statement of a search that is kept: a server keeps many times as much of it."""
 
 _DURABILITY: Final = {"full": "on", "second": "off"}
 
 
 async def connect(config: SystemConfig) -> Any:
     """Open a connection; raises what asyncpg raises."""
-    return await _open_session(config, _STATEMENTS, _settings(config))
+    return await _open_session(config, _settings(config), _STATEMENTS)
 
 
 async def connect_to_search(config: SystemConfig) -> Any:
@@ -38,17 +40,20 @@ async def connect_to_search(config: SystemConfig) -> Any:
         "enable_seqscan": "on",
         "default_transaction_read_only": "on",
     }
-    return await _open_session(config, _SEARCHES, settings)
+    return await _open_session(config, settings, _SEARCHES, _LONGEST_SEARCH)
 
 
-async def _open_session(config: SystemConfig, statements: int, settings: dict[str, str]) -> Any:
+async def _open_session(
+    config: SystemConfig, settings: dict[str, str], statements: int, longest: int = 0
+) -> Any:
+    """Open a session that keeps so many statements; `longest`: of so many bytes at most, 0: any."""
     return await asyncpg.connect(
         config.url,
         # The caller's deadline bounds it; asyncpg's own default is a minute.
         timeout=config.deadline_s,
         statement_cache_size=statements,
         max_cached_statement_lifetime=0,
-        max_cacheable_statement_size=0,
+        max_cacheable_statement_size=longest,
         server_settings=settings,
     )
 

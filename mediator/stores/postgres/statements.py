@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Final, TypeVar
 
+from mediator.base.bounded_cache import BoundedCache
 from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres.claims import ClaimStatements
 from mediator.stores.postgres.fencing import fence_statement
@@ -47,7 +48,8 @@ STATEMENTS: Final = 1024
 """Statements kept, of each kind; connections keep as many prepared."""
 
 SEARCHES: Final = 256
-"""Statements of searches kept: users decide on their shapes, so their number is unbounded."""
+"""Statements of searches kept: users decide on their shapes, so their number is unbounded, and one
+may be large."""
 
 
 class Statements:
@@ -61,9 +63,9 @@ class Statements:
         self.multi_row = lru_cache(maxsize=STATEMENTS)(self._multi_row)
         self.read = lru_cache(maxsize=STATEMENTS)(self._read)
         self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
-        self.search = lru_cache(maxsize=SEARCHES)(self._search)
-        self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
-        self.estimate = lru_cache(maxsize=SEARCHES)(self._estimate)
+        self.search = BoundedCache(self._search, SEARCHES)
+        self.aggregate = BoundedCache(self._aggregate, SEARCHES)
+        self.estimate = BoundedCache(self._estimate, SEARCHES)
         self.count = self._of_table(count_statement)
         self.lock = self._of_table(lock_statement)
         self.fence = self._of_table(fence_statement)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mediator.archive import class_target
-from mediator.base.errors import Conflict, NotUnique
+from mediator.archive.files import LinesFile, Manifest, class_file, write_manifest
+from mediator.base.errors import NotUnique
 from mediator.data_plane import port
 from mediator.model.operations import Condition, Create, Delete, Put
-from tests.process.operation.backups import Start, back_up, held, restore, values_of
+from tests.process.operation.backups import Start, back_up, held, lines_in, restore, values_of
+from tests.process.operation.test_backup_catalogue import done
 from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.crashable import Killed
 
@@ -138,25 +141,140 @@ async def restored(own: Service, directory: Path) -> None:
     await restore(own, directory, force=True)
 
 
-async def test_a_value_that_changed_hands_during_the_backup_is_refused_by_name(
-    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A backup is no snapshot of one instant, so it may have the value twice."""
-    monkeypatch.setattr(port, "PAGE", 2)
-    own = await installation()
-    database = await filled(own, "redis")
-    data = own.mediator.installation.data
+async def change_hands(of: Service, database: str) -> None:
+    """Give the address of the first user to the last one, and the name of another to another."""
+    await put(of, database, IDS[0], **values("new", IDS[0]))
+    await put(of, database, IDS[4], **values(IDS[0], IDS[4]))
+    await put(of, database, IDS[1], **values(IDS[1], "new"))
+    await put(of, database, IDS[3], **values(IDS[3], IDS[1]))
+
+
+async def overtaken(of: Service, directory: Path, database: str) -> None:
+    """Back up, while values change hands after the first page of two objects."""
+    data = of.mediator.installation.data
     query, pages = data.query, []
 
-    async def overtaken(*args: Any, **more: Any) -> Any:
+    async def overtake(*args: Any, **more: Any) -> Any:
         pages.append(args)
-        if len(pages) == len(IDS[:2]):
-            await put(own, database, IDS[0], **values("new", IDS[0]))
-            await put(own, database, IDS[4], **values(IDS[0], IDS[4]))
+        if len(pages) == 2:
+            await change_hands(of, database)
         return await query(*args, **more)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(data, "query", overtaken)
-        await back_up(own, tmp_path / "b", database)
-    with pytest.raises(Conflict, match="has the same unique values"):
-        await restore(own, tmp_path / "b", force=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(port, "PAGE", 2)
+        patched.setattr(data, "query", overtake)
+        await back_up(of, directory, database)
+
+
+LATER = {
+    IDS[0]: {"tenant": "t", "name": IDS[0]},
+    IDS[1]: {"email": f"{IDS[1]}@x", "tenant": "t"},
+    IDS[2]: values(IDS[2], IDS[2]),
+    IDS[3]: values(IDS[3], IDS[1]),
+    IDS[4]: values(IDS[0], IDS[4]),
+}
+"""What a backup has of which that is `overtaken`, if each value is left to who had it later."""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("chunk", [1, 2, 200])
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_values_that_changed_hands_during_the_backup_go_to_who_had_them_later(
+    installation: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    layout: str,
+    chunk: int,
+    is_new: bool,
+) -> None:
+    """A backup is no snapshot of one instant, so it may have a value twice."""
+    monkeypatch.setattr(class_target, "CHUNK", chunk)
+    own = await installation()
+    database = await filled(own, layout)
+    await overtaken(own, tmp_path / "b", database)
+    to = await installation() if is_new else own
+    report = await restore(to, tmp_path / "b", force=not is_new)
+    assert values_of(await held(to, database, "users")) == LATER
+    assert (report.put, report.superseded) == (len(IDS), 2)
+    assert sorted(report.superseded_of) == ["users/u0: email", "users/u1: name"]
+    twin = Create(database, "users", "twin", unique(), values=values(IDS[0], "other"))
+    assert isinstance(await error_of(to, twin), NotUnique)
+    again = await restore(to, tmp_path / "b", force=True)
+    assert values_of(await held(to, database, "users")) == LATER
+    assert again.superseded == 2
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 200])
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_a_value_that_changed_hands_many_times_goes_to_who_had_it_last(
+    installation: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    chunk: int,
+    is_new: bool,
+) -> None:
+    """Its field is required, and is missing all the same where the value is not restored."""
+    monkeypatch.setattr(class_target, "CHUNK", chunk)
+    own = await installation()
+    fields = {"email": field_on("postgres", unique=True, required=True)}
+    database = await own.put_schema({"users": {"fields": fields}})
+    for id_ in IDS:
+        await own.create(database, "users", id_, email=id_)
+    manifest = await back_up(own, tmp_path / "b", database)
+    lines = lines_in(tmp_path / "b" / class_file(database, "users"))
+    same = [{**line, "values": {"email": "same"}} for line in lines]
+    rewrite(tmp_path / "b", manifest, database, same)
+    to = await installation() if is_new else own
+    report = await restore(to, tmp_path / "b", force=not is_new)
+    assert report.superseded == len(IDS) - 1
+    expected = {**{id_: {} for id_ in IDS}, IDS[-1]: {"email": "same"}}
+    assert values_of(await held(to, database, "users")) == expected
+
+
+def rewrite(directory: Path, manifest: Manifest, database: str, lines: list[Any]) -> None:
+    """Replace the objects of a backup."""
+    path, part = directory / class_file(database, "users"), manifest.databases[database]
+    path.unlink()
+    with LinesFile(path) as file:
+        file.write(lines)
+        part = replace(part, classes={"users": file.finish()})
+    write_manifest(directory, replace(manifest, databases={database: part}))
+
+
+@pytest.mark.parametrize("chunk", [1, 200])
+async def test_a_value_of_an_object_that_is_not_restored_refuses_the_restoration(
+    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """Another client writes while a database is restored that was not there."""
+    monkeypatch.setattr(class_target, "CHUNK", chunk)
+    own, to = await installation(), await installation()
+    database = await filled(own, "postgres")
+    await back_up(own, tmp_path / "b", database)
+    batch, are_written = to.mediator.installation.data.batch, False
+
+    async def overtake(*args: Any, **more: Any) -> Any:
+        nonlocal are_written
+        if not are_written:
+            are_written = True
+            await to.create(database, "users", "z", **values(IDS[4], "z"))
+        return await batch(*args, **more)
+
+    monkeypatch.setattr(to.mediator.installation.data, "batch", overtake)
+    with pytest.raises(NotUnique):
+        await restore(to, tmp_path / "b")
+    assert await to.values(database, "users", "z") == values(IDS[4], "z")
+
+
+async def test_the_command_names_who_lost_a_value(installation: Start, tmp_path: Path) -> None:
+    """Ids are data, and neither markup nor commands for the terminal."""
+    own, ids = await installation(), ("[bold]\u202ea", "b")
+    fields = {"email": field_on("postgres", unique=True)}
+    database = await own.put_schema({"users": {"fields": fields}})
+    for id_ in ids:
+        await own.create(database, "users", id_, email=id_)
+    manifest = await back_up(own, tmp_path / "b", database)
+    lines = lines_in(tmp_path / "b" / class_file(database, "users"))
+    same = [{**line, "values": {"email": "same"}} for line in lines]
+    rewrite(tmp_path / "b", manifest, database, same)
+    output = " ".join((await done(own, "restore", str(tmp_path / "b"), "--force")).split())
+    assert "that are missing: 1, of users/[bold]\\u202ea: email" in output

@@ -144,7 +144,7 @@ async def test_a_view_state_is_advanced_only_by_the_holder_from_its_cursor(
     coordination = Coordination(redis_config.url)
     state, database = coordination.view_state, unique("db")
     lease, other = Lease(f"materialise:{database}:0", "me"), Lease(f"x:{database}", "you")
-    complete, later = CopyState(5), CopyState(7, "", ("a",))
+    complete, later = CopyState(5), CopyState(7, "", ("a",), more_stuck=True)
     try:
         assert await coordination.leases.acquire(lease.name, lease.token, 60)
         await state.advance(database, 0, (None, "l/1"), [CopyStep("c", None, complete)], lease)
@@ -156,6 +156,7 @@ async def test_a_view_state_is_advanced_only_by_the_holder_from_its_cursor(
         await state.advance(database, 0, ("l/1", "l/2"), [CopyStep("c", None, later)], lease)
         assert await state.load(database, 0) == ViewPartition("l/2", {"c": complete})
         await state.advance(database, 0, ("l/2", "l/2"), [CopyStep("c", complete, later)], lease)
+        assert await state.load(database, 0) == ViewPartition("l/2", {"c": later})
         watermarks = await state.watermarks(database)
         assert watermarks.until_tick == {(database, "c"): [7, None, None, None]}
         await state.retract(database, ["c"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,9 +13,9 @@ import pytest
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.lease import Lease, LeaseLost
-from mediator.changes.feed import Feed, PositionGone
+from mediator.changes.feed import Feed, PositionGone, partition_of
 from mediator.materialisation.builds import Builds
-from mediator.materialisation.copier import Copier
+from mediator.materialisation.copier import MAX_STUCK, Copier
 from mediator.materialisation.refresh import PAGE, Refresher, Slot
 from mediator.materialisation.state import CopyState, CopyStep, ViewPartition, ViewState, copy_key
 from mediator.model.change import Change
@@ -23,7 +24,7 @@ from mediator.placement.decide import GroupPlacement, build_routes
 from mediator.routing.model import ClassRoute
 from mediator.schema.parse import parse_schema
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import StoreUnavailable
+from mediator.stores.port import Record, StoreUnavailable
 from mediator.stores.systems import Systems
 
 DOCUMENT = {
@@ -86,6 +87,12 @@ class WorldCopier(Copier):
     async def forget(self, route: ClassRoute, deleted: Mapping[str, int]) -> None:
         await self._world.forget(route, deleted)
 
+    async def read(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
+        return []
+
+    async def read_copies(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
+        return []
+
 
 class World:
     """A feed, the state of copies, and stores, which record their calls."""
@@ -102,6 +109,7 @@ class World:
         self.away = False
         self.copied: list[str] = []
         self.deleted: dict[str, int] = {}
+        self.objects: list[str] = []
 
     # the feed
     async def relayed_until(self, database: str) -> Mapping[str, int]:
@@ -165,8 +173,9 @@ class World:
     async def count(self, fragment: Any) -> int:
         return 0
 
-    async def scan(self, *_: Any) -> list[Any]:
-        return []
+    async def scan(self, _: Any, after: str | None, limit: int, *__: Any) -> list[Any]:
+        beyond = [id_ for id_ in sorted(self.objects) if id_ > (after or "")]
+        return [SimpleNamespace(id=id_) for id_ in beyond[:limit]]
 
     def refresher(self) -> tuple[Refresher, Builds]:
         systems = Systems()
@@ -288,6 +297,70 @@ async def test_an_unknown_copy_is_built() -> None:
         await refresher.refresh()
     assert world.known == CopyState(UNTIL)
     assert builds.progress() == {}
+
+
+def ids_of_the_partition(count: int) -> list[str]:
+    ids = (f"n{number:06}" for number in itertools.count())
+    return [*itertools.islice((id_ for id_ in ids if partition_of("notes", id_) == 0), count)]
+
+
+async def built(world: World, refresher: Refresher) -> None:
+    """Refresh up to the end of the build that begins, or goes on."""
+    await refresher.refresh()
+    while world.known.build:
+        await asyncio.sleep(0)
+        await refresher.refresh()
+
+
+async def test_a_build_that_leaves_many_objects_is_not_repeated_before_they_are_copied() -> None:
+    world = World()
+    world.objects = ids_of_the_partition(MAX_STUCK + 3)
+    world.failing = {*world.objects}
+    refresher, builds = world.refresher()
+    await built(world, refresher)
+    named = world.known
+    assert named == CopyState(None, "", tuple(world.objects[:MAX_STUCK]), more_stuck=True)
+    await refresher.refresh()
+    assert world.known == named
+    # One of them is left: what is not named is not searched for.
+    world.failing = {world.objects[0]}
+    await refresher.refresh()
+    assert world.known == CopyState(None, "", (world.objects[0],), more_stuck=True)
+    assert builds.progress() == {}
+    # None is left: a build finds the others.
+    world.failing = set()
+    await refresher.refresh()
+    await built(world, refresher)
+    assert world.known == CopyState(UNTIL)
+    assert {*world.objects} <= {*world.copied}
+
+
+async def test_changes_of_many_objects_that_cannot_be_copied_start_no_build() -> None:
+    ids = [f"n{number:04}" for number in range(MAX_STUCK + 3)]
+    world = World(*map(change, ids), state=COMPLETE)
+    world.failing = {*ids}
+    refresher, builds = world.refresher()
+    for _ in range(2):
+        await refresher.refresh()
+        assert world.known == CopyState(1, "", tuple(ids[:MAX_STUCK]), more_stuck=True)
+        assert builds.progress() == {}
+
+
+async def test_many_objects_that_are_stuck_during_a_build_are_built_again() -> None:
+    """They changed after the build had read them."""
+    ids = [f"n{number:04}" for number in range(MAX_STUCK + 3)]
+    world = World(*map(change, ids))
+    refresher, builds = world.refresher()
+    await refresher.refresh()
+    world.state = ViewPartition("first/0", world.state.copies)
+    world.failing = {*ids}
+    await built(world, refresher)
+    assert world.known == CopyState(None, "", tuple(ids[:MAX_STUCK]), more_stuck=True)
+    world.failing = set()
+    await refresher.refresh()
+    await refresher.refresh()
+    assert world.known.build
+    await builds.cancel()
 
 
 async def test_the_build_of_a_failed_replica_is_restarted() -> None:

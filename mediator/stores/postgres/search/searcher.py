@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import asyncpg
 import orjson
 
-from mediator.base.identity_cache import IdentityCache
+from mediator.base.bounded_cache import IdentityCache
 from mediator.base.offload import offload
 from mediator.model.filters import ID, Filter, all_of, conjuncts
-from mediator.model.query import Aggregate, OrderBy, Position
+from mediator.model.query import PARTS, Aggregate, OrderBy, Position
 from mediator.schema.types import projected
 from mediator.stores.port import (
     AccessPath,
@@ -76,6 +76,9 @@ _STEP_S: Final = 0.25
 """Times are rounded up to this, so that the timeout of a session seldom changes."""
 
 
+_PARTS: Final = (*PARTS, SemiJoin, ShownJoin)
+
+
 class _Prepared(NamedTuple, Generic[_R]):
     """A search from its beginning.
 
@@ -104,8 +107,8 @@ class Searcher:
     def __init__(self, config: SystemConfig, statements: Statements) -> None:
         self._config, self._statements = config, statements
         self.pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
-        self._prepared = IdentityCache(self._prepare, SEARCHES)
-        self._joined = IdentityCache(self._prepare_documents, SEARCHES)
+        self._prepared = IdentityCache(self._prepare, SEARCHES, _PARTS)
+        self._joined = IdentityCache(self._prepare_documents, SEARCHES, _PARTS)
         self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     async def find(self, find: SearchRequest) -> SearchPage:

@@ -15,9 +15,9 @@ from functools import reduce
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from mediator.base.identity_cache import IdentityCache
+from mediator.base.bounded_cache import IdentityCache
 from mediator.model.filters import ID, Contains, Filter, all_of, conjuncts
-from mediator.model.query import OrderBy
+from mediator.model.query import PARTS, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import AccessPath, Pushdown
@@ -132,7 +132,7 @@ def _chosen(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) 
     return SearchPlan(use.index, use.intervals, wanted.descending, pushdown, use.fixed)
 
 
-choose: Final = IdentityCache(_chosen, _KEPT)
+choose: Final = IdentityCache(_chosen, _KEPT, PARTS)
 """Plans the search of a layout, a filter and an order, which is asked for several times a query."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import uuid
@@ -13,6 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from mediator.base.bounded_cache import MOST_BYTES
 from mediator.model.filters import (
     ID,
     And,
@@ -71,7 +73,7 @@ async def test_hostile_constants_stay_constants(
             )
         )
         assert [r.id for r in await found(store, fragment, filter_)] == [f"{i:02}"]
-    assert store.statements.search.cache_info().currsize < len(HOSTILE_TEXTS)
+    assert len(store.statements.search) < len(HOSTILE_TEXTS)
     await store.drop(fragment)
 
 
@@ -87,16 +89,33 @@ async def test_searches_cannot_write(store: PostgresStore, many: Fragment) -> No
 async def test_the_number_of_statements_is_bounded(store: PostgresStore, many: Fragment) -> None:
     for i in range(20):
         await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
-    before = store.statements.search.cache_info().currsize
+    before = len(store.statements.search)
     for i in range(300):
         await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
-    assert store.statements.search.cache_info().currsize == before
+    assert len(store.statements.search) == before
     for i in range(SEARCHES + 30):
         conditions = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{i:b}"]
         await found(store, many, And(tuple(conditions)))
-    assert store.statements.search.cache_info().currsize == SEARCHES
+        assert len(store.statements.search) <= SEARCHES
     prepared = "SELECT count(*) FROM pg_prepared_statements"
     assert await store.searcher.pool.use(lambda c: c.fetchval(prepared)) <= 64
+
+
+async def test_large_constants_are_kept_within_a_bound(
+    store: PostgresStore, many: Fragment
+) -> None:
+    for number in range(100):
+        await found(store, many, eq("name", f"{number:06}" * 15_000))
+    alive = [each.value for each in gc.get_objects() if type(each) is Compare]
+    assert sum(len(text) for text in alive if isinstance(text, str)) <= MOST_BYTES
+
+
+async def test_sessions_do_not_keep_large_statements(store: PostgresStore, many: Fragment) -> None:
+    for number in range(8):
+        conditions = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{number:0200b}"]
+        await found(store, many, And(tuple(conditions)))
+    longest = "SELECT max(length(statement)) FROM pg_prepared_statements"
+    assert await store.searcher.pool.use(lambda c: c.fetchval(longest)) <= 2**14
 
 
 # Deadlines

@@ -1,16 +1,27 @@
-"""Results of a computation are cached by the identity of its arguments, not by equality."""
+"""Results are cached within bounds, by equality or by the identity of their arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
-from mediator.base.identity_cache import IdentityCache
+import pytest
+
+from mediator.base.bounded_cache import MOST_BYTES, BoundedCache, IdentityCache
 
 SIZE = 3
 
 
 class Argument: ...
+
+
+@dataclass(frozen=True)
+class Holder:
+    """An argument whose fields count."""
+
+    text: str
 
 
 def counting(calls: list[tuple[Any, ...]]) -> IdentityCache[tuple[Any, ...]]:
@@ -50,3 +61,37 @@ def test_forgotten_arguments_are_released() -> None:
         alive.add(argument)
         cache(argument)
         assert len(alive) <= SIZE
+
+
+def test_a_result_is_computed_once_for_equal_arguments() -> None:
+    calls: list[Any] = []
+    cache = BoundedCache(calls.append, SIZE)
+    for _ in range(2):
+        cache((1, "a"))
+    assert calls == [(1, "a")]
+
+
+IN_COLLECTIONS: list[Callable[[str], Any]] = [
+    lambda text: [text],
+    lambda text: ({"k": (text,)},),
+    lambda text: {text: None},
+    lambda text: {text},
+]
+
+
+@pytest.mark.parametrize("held", [str, Holder, lambda text: (Holder(text),), *IN_COLLECTIONS])
+def test_large_arguments_are_kept_within_a_bound(held: Callable[[str], Any]) -> None:
+    cache: IdentityCache[None] = IdentityCache(lambda _: None, 1_000, (Holder,))
+    for number in range(30):
+        cache(held(f"{number:02}" * (MOST_BYTES // 20)))
+        assert 0 < len(cache) <= 10
+
+
+def test_an_argument_that_is_larger_than_most_is_not_kept() -> None:
+    calls: list[str] = []
+    cache = BoundedCache(calls.append, SIZE)
+    small, large = "a", "b" * MOST_BYTES
+    for _ in range(2):
+        cache(small)
+        cache(large)
+    assert calls == [small, large, large]

@@ -1,0 +1,55 @@
+"""Transactions of clients, where a view answers reads."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import httpx
+import pytest
+
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from portolan_client import AsyncClient, AsyncTransaction, Operation, TransactionAborted
+from tests.process.views.views import ViewClient, absorb
+
+
+async def test_a_transaction_that_a_stale_copy_has_aborted_reads_the_systems(
+    view: ViewClient, id_: str
+) -> None:
+    await make_stale(view, id_)
+    attempts: list[bool] = []
+
+    async def count(transaction: AsyncTransaction) -> int:
+        article = await transaction.get("articles", id_)
+        attempts.append(article.staleness is not None)
+        hits: int = article.value["hits"] + 1
+        transaction.add(Operation.patch("articles", id_, {"hits": hits}))
+        return hits
+
+    async with client_of(view) as client:
+        with pytest.raises(TransactionAborted):
+            await client.transact(count, attempts=1)
+        assert await client.transact(count, attempts=2) == 3
+    # The first attempt of each was answered by the view, as any read may be.
+    assert attempts == [True, True, False]
+    answer = await view.send("GET", id_, prefer="consistency=strong")
+    assert answer.json()["hits"] == 3
+
+
+async def make_stale(view: ViewClient, id_: str) -> None:
+    """Write an object twice, and leave its first state in the view."""
+    await view.send("PUT", id_, {"title": "t", "hits": 1})
+    await view.caught_up()
+    copy = await view.held(id_)
+    assert copy is not None
+    await view.send("PUT", id_, {"title": "t", "hits": 2})
+    await view.caught_up()
+    await view.mirror(partial(absorb, copy))
+
+
+def client_of(view: ViewClient) -> AsyncClient:
+    options = DataOptions(cursor_key=b"secret")
+    mediator = view.service.mediator
+    transact = mediator.transactions.run
+    app = DataApi(mediator.data, options, lambda _: None, transact=transact)
+    return AsyncClient("http://test", view.database, transport=httpx.ASGITransport(app))
