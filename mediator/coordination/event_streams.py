@@ -21,6 +21,7 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import Conflict, IdempotencyReused, NotFound, TooManyRequests
 from mediator.changes.feed import PositionGone
+from mediator.coordination.appends import RETRIED_S, appends_text
 from mediator.coordination.databases import Databases
 from mediator.coordination.errors import reply_of
 from mediator.event_streams.port import (
@@ -34,9 +35,6 @@ from mediator.event_streams.port import (
 from redis_connection.scripts import lua_text
 
 __all__ = ["RedisEventStreams", "StreamBounds"]
-
-RETRIED_S: Final = 60
-"""Seconds within which a call may be sent again by the driver."""
 
 KEPT_S: Final = 3600
 """Seconds for which the id of a batch is known."""
@@ -94,7 +92,7 @@ class RedisEventStreams:
             "MOST_DROPPED": 1000,
         }
         head = "\n".join(f"local {name} = {number}" for name, number in constants.items())
-        common = lua_text(_SCRIPTS, "event_streams_common")
+        common = f"{appends_text()}\n{lua_text(_SCRIPTS, 'event_streams_common')}"
         self._scripts = {
             name: redis.register_script(
                 "\n".join((head, common, lua_text(_SCRIPTS, f"event_streams_{name}")))

@@ -13,13 +13,10 @@ end
 local declared = redis.call('HMGET', state_key, 'retention', 'begin', 'id')
 if not declared[1] or (ARGV[6] ~= '' and ARGV[6] ~= declared[3]) then return {-3} end
 local retention = tonumber(declared[1])
-local known = redis.call('GET', batch)
-if known then
-  local fingerprint, number = string.match(known, '^(.*) (%d+)$')
-  -- Else it went to an earlier stream of this name.
-  if tonumber(number) > tonumber(declared[2]) then
-    return fingerprint == ARGV[3] and {tonumber(number), 0} or {-4}
-  end
+local fingerprint, appended = known_append(batch)
+-- Else it went to an earlier stream of this name.
+if appended and appended > tonumber(declared[2]) then
+  return fingerprint == ARGV[3] and {appended, 0} or {-4}
 end
 
 local elapsed = elapse()
@@ -70,5 +67,5 @@ redis.call('PEXPIRE', records, retention)
 local rate = tonumber(state[4]) * math.exp((tonumber(state[5]) - elapsed) / RATE_MS)
 redis.call('HSET', state_key, 'last', whole(last + count), 'bytes', whole(bytes + size),
   'rate', rate + count * 1000 / RATE_MS, 'rated', whole(elapsed))
-redis.call('SET', batch, ARGV[3] .. ' ' .. whole(last + count), 'PX', ARGV[4])
+remember_append(batch, ARGV[3], last + count, ARGV[4])
 return {last + count, 1}
