@@ -7,6 +7,7 @@
 | `…:id` | what no other cluster has, also not a later one of this name |
 | `…:log:<relation>` | stream: tuples by number, of what windows still reach |
 | `…:logs` | hash: the last number and the latest time of each log |
+| `…:append:<relation>:<id>` | the number of the last tuple of an append, until it expires |
 | `…:queue:<sender>><receiver>` | stream: frames of messages that have not been taken |
 | `…:record:<address>` | hash: what a participant has committed, and in how many steps |
 | `…:results` | stream: what workers have emitted, by step |
@@ -24,6 +25,7 @@ from pydantic import TypeAdapter
 from redis.asyncio import Redis
 
 from mediator.base.errors import TooManyRequests
+from mediator.coordination.appends import RETRIED_S, appends_text
 from mediator.coordination.errors import reply_of
 from mediator.relocation.messages import MANAGER, OPERATOR, Message
 from mediator.relocation.port import ClusterGone, Commit, Frame, Recorded, TakenOver
@@ -65,7 +67,8 @@ class RedisClusterStore:
         self._base = _base(name)
         self._id = ""
         self._commit = redis.register_script(_script("cluster_commit"))
-        self._append = redis.register_script(_script("cluster_append"))
+        append = f"{appends_text()}\n{_script('cluster_append')}"
+        self._append = redis.register_script(append)
 
     async def declare(self, layout: Any) -> bool:
         # Noted first, so that none is there that is not known.
@@ -94,7 +97,8 @@ class RedisClusterStore:
             for time_s, values in tuples
             for text in (repr(time_s), b"" if values is None else orjson.dumps(values))
         ]
-        arguments = (self._id, relation, *rows)
+        # With an id, as the driver sends it again if a connection was lost.
+        arguments = (self._id, relation, uuid4().hex, RETRIED_S * 1000, *rows)
         reply = await reply_of(self._append(keys=[self._base], args=arguments))
         if reply == _GONE:
             raise ClusterGone

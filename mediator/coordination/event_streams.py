@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, exp
+from math import ceil, exp, inf
 from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
@@ -21,6 +21,7 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import Conflict, IdempotencyReused, NotFound, TooManyRequests
 from mediator.changes.feed import PositionGone
+from mediator.coordination.appends import RETRIED_S, appends_text
 from mediator.coordination.databases import Databases
 from mediator.coordination.errors import reply_of
 from mediator.event_streams.port import (
@@ -30,13 +31,11 @@ from mediator.event_streams.port import (
     StoredTuple,
     StreamKey,
     StreamReport,
+    TupleRange,
 )
 from redis_connection.scripts import lua_text
 
 __all__ = ["RedisEventStreams", "StreamBounds"]
-
-RETRIED_S: Final = 60
-"""Seconds within which a call may be sent again by the driver."""
 
 KEPT_S: Final = 3600
 """Seconds for which the id of a batch is known."""
@@ -94,7 +93,7 @@ class RedisEventStreams:
             "MOST_DROPPED": 1000,
         }
         head = "\n".join(f"local {name} = {number}" for name, number in constants.items())
-        common = lua_text(_SCRIPTS, "event_streams_common")
+        common = f"{appends_text()}\n{lua_text(_SCRIPTS, 'event_streams_common')}"
         self._scripts = {
             name: redis.register_script(
                 "\n".join((head, common, lua_text(_SCRIPTS, f"event_streams_{name}")))
@@ -167,7 +166,8 @@ class RedisEventStreams:
         batch: tuple[str, str, int],
         declared: EventStream | None,
     ) -> Appended:
-        head = (*batch, self._bounds.bytes, "" if declared is None else declared.id)
+        latest_s = ceil(max((each.time_s for each in tuples), default=0.0))
+        head = (*batch, self._bounds.bytes, "" if declared is None else declared.id, latest_s)
         reply = await self._call("append", key, *head, *await _entries(tuples))
         if reply[0] >= 0:
             return Appended(int(reply[0]), bool(reply[1]))
@@ -202,12 +202,27 @@ class RedisEventStreams:
         if state[0] is None:
             raise _not_found()
         last, total, rate, rated, clock, elapsed = (float(text or 0) for text in state)
-        first, before, *_ = map(int, oldest.split()) if oldest else (int(last) + 1, int(total))
+        first, before, *_ = _record(oldest) if oldest else (int(last) + 1, int(total))
         now_s = elapsed / 1000 + max(0.0, seconds - clock / 1000 if clock else 0.0)
         live = {each for each, at_ms in seen if now_s - at_ms / 1000 < self._bounds.live_s}
         consumers = {each.decode(): int(number) for each, number in consumed if each in live}
         lately = rate * exp((rated / 1000 - now_s) / RATE_S)
         return StreamReport(first, int(last), int(total) - before, lately, consumers)
+
+    async def ranges(self, key: StreamKey) -> list[TupleRange]:
+        base, name = self._base(key.database), key.stream
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(f"{base}state:{name}", "last")
+            pipe.lrange(f"{base}records:{name}", 0, -1)
+            last, found = await reply_of(pipe.execute())
+        if last is None:
+            raise _not_found()
+        records = [_record(text) for text in found]
+        lasts = [each[0] - 1 for each in records[1:]] + [int(last)]
+        return [
+            TupleRange(first, until, float(latest[0]) if latest else inf)
+            for (first, _, _, _, *latest), until in zip(records, lasts, strict=False)
+        ]
 
     async def read(
         self, key: StreamKey, after: int | None, limit: int, wait_s: float = 0.0
@@ -292,6 +307,11 @@ def _tuples(after: int, limit: int, entries: Sequence[bytes]) -> list[StoredTupl
 def _tuple(number: int, row: bytes) -> StoredTuple:
     time, _, values = row.partition(b" ")
     return StoredTuple(number, float(time), orjson.loads(values))
+
+
+def _record(text: bytes) -> tuple[int, ...]:
+    """Read a record of some tuples, as `scripts/event_streams_common.lua` describes it."""
+    return tuple(map(int, text.split()))
 
 
 def _not_found() -> NotFound:

@@ -20,6 +20,7 @@ __all__ = [
     "StoredTuple",
     "StreamKey",
     "StreamReport",
+    "TupleRange",
 ]
 
 
@@ -68,6 +69,21 @@ class StoredTuple(NamedTuple):
     number: int
     time_s: float
     values: Mapping[str, Any]
+
+
+class TupleRange(NamedTuple):
+    """Tuples that follow each other.
+
+    Attributes:
+        first: The number of the first.
+        last: The number of the last.
+        latest_s: A time that none of them is later than, in seconds since 1970: at most a second
+            after the latest of them, or infinity if nothing is known.
+    """
+
+    first: int
+    last: int
+    latest_s: float
 
 
 class Appended(NamedTuple):
@@ -160,6 +176,12 @@ class EventStreams(Protocol):
 
     async def report(self, key: StreamKey) -> StreamReport:
         """Return what there is of a stream; raises `NotFound`."""
+
+    async def ranges(self, key: StreamKey) -> list[TupleRange]:
+        """Return ranges of all tuples that are kept, in their order; raises `NotFound`.
+
+        What is wanted of some times is found by them, as tuples have any order of times.
+        """
 
     async def read(
         self, key: StreamKey, after: int | None, limit: int, wait_s: float = 0.0

@@ -1,17 +1,20 @@
 """The history of streams: what arrived before a query was there that its window still reaches.
 
-It is written into the log of batches once, from the latest tuple back, so that a holder that dies
-on the way leaves a log that the next one completes.
+It is written into the log of batches once, page by page from the latest tuple back, so that a
+holder that dies on the way leaves a log that the next one completes. Tuples may have any order of
+times, of which ranges of them have bounds: ranges that no window reaches are not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
+from mediator.changes.feed import PositionGone
 from mediator.changes.subscriptions import Subscriptions
-from mediator.event_streams.port import EventStreams, StreamKey
+from mediator.event_streams.port import EventStreams, StoredTuple, StreamKey, TupleRange
 from mediator.standing.log import BatchLog
 from mediator.standing.needs import Needs
 from mediator.standing.query import Source
@@ -54,8 +57,8 @@ async def complete_history(
             key = StreamKey(database, source.name)
             if offset is None:
                 offset = Offset(await streams.last(key), log.sequence + 1, 0.0)
-            before = firsts.get(relation, offset.number + 1)
-            await _log_history(log, needs, streams, key, source, offset, before)
+            history = _History(streams, key, firsts.get(relation, offset.number + 1))
+            await _log_history(log, needs, history, source, offset)
     if known.keys() - present.keys():
         left = {name: at for name, at in log.progress.offsets.items() if name in present}
         feed = log.progress.feed if any(each.kind == "class" for each in needs.sources) else ""
@@ -78,23 +81,22 @@ def is_present(sequence: int, offset: Offset | None) -> bool:
 
 
 async def _log_history(
-    log: BatchLog,
-    needs: Needs,
-    streams: EventStreams,
-    key: StreamKey,
-    source: Source,
-    offset: Offset,
-    before: int,
+    log: BatchLog, needs: Needs, history: _History, source: Source, offset: Offset
 ) -> None:
-    found = await _read_until(streams, key, source.relation, before)
-    latest_s = max((each.time_s for each in found), default=float("-inf"))
-    latest_s = max(latest_s, log.progress.latest_s)
+    ranges = await history.ranges()
+    latest_s = await history.latest_s(ranges, log.progress.latest_s)
     watermark_s = latest_s - needs.lateness_s
-    found = [each for each in found if watermark_s - each.time_s <= needs.window_s]
-    for end in range(len(found), 0, -_PAGE):
-        chunk = found[max(0, end - _PAGE) : end]
-        offsets = {**log.progress.offsets, source.relation: offset}
-        await log.publish(chunk, progress=replace(log.progress, latest_s=latest_s, offsets=offsets))
+    reached = [each for each in ranges if watermark_s - each.latest_s <= needs.window_s]
+    for first, last in (page for each in reversed(reached) for page in history.pages(each)):
+        tuples = [
+            LoggedTuple(source.relation, each.time_s, each.values, each.number)
+            for each in await history.read(first, last)
+            if watermark_s - each.time_s <= needs.window_s
+        ]
+        if tuples:
+            offsets = {**log.progress.offsets, source.relation: offset}
+            progress = replace(log.progress, latest_s=latest_s, offsets=offsets)
+            await log.publish(tuples, progress=progress)
     await _log_offset(log, source.relation, offset._replace(reach_s=needs.window_s))
 
 
@@ -104,20 +106,44 @@ async def _log_offset(log: BatchLog, relation: str, offset: Offset) -> None:
         await log.publish(progress=replace(log.progress, offsets=offsets))
 
 
-async def _read_until(
-    streams: EventStreams, key: StreamKey, relation: str, before: int
-) -> Sequence[LoggedTuple]:
-    """Return the tuples that are kept below a number, in their order."""
-    found: list[LoggedTuple] = []
-    after: int | None = None
-    while after is None or after < before - 1:
-        page = await streams.read(key, after, _PAGE)
-        found += [
-            LoggedTuple(relation, each.time_s, each.values, each.number)
-            for each in page
-            if each.number < before
-        ]
-        if not page:
-            break
-        after = page[-1].number
-    return found
+@dataclass(frozen=True, slots=True)
+class _History:
+    """What a stream keeps below a number, of which a page at a time is in memory."""
+
+    streams: EventStreams
+    key: StreamKey
+    before: int
+
+    async def ranges(self) -> list[TupleRange]:
+        return [each for each in await self.streams.ranges(self.key) if each.first < self.before]
+
+    def pages(self, tuples: TupleRange) -> Iterator[tuple[int, int]]:
+        """Go through pages of a range from its end on: their first and last numbers."""
+        for last in range(min(tuples.last, self.before - 1), tuples.first - 1, -_PAGE):
+            yield max(tuples.first, last - _PAGE + 1), last
+
+    async def read(self, first: int, last: int) -> list[StoredTuple]:
+        """Return tuples in their order, without those that the stream has removed meanwhile."""
+        found: list[StoredTuple] = []
+        with suppress(PositionGone):
+            # In several steps, as large tuples come a few at a time.
+            while page := await self.streams.read(self.key, first - 1, last - first + 1):
+                found += page
+                if (first := page[-1].number + 1) > last:
+                    break
+        return found
+
+    async def latest_s(self, ranges: Sequence[TupleRange], at_least_s: float) -> float:
+        """Return the latest time of all tuples, or another one if none is later.
+
+        Bounds are whole seconds, and of tuples from the number on, too. So ranges are read, those
+        of the latest bounds first, until no further one can have a later tuple.
+        """
+        latest_s = at_least_s
+        for each in sorted(ranges, key=lambda tuples: tuples.latest_s, reverse=True):
+            if each.latest_s <= latest_s:
+                break
+            for first, last in self.pages(each):
+                times = [one.time_s for one in await self.read(first, last)]
+                latest_s = max([latest_s, *times])
+        return latest_s

@@ -1,4 +1,4 @@
-"""A proxy before a server that can keep what clients send, and let it through later.
+"""A proxy before a server that can keep what clients send, let it through later, and lose a reply.
 
 What it keeps lies where bytes lie that a frozen server has not read: the client may have gone long
 since, and they take effect all the same once the server goes on.
@@ -43,12 +43,14 @@ class Holding:
 
     Attributes:
         sent: What clients have sent last, kept or not, in the order in which it came.
+        loses: Whether the next reply is lost, and its connection with it.
     """
 
     def __init__(self, connect: _Connect) -> None:
         self._connect = connect
         self._open = True
         self.sent = deque[bytes](maxlen=200)
+        self.loses = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._links: list[_Link] = []
         self._held: list[_Link] = []
@@ -109,6 +111,9 @@ class Holding:
         with contextlib.suppress(OSError):
             while data := await server.read(CHUNK):
                 link.answered.set()
+                if self.loses:
+                    self.loses = False
+                    break
                 if not link.client.is_closing():
                     link.client.write(data)
         link.answered.set()

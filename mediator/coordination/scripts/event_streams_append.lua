@@ -1,25 +1,23 @@
 -- Appends tuples, all or none, and removes some of those that are older than the retention.
 -- ARGV: name, id of the batch, its fingerprint, for how long they are known (ms), bytes at most, id of
--- the stream ('' for any); then entries: how many tuples one has, and their text.
+-- the stream ('' for any), whole seconds that no tuple is later than; then entries: how many tuples one has,
+-- and their text.
 -- Returns {last number, 1}; {last number, 0}: it was appended before; {-1, why, ms until there is room}: full;
 -- {-2, tuples behind, consumer}: it is too far behind; {-3}: no such stream; {-4}: another batch under this id.
 
 local records, tuples = base .. 'records:' .. name, base .. 'tuples:' .. name
 local batch, count, size = base .. 'append:' .. name .. ':' .. ARGV[2], 0, 0
-for i = 7, #ARGV, 2 do
+for i = 8, #ARGV, 2 do
   local lines = tonumber(ARGV[i])
   count, size = count + lines, size + #ARGV[i + 1] - (lines - 1)
 end
 local declared = redis.call('HMGET', state_key, 'retention', 'begin', 'id')
 if not declared[1] or (ARGV[6] ~= '' and ARGV[6] ~= declared[3]) then return {-3} end
 local retention = tonumber(declared[1])
-local known = redis.call('GET', batch)
-if known then
-  local fingerprint, number = string.match(known, '^(.*) (%d+)$')
-  -- Else it went to an earlier stream of this name.
-  if tonumber(number) > tonumber(declared[2]) then
-    return fingerprint == ARGV[3] and {tonumber(number), 0} or {-4}
-  end
+local fingerprint, appended = known_append(batch)
+-- Else it went to an earlier stream of this name.
+if appended and appended > tonumber(declared[2]) then
+  return fingerprint == ARGV[3] and {appended, 0} or {-4}
 end
 
 local elapsed = elapse()
@@ -51,16 +49,17 @@ while true do
   forget(slowest[1])
 end
 
-local newest = record_at(-1)
+local newest, latest = record_at(-1), tonumber(ARGV[7])
 local spacing = math.floor(retention / RECORDS)
 if newest and elapsed - newest.first < spacing and last - newest.number < TUPLES_A_RECORD then
-  newest.last = elapsed
+  newest.last, newest.latest = elapsed, newest.latest and math.max(newest.latest, latest)
   redis.call('LSET', records, -1, text_of(newest))
 else
-  redis.call('RPUSH', records, text_of({number = last + 1, bytes = bytes, first = elapsed, last = elapsed}))
+  redis.call('RPUSH', records, text_of({number = last + 1, bytes = bytes, first = elapsed, last = elapsed,
+    latest = latest}))
 end
 local number = last
-for i = 7, #ARGV, 2 do
+for i = 8, #ARGV, 2 do
   number = number + tonumber(ARGV[i])
   redis.call('XADD', tuples, whole(number) .. '-0', 't', ARGV[i + 1], 'n', ARGV[i])
 end
@@ -70,5 +69,5 @@ redis.call('PEXPIRE', records, retention)
 local rate = tonumber(state[4]) * math.exp((tonumber(state[5]) - elapsed) / RATE_MS)
 redis.call('HSET', state_key, 'last', whole(last + count), 'bytes', whole(bytes + size),
   'rate', rate + count * 1000 / RATE_MS, 'rated', whole(elapsed))
-redis.call('SET', batch, ARGV[3] .. ' ' .. whole(last + count), 'PX', ARGV[4])
+remember_append(batch, ARGV[3], last + count, ARGV[4])
 return {last + count, 1}

@@ -11,7 +11,9 @@
 --                    time elapsed that it is of
 -- tuples:<name>      stream: tuples, by their number
 -- records:<name>     list: of some tuples, oldest first, their number, the bytes before them, and the
---                    time elapsed when they arrived, and when the last one before the next of the list did
+--                    time elapsed when they arrived, and when the last one before the next of the list did;
+--                    then a time that no tuple from here to the next of the list is later than, in whole
+--                    seconds: older records have none
 -- consumed:<name>    sorted set: the number up to which each consumer has got
 -- seen:<name>        sorted set: the time elapsed when each of them last said so
 -- append:<name>:<id> the fingerprint and the last number of a batch, until it expires
@@ -38,12 +40,14 @@ end
 local function record_at(index)
   local text = redis.call('LINDEX', base .. 'records:' .. name, index)
   if not text then return nil end
-  local number, bytes, first, last = string.match(text, '(%d+) (%d+) (%d+) (%d+)')
-  return {number = tonumber(number), bytes = tonumber(bytes), first = tonumber(first), last = tonumber(last)}
+  local number, bytes, first, last, latest = string.match(text, '(%d+) (%d+) (%d+) (%d+) ?(-?%d*)')
+  return {number = tonumber(number), bytes = tonumber(bytes), first = tonumber(first), last = tonumber(last),
+    latest = tonumber(latest)}
 end
 
 local function text_of(record)
-  return string.format('%.0f %.0f %.0f %.0f', record.number, record.bytes, record.first, record.last)
+  local text = string.format('%.0f %.0f %.0f %.0f', record.number, record.bytes, record.first, record.last)
+  return record.latest and text .. ' ' .. whole(record.latest) or text
 end
 
 -- Removes a consumer.

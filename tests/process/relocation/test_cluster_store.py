@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import TooManyRequests
 from mediator.coordination import cluster_store
+from mediator.coordination.appends import RETRIED_S
 from mediator.coordination.cluster_store import RedisClusterStore
 from mediator.coordination.connecting import connect
 from mediator.relocation.cluster import Cluster, make_cluster
@@ -18,6 +19,7 @@ from mediator.relocation.participant import Participant, addresses
 from mediator.relocation.port import TakenOver
 from mediator.relocation.split import LogEntry
 from mediator.stores.port import SystemConfig
+from tests.faults.holding import proxied
 from tests.process.relocation.processes import ProcessCluster
 from tests.properties.relocation.scenario import WINDOW_S, batch_join, workload_of
 
@@ -119,6 +121,29 @@ async def test_a_full_log_refuses_more(
     assert [each.number for each in await small.log("A", 0, 10)] == [1, 2]
     await store.append("A", [(0.5, {"k": 1})])
     assert (await store.log("A", 2, 10))[0] == LogEntry(3, 0.5, {"k": 1}, 2.0)
+
+
+async def test_an_append_whose_reply_is_lost_is_done_once(
+    redis_config: SystemConfig, redis: Redis, store: RedisClusterStore, name: str
+) -> None:
+    """The driver sends it again; the same tuples in another append are others."""
+    await store.append("A", [(1.0, {"k": 1})])
+    async with proxied(redis_config) as (proxy, reached):
+        client = connect(reached.url)
+        feeding = RedisClusterStore(client, name)
+        await feeding.layout()
+        proxy.loses = True
+        await feeding.append("A", [(2.0, {"k": 2}), (3.0, None)])
+        assert not proxy.loses
+        await feeding.append("A", [(2.0, {"k": 2})])
+        await client.aclose()
+    expected = [(1.0, {"k": 1}), (2.0, {"k": 2}), (3.0, None), (2.0, {"k": 2})]
+    logged = await store.log("A", 0, 10)
+    assert [(each.time_s, each.values) for each in logged] == expected
+    assert [each.number for each in logged] == [1, 2, 3, 4]
+    known = [key async for key in redis.scan_iter(match=f"*{name}*:append:*")]
+    assert len(known) == 3
+    assert all([0 < await redis.pttl(key) <= RETRIED_S * 1000 for key in known])
 
 
 async def test_a_step_is_committed_by_one_process(store: RedisClusterStore) -> None:

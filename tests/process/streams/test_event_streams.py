@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from math import inf
+from random import Random
 from typing import Any
 
 import pytest
@@ -342,3 +344,37 @@ async def test_a_report_says_what_is_kept_and_how_much_arrives(declared: Declare
     assert 0.5 < report.rate <= 1.0
     await declared.pass_by(600_000)
     assert (await declared.streams.report(declared.key)).rate < 0.001
+
+
+async def test_ranges_cover_what_is_kept_and_bound_its_times(declared: Declared) -> None:
+    await declared.declare(retention_s=10_000.0)
+    assert await declared.streams.ranges(declared.key) == []
+    draw = Random(7)
+    for step in range(24):
+        times = [draw.uniform(0, 1e6) for _ in range(draw.randrange(1, 400))]
+        new = [NewTuple(time_s, b"{}") for time_s in times]
+        await declared.streams.append(declared.key, new)
+        if step % 2 == 0:  # those that arrive together, and soon after one another, are a range
+            await declared.pass_by(1_000_000)
+    ranges = await declared.streams.ranges(declared.key)
+    stored = {each.number: each.time_s for each in await everything(declared)}
+    covered = [n for each in ranges for n in range(each.first, each.last + 1)]
+    assert covered == list(stored)
+    assert covered[0] > 1
+    for each in ranges:
+        latest_s = max(stored[n] for n in range(each.first, each.last + 1))
+        assert latest_s <= each.latest_s < latest_s + 1
+    # As an older version has left it; what is appended to it says nothing of the others.
+    last = len(ranges) - 1
+    record: Any = await declared.redis.lindex(declared.name("records"), last)
+    await declared.redis.lset(declared.name("records"), last, record.rpartition(b" ")[0])
+    assert (await declared.streams.ranges(declared.key))[last].latest_s == inf
+    await declared.append([1])
+    assert [each.latest_s for each in await declared.streams.ranges(declared.key)][last] == inf
+
+
+async def everything(declared: Declared) -> list[StoredTuple]:
+    found = await declared.streams.read(declared.key, None, 1_000)
+    while page := await declared.streams.read(declared.key, found[-1].number, 1_000):
+        found += page
+    return found
