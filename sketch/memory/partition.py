@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from uuid import uuid4
 
 from sketch.filter.counting import CountingFilter
@@ -190,10 +191,7 @@ class MemoryPartition:
             bytes=None,
         )
 
-    def orphans(self, now: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
-        """Return tokens and keys of writes whose leases have ended; they stay due."""
-        tokens = self._leases.take(now, limit)
-        for token in tokens:
-            # Recovery may fail as well, so they are returned again.
-            self._leases.put(token, now)
-        return [(token, tuple(self._writes[token])) for token in tokens]
+    def orphans(self, now: int, passed: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
+        """Return tokens and keys of writes whose leases have ended, without the first `passed`."""
+        late = (write for write in self._writes.items() if self._leases.of(write[0]) <= now)
+        return [(token, tuple(write)) for token, write in islice(late, passed, passed + limit)]

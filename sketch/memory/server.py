@@ -150,11 +150,16 @@ class MemorySketch:
         empty = bytes(self.shape.bits // 8)
         return FilterSnapshot(self.shape, empty, self._clock(), NO_GENERATION, 0)
 
-    async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
+    async def orphans(
+        self,
+        partitions: Sequence[Partition],
+        limit: int,
+        passed: Mapping[Partition, int] | None = None,
+    ) -> list[PendingWrite]:
         found: list[PendingWrite] = []
         for partition in partitions:
             now, it = self._expired(partition, 1)
-            orphans = it.orphans(now, limit - len(found))
+            orphans = it.orphans(now, (passed or {}).get(partition, 0), limit)
             found += (PendingWrite(partition, token, keys) for token, keys in orphans)
         return found
 

@@ -232,14 +232,22 @@ class RedisSketch:
         empty = bytes(self.shape.bits // 8)
         return FilterSnapshot(self.shape, empty, await self.client.time_us(), NO_GENERATION, 0)
 
-    async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
-        results = await self._of_all(partitions, "orphans", limit)
-        pending = [
+    async def orphans(
+        self,
+        partitions: Sequence[Partition],
+        limit: int,
+        passed: Mapping[Partition, int] | None = None,
+    ) -> list[PendingWrite]:
+        skipped = passed or {}
+        results = await _all(
+            self._steps.take(partition, "orphans", (skipped.get(partition, 0), limit))
+            for partition in partitions
+        )
+        return [
             PendingWrite(partition, token.decode(), tuple(key.decode() for key in keys))
             for partition, result in zip(partitions, results, strict=True)
             for token, *keys in result.value
         ]
-        return pending[:limit]
 
     async def expire(self, partition: Partition, most: int = _EXPIRED_BY_SNAPSHOTS) -> int:
         """Remove what has expired, and return its number; other calls do so in passing."""
@@ -252,7 +260,9 @@ class RedisSketch:
             slice_, queue = queue[:left], queue[left:]
             # Equal shares; partitions that have more take part in the next round, for what is left.
             share = left // len(slice_)
-            results = await self._of_all(slice_, "take_purges", share)
+            results = await _all(
+                self._steps.take(partition, "take_purges", (share,)) for partition in slice_
+            )
             for partition, result in zip(slice_, results, strict=True):
                 taken += (Purge(partition, key.decode(), result.now_us) for key in result.value)
                 if len(result.value) == share:
@@ -327,13 +337,6 @@ class RedisSketch:
         for at in _TIMES_IN_STATE:
             counts[at] = None if counts[at] is None else int(float(counts[at]))
         return SketchPartitionState(partition, result.now_us, generation.decode(), *counts)
-
-    async def _of_all(
-        self, partitions: Sequence[Partition], name: str, argument: int
-    ) -> list[StepResult]:
-        return await _all(
-            self._steps.take(partition, name, (argument,)) for partition in partitions
-        )
 
 
 def _keys_of(namespace: str, partition: Partition) -> bytes:
