@@ -18,15 +18,16 @@ from typing import Final, Protocol
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import MediatorError, Unavailable
 from mediator.model.guard import CacheKey, WriteGuard
-from mediator.routing.model import RoutingModel
 from sketch.protocol.port import Partition, PendingWrite, ServerSketch, SketchUnavailable
 
-__all__ = ["Recovery", "ResolvesWrites", "partitions_in"]
+__all__ = ["Recovery", "ResolvesWrites"]
 
 BATCH: Final = 100
-"""Writes that are listed at a time, or one of each partition, if there are more of these."""
+"""Writes that are listed at a time, of all partitions together."""
+_SHARE: Final = 10
+"""Of these, how many of a partition at least, however many there are."""
 _AT_ONCE: Final = 16
-"""Of these, how many are recovered at the same time."""
+"""Writes that are recovered at the same time."""
 
 _log = logging.getLogger("portolan.coherence")
 
@@ -36,14 +37,6 @@ class ResolvesWrites(Protocol):
         self, database: str, keys: Sequence[CacheKey], token: str
     ) -> Mapping[CacheKey, int]:
         """Return the versions that stand after a write; raises `Unavailable`."""
-
-
-def partitions_in(model: RoutingModel) -> list[Partition]:
-    return [
-        Partition(database, name)
-        for database, route in model.databases.items()
-        for name in route.classes
-    ]
 
 
 @dataclass(eq=False)
@@ -58,7 +51,7 @@ class Recovery:
     _sketch: ServerSketch
     _guard: WriteGuard
     _resolver: ResolvesWrites
-    _model: Callable[[], RoutingModel]
+    _partitions: Callable[[], Sequence[Partition]]
     _passed: Counter[Partition] = field(default_factory=Counter, init=False)
     _slots: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(_AT_ONCE), init=False
@@ -70,13 +63,13 @@ class Recovery:
         A replica that died may have left thousands: the write leases that it had cached. Where one
         fails, its partition waits for the next run, which goes on after it.
         """
-        partitions = partitions_in(self._model())
+        partitions = self._partitions()
         while partitions:
             partitions = await self._recover_some(partitions)
 
     async def _recover_some(self, partitions: Sequence[Partition]) -> list[Partition]:
         """Recover as many orphans of each partition; return those that may have others."""
-        share = max(1, BATCH // len(partitions))
+        share = max(_SHARE, BATCH // len(partitions))
         pages: dict[Partition, list[PendingWrite]] = {partition: [] for partition in partitions}
         for orphan in await self._orphans(partitions, share):
             pages[orphan.partition].append(orphan)
@@ -96,29 +89,34 @@ class Recovery:
         self, partition: Partition, page: Sequence[PendingWrite], *, is_last: bool
     ) -> bool:
         """Recover writes; return whether there may be others, and nothing has failed with these."""
-        recovered = await concurrently(map(self._recover, page))
-        failed = recovered.count(False)
+        results = await concurrently(map(self._recover, page))
+        failures = [result for result in results if result is not None]
+        name = "/".join(partition)
+        if failures:
+            _log.warning(
+                "%d writes to %s are not recovered yet: %s", len(failures), name, failures[0]
+            )
+        if done := len(page) - len(failures):
+            _log.info("%d writes to %s that nobody ended were recovered", done, name)
         if is_last:
             del self._passed[partition]
         else:
-            self._passed[partition] += failed
-        return not is_last and not failed
+            self._passed[partition] += len(failures)
+        return not is_last and not failures
 
-    async def _recover(self, orphan: PendingWrite) -> bool:
-        database = orphan.partition.database
+    async def _recover(self, orphan: PendingWrite) -> Exception | None:
+        """Recover a write; return what has prevented it, if anything has."""
         try:
             async with self._slots:
                 keys = [CacheKey.parse(key) for key in orphan.keys]
-                versions = await self._resolver.resolve(database, keys, orphan.token)
+                versions = await self._resolver.resolve(
+                    orphan.partition.database, keys, orphan.token
+                )
                 # What it changed is not known: any result may be stale. Its keys are pending until
                 # `end`.
                 await self._guard.invalidate_results(*orphan.partition)
                 known = {str(key): version for key, version in versions.items()}
                 await self._sketch.end(orphan.partition, orphan.token, known)
         except (MediatorError, SketchUnavailable) as error:
-            _log.warning(
-                "a write to %s is not recovered yet: %s", "/".join(orphan.partition), error
-            )
-            return False
-        _log.info("a write to %s that nobody ended was recovered", "/".join(orphan.partition))
-        return True
+            return error
+        return None

@@ -56,6 +56,10 @@ class MemoryPartition:
         """Whether copies may be fresh."""
         return len(self._handed) > 0
 
+    def is_spent(self, now: int) -> bool:
+        """Whether no write is pending, and no copy may be fresh."""
+        return not self._writes and not self.hands_out and now >= self.saturated_until
+
     def begin(self, now: int, keys: Sequence[str], token: str) -> list[str]:
         """Announce a write, or further keys of it; return those that caches may hold."""
         write = self._writes.get(token)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from struct import Struct
 from typing import Any, Final
-from urllib.parse import quote
 
 from redis.asyncio import Redis
 
@@ -42,6 +41,7 @@ from sketch.protocol.port import (
 )
 from sketch.protocol.union import NO_GENERATION, full_bits, united
 from sketch.redis.contention import RedisContention
+from sketch.redis.names import ListedPartitions, name_of
 from sketch.redis.script_client import ScriptCall, ScriptClient, connect
 from sketch.redis.scripts import script_of
 from sketch.redis.steps import StepCoalescer, StepResult
@@ -130,6 +130,7 @@ class RedisSketch:
         self._steps = StepCoalescer(self.client, self._keys_of, limits.expired_at_once)
         self._positions = Struct(f">{shape.hashes}I")
         self._contention = RedisContention(client, namespace)
+        self._listed = ListedPartitions(self.client, namespace)
         self._bits: dict[Partition, _Bits] = {}
 
     def _script(self) -> Script:
@@ -141,8 +142,21 @@ class RedisSketch:
         if isinstance(reply, Exception):
             raise SketchUnavailable("The sketch refused.") from reply
 
+    async def partitions(self, present: Collection[Partition]) -> set[Partition]:
+        listed = await self._listed.read()
+        await self._listed.add([each for each in present if each not in listed])
+        return listed.union(present)
+
+    async def remove(self, partition: Partition) -> bool:
+        removed = bool((await self._steps.take(partition, "remove", ())).value)
+        if removed:
+            await self._listed.discard(partition)
+        return removed
+
     async def invalidate(self, partition: Partition) -> None:
         await self._steps.take(partition, "invalidate", ())
+        # A class may be dropped before anyone has listed it.
+        await self._listed.add([partition])
 
     async def layout(self, partition: Partition) -> str:
         result = await self._steps.take(partition, "layout", ())
@@ -340,8 +354,7 @@ class RedisSketch:
 
 
 def _keys_of(namespace: str, partition: Partition) -> bytes:
-    database, class_name = (quote(name, safe="") for name in partition)
-    tag = f"{{{namespace}:{database}/{class_name}}}"
+    tag = f"{{{namespace}:{name_of(partition)}}}"
     return arguments(*(f"{tag}:{name}" for name in PARTITION_KEYS))
 
 

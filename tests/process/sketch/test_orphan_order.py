@@ -9,9 +9,6 @@ import pytest
 from app.coherence.orphans import BATCH, Recovery
 from mediator.base.errors import Unavailable
 from mediator.model.guard import CacheKey, NullGuard
-from mediator.placement.decide import GroupPlacement, build_routes
-from mediator.routing.model import RoutingModel
-from mediator.schema.parse import parse_schema
 from sketch.protocol.port import Partition, ServerSketch
 from sketch.redis.server import RedisSketch
 from tests.process.sketch.server_sketches import LIMITS
@@ -21,15 +18,6 @@ FIRST, SECOND = Partition("news", "articles"), Partition("news", "notes")
 Fails = Callable[[Sequence[CacheKey]], bool]
 
 
-def model() -> RoutingModel:
-    """Two classes; what comes first in the model is recovered first, if nothing else decides."""
-    names = [partition.class_name for partition in (FIRST, SECOND)]
-    classes = {name: {"fields": {"text": {"type": "string"}}} for name in names}
-    groups = {name: {"main": GroupPlacement("postgres", ("text",))} for name in names}
-    schema = parse_schema("news", {"classes": classes})
-    return RoutingModel(1, {"news": build_routes(schema, groups, dict.fromkeys(names, 1))})
-
-
 class Recovering:
     """Recovery from a sketch, where the systems of some keys do not answer."""
 
@@ -37,8 +25,8 @@ class Recovering:
         self.sketch = sketch
         self.fails = fails
         self.tried = 0
-        known = model()
-        self.recovery = Recovery(sketch, NullGuard(), self, lambda: known)
+        # What comes first is recovered first, if nothing else decides.
+        self.recovery = Recovery(sketch, NullGuard(), self, lambda: [FIRST, SECOND])
 
     async def resolve(
         self, _database: str, keys: Sequence[CacheKey], _token: str
