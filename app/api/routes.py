@@ -120,7 +120,7 @@ class RouteTable:
         standing: StandingQueries | None,
     ) -> None:
         ids, cursors, limit = OperationIds(), Cursors(options.cursor_key), options.max_body_bytes
-        reads, sketch = (caches.reads, caches.sketch) if caches else (None, None)
+        reads = caches.reads if caches else None
         queries, creation = Queries(options, cursors, reads), Creation(options, ids)
         self._object = _object(Objects(limit, ids, reads))
         writes = FilteredWrites(options, ids, KeyedUpserts(options, ids))
@@ -133,7 +133,7 @@ class RouteTable:
             Batches(directory, options, ids),
             TransactionRoute(transact, directory, limit, ids),
             ChangesRoute(directory, subscriptions),
-            Sketches(directory, sketch, round(options.sketch_valid_s * 1000)),
+            Sketches(directory, reads, round(options.sketch_valid_s * 1000)),
             DatabaseDocuments(directory),
             jobs,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.api.models.reads import SketchParameters
 from app.api.resources import Directory
 from app.api.routed_request import RoutedRequest
+from app.coherence.cached_reads import CachedReads
 from app.http.caching import NO_STORE
 from app.http.message import Headers, Response, forbid_body
 from app.http.negotiation import JSON, SKETCH, accepts_by_name
@@ -14,7 +15,7 @@ from app.http.validation import parse_parameters
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.routing.model import DatabaseRoute
-from sketch.protocol.port import FilterSnapshot, Partition, ServerSketch, SketchUnavailable
+from sketch.protocol.port import FilterSnapshot, Partition, SketchUnavailable
 from sketch.protocol.wire import FilterDocument, encode, encode_json
 
 __all__ = ["Sketches"]
@@ -23,13 +24,13 @@ __all__ = ["Sketches"]
 @dataclass(eq=False)
 class Sketches:
     _directory: Directory
-    _sketch: ServerSketch | None
+    _reads: CachedReads | None
     _valid_for_ms: int
 
     async def get(self, routed: RoutedRequest) -> Response:
         forbid_body(routed.request)
         class_names = self._class_names(routed)
-        if self._sketch is None:
+        if self._reads is None:
             detail = "There is no cache sketch here: PORTOLAN_SKETCH is off."
             raise Unavailable(detail, system="sketch", retry_after_s=60)
         database = await self._directory.database(routed.database)
@@ -38,7 +39,7 @@ class Sketches:
         names = tuple(database.classes) if class_names is None else class_names
         routed.request.phases.end("parse")
         try:
-            snapshot = await self._sketch.snapshot(
+            snapshot = await self._reads.snapshot(
                 [Partition(routed.database, name) for name in names]
             )
         except SketchUnavailable as error:

@@ -23,7 +23,13 @@ from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute
 from sketch.protocol.bounds import granted_us
 from sketch.protocol.keys import LONGEST, canonical_query, key_of_query, tag_of
-from sketch.protocol.port import CacheGrant, Partition, ServerSketch, SketchUnavailable
+from sketch.protocol.port import (
+    CacheGrant,
+    FilterSnapshot,
+    Partition,
+    ServerSketch,
+    SketchUnavailable,
+)
 from sketch.ttl import TtlEstimator
 from sketch.ttl.port import TtlGranted
 
@@ -85,6 +91,18 @@ class CachedReads:
     _fills: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _grants: GrantCache = field(default_factory=GrantCache, init=False)
     _uncovered: UncoveredQueries = field(default_factory=UncoveredQueries, init=False)
+
+    async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
+        """Return the filter of partitions; clients judge by it also what no replica is asked for.
+
+        So the layouts come first: a class that was dropped, and created again, may have copies of
+        its former objects in caches.
+
+        Raises:
+            SketchUnavailable: The sketch does not answer.
+        """
+        await self._layouts.adopt_all(partitions)
+        return await self._sketch.snapshot(partitions)
 
     async def grant_object(
         self,

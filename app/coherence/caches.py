@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
@@ -16,8 +16,9 @@ from app.coherence.clock_watch import LOOKED_EVERY_S, ClockWatch
 from app.coherence.control_plane import CoherentControlPlane, FirstProposal
 from app.coherence.estimator_updates import EXCHANGE_KEY, EstimatorUpdates, make_estimator
 from app.coherence.layouts import ClassLayouts
-from app.coherence.orphans import Recovery, ResolvesWrites, partitions_in
+from app.coherence.orphans import Recovery, ResolvesWrites
 from app.coherence.overview import MOST_PARTITIONS, describe
+from app.coherence.partitions import LISTED_EVERY_S, Partitions
 from app.coherence.query_registry import OnResultsChanged, QueryRegistry
 from app.coherence.write_guard import SYSTEM, SketchGuard
 from app.settings.main import CacheSettings, MissingSetting
@@ -31,6 +32,7 @@ from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
+from sketch.protocol.partition_list import PartitionList
 from sketch.protocol.port import (
     Inspectable,
     Partition,
@@ -99,7 +101,7 @@ def log_purging(event: PurgeEvent) -> None:
             return
 
 
-class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
+class Sketch(ServerSketch, PartitionList, PurgeQueue, Inspectable, Protocol):
     """A sketch that keeps purges, too, and shows its state."""
 
     shape: FilterShape
@@ -107,6 +109,10 @@ class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
 
 def _ignore(_: object) -> None:
     """Let an event be."""
+
+
+async def _no_catalogue() -> None:
+    raise Unavailable("Caching has not started.", system="catalogue")
 
 
 class CacheEvents(NamedTuple):
@@ -153,11 +159,15 @@ class Caches:
         self._settings = settings
         self._events = events
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
+        self._refresh: Callable[[], Awaitable[object]] = _no_catalogue
         purgers = make_purgers(settings.purge, connect)
-        self._purging = (
-            Purging(sketch, purgers, self._partitions, events.purging) if purgers else None
-        )
         clock = clock or SystemClock()
+        self._partitions = Partitions(
+            sketch, self._routing, self._read_catalogue, clock, sketch.limits.lease_s
+        )
+        self._purging = (
+            Purging(sketch, purgers, self._partitions.all, events.purging) if purgers else None
+        )
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
         self.estimator = estimator
@@ -171,7 +181,8 @@ class Caches:
         self.guard = SketchGuard(
             sketch, estimator, queries, layouts, self.leases, events.results, clock, first, wake
         )
-        self.clock_watch = ClockWatch(sketch, self.guard.invalidate_class, self._partitions, clock)
+        present = self._partitions.present
+        self.clock_watch = ClockWatch(sketch, self.guard.invalidate_class, present, clock)
         time_us = self.clock_watch.earliest_us
         self.reads = CachedReads(
             sketch, layouts, self.leases, estimator, answer_s, clock, events.granted, time_us
@@ -190,11 +201,24 @@ class Caches:
         # What `__getattr__` passes through, mypy does not see.
         return cast("ControlPlane", plane)
 
-    def start(self, orphan_resolver: ResolvesWrites, model: Callable[[], RoutingModel]) -> None:
-        self._model = model
-        recovery = Recovery(self.sketch, self.guard, orphan_resolver, model)
+    def start(
+        self,
+        orphan_resolver: ResolvesWrites,
+        model: Callable[[], RoutingModel],
+        refresh: Callable[[], Awaitable[object]],
+    ) -> None:
+        """Start the background tasks.
+
+        Args:
+            orphan_resolver: Resolves writes that nobody ended.
+            model: Returns the routing model that is in force.
+            refresh: Has the model be that of the catalogue; raises `Unavailable`.
+        """
+        self._model, self._refresh = model, refresh
+        recovery = Recovery(self.sketch, self.guard, orphan_resolver, self._partitions.all)
         periodic_tasks = [
             PeriodicTask("looking after orphaned writes", 1.0, recovery.run),
+            PeriodicTask("removing dropped classes", LISTED_EVERY_S, self._partitions.look),
             PeriodicTask("watching the sketch's clock", LOOKED_EVERY_S, self.clock_watch.look),
             self.leases.start(),
         ]
@@ -229,6 +253,9 @@ class Caches:
     def _routing(self) -> RoutingModel:
         return self._model()
 
+    async def _read_catalogue(self) -> None:
+        await self._refresh()
+
     async def overview(self, database: str | None) -> dict[str, Any]:
         """Describe the partitions of the sketch, and what purges caches, for operators.
 
@@ -236,7 +263,9 @@ class Caches:
             Unavailable: The sketch does not answer.
         """
         partitions = [
-            partition for partition in self._partitions() if database in (None, partition.database)
+            partition
+            for partition in self._partitions.present()
+            if database in (None, partition.database)
         ][:MOST_PARTITIONS]
         try:
             items = [
@@ -256,12 +285,10 @@ class Caches:
 
     async def _measure(self, measured: Callable[[Sequence[SketchPartitionState]], None]) -> None:
         try:
-            measured(await self.sketch.states(self._partitions()[:MOST_PARTITIONS]))
+            partitions = self._partitions.present()[:MOST_PARTITIONS]
+            measured(await self.sketch.states(partitions))
         except SketchUnavailable as error:
             raise Unavailable(str(error), system=SYSTEM) from error
-
-    def _partitions(self) -> list[Partition]:
-        return partitions_in(self._routing())
 
     async def _purge_first(self, partition: Partition, keys: Sequence[str]) -> None:
         assert self._purging is not None

@@ -35,7 +35,7 @@ class CoherentControlPlane:
 
     Where the sketch cannot be reached a change is made all the same, and caches stay coherent: a
     class that was not announced begins as if it were lost, and the next read or write of a class
-    that has changed adopts its layout.
+    that has changed, or was dropped and created again, adopts its layout.
 
     Attributes:
         _first_proposal: Decides which replica creates a class in the sketch.

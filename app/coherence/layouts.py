@@ -9,7 +9,8 @@ change of a schema and this leaves nothing undone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,9 +33,12 @@ def schema_of(route: ClassRoute) -> str:
 def layout_of(route: ClassRoute) -> dict[str, Any]:
     """Return the layout of a class: `groups` by field, and the groups that whole objects have.
 
-    `names` has the name of each field by its stored name; null: it was dropped.
+    `names` has the name of each field by its stored name; null: it was dropped. `generation` is
+    another one for each class that ever has the name, in each database that ever has its name.
     """
+    anchor = route.anchor
     return {
+        "generation": f"{anchor.database_id}/{anchor.stored_as}",
         "names": {**dict.fromkeys(route.dropped), **route.public_names},
         "groups": dict(route.group_of),
         "object_groups": sorted(route.groups),
@@ -48,7 +52,8 @@ def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, A
 
     A copy is missed if a write announces a key of the new layout that the copy was not reported by
     under the old one: a field has changed its group, or there is a group that whole objects did not
-    have. A copy is wrong if a field of it was renamed, or dropped with its values.
+    have. A copy is wrong if a field of it was renamed, or dropped with its values, or if it is of a
+    former class of the name: nobody need have notified the sketch of its end.
 
     Groups of fields that are no more are remembered, for they may come back elsewhere before the
     last copy ends; groups that are no more are not, for whole objects are not reported by them.
@@ -58,7 +63,10 @@ def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, A
     added = not set(wanted["object_groups"]) <= set(known["object_groups"])
     names = wanted["names"]
     renamed = any(names.get(stored, name) != name for stored, name in known["names"].items())
-    if moved or added or renamed or known["visibility"] != wanted["visibility"]:
+    # Layouts that were stored before they had a generation lack it: one needless invalidation.
+    another = known.get("generation") != wanted["generation"]
+    shown = known["visibility"] != wanted["visibility"]
+    if another or moved or added or renamed or shown:
         return wanted, True
     return {**wanted, "groups": {**before, **after}}, False
 
@@ -84,6 +92,11 @@ class ClassLayouts:
             await self.announce(partition, layout_of(route))
             self._adopted[partition] = route
         return route
+
+    async def adopt_all(self, partitions: Iterable[Partition]) -> None:
+        """Announce the layouts of classes, those that are not announced yet; raises as `adopt`."""
+        unknown = [each for each in partitions if self.adopted(each) is None]
+        await asyncio.gather(*(self.adopt(each) for each in unknown))
 
     def adopted(self, partition: Partition) -> ClassRoute | None:
         """Return the route of a class that is in force, if the sketch has its layout already."""

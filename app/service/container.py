@@ -141,7 +141,9 @@ async def build(
     security = await _secure(mediator, access, observe)
     relays = _relays(settings, observe)
     if caches is not None:
-        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
+        caches.start(
+            mediator.orphan_resolver, lambda: mediator.data.model, mediator.control.databases
+        )
     directory = JobSettings().directory(settings.data_dir)
     streams = RunStreams(mediator.runs)
     job_backend = JobBackend(mediator.runs, mediator.workers, directory, streams)

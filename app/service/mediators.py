@@ -43,7 +43,9 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
         await mediator.start()
         if caches is not None:
             rest.push_async_callback(caches.stop)
-            caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
+            caches.start(
+                mediator.orphan_resolver, lambda: mediator.data.model, mediator.control.databases
+            )
         yield mediator
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from uuid import uuid4
 
 from sketch.filter.counting import CountingFilter
@@ -54,6 +55,10 @@ class MemoryPartition:
     def hands_out(self) -> bool:
         """Whether copies may be fresh."""
         return len(self._handed) > 0
+
+    def is_spent(self, now: int) -> bool:
+        """Whether no write is pending, and no copy may be fresh."""
+        return not self._writes and not self.hands_out and now >= self.saturated_until
 
     def begin(self, now: int, keys: Sequence[str], token: str) -> list[str]:
         """Announce a write, or further keys of it; return those that caches may hold."""
@@ -190,10 +195,7 @@ class MemoryPartition:
             bytes=None,
         )
 
-    def orphans(self, now: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
-        """Return tokens and keys of writes whose leases have ended; they stay due."""
-        tokens = self._leases.take(now, limit)
-        for token in tokens:
-            # Recovery may fail as well, so they are returned again.
-            self._leases.put(token, now)
-        return [(token, tuple(self._writes[token])) for token in tokens]
+    def orphans(self, now: int, passed: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
+        """Return tokens and keys of writes whose leases have ended, without the first `passed`."""
+        late = (write for write in self._writes.items() if self._leases.of(write[0]) <= now)
+        return [(token, tuple(write)) for token, write in islice(late, passed, passed + limit)]

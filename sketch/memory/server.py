@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import time_ns
+from typing import Final
 
 from sketch.filter.shape import FilterShape
 from sketch.memory.partition import MemoryPartition
@@ -25,6 +26,9 @@ from sketch.protocol.port import (
 from sketch.protocol.union import NO_GENERATION, full_bits, united
 
 __all__ = ["MemorySketch", "system_clock"]
+
+_REMOVED_AT_ONCE: Final = 10_000
+"""Expired keys that one attempt to remove a partition forgets."""
 
 
 def system_clock() -> int:
@@ -62,6 +66,17 @@ class MemorySketch:
         if partition not in self._partitions:
             now = self._clock()
             self._partitions[partition] = MemoryPartition(self.limits, self.shape, now, fresh=True)
+
+    async def partitions(self, present: Collection[Partition]) -> set[Partition]:
+        return {*self._partitions, *present}
+
+    async def remove(self, partition: Partition) -> bool:
+        if partition in self._partitions:
+            await self.expire(partition, _REMOVED_AT_ONCE)
+            if not self.partition(partition).is_spent(self._clock()):
+                return False
+            del self._partitions[partition]
+        return True
 
     async def invalidate(self, partition: Partition) -> None:
         renewed = MemoryPartition(self.limits, self.shape, self._clock(), fresh=False)
@@ -150,11 +165,16 @@ class MemorySketch:
         empty = bytes(self.shape.bits // 8)
         return FilterSnapshot(self.shape, empty, self._clock(), NO_GENERATION, 0)
 
-    async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
+    async def orphans(
+        self,
+        partitions: Sequence[Partition],
+        limit: int,
+        passed: Mapping[Partition, int] | None = None,
+    ) -> list[PendingWrite]:
         found: list[PendingWrite] = []
-        for partition in partitions:
+        for partition in self._kept(partitions):
             now, it = self._expired(partition, 1)
-            orphans = it.orphans(now, limit - len(found))
+            orphans = it.orphans(now, (passed or {}).get(partition, 0), limit)
             found += (PendingWrite(partition, token, keys) for token, keys in orphans)
         return found
 
@@ -164,7 +184,7 @@ class MemorySketch:
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
         taken: list[Purge] = []
-        for partition in partitions:
+        for partition in self._kept(partitions):
             now, it = self._expired(partition, 1)
             keys = it.purges.take(now, limit - len(taken))
             taken += (Purge(partition, key, now) for key in keys)
@@ -194,6 +214,10 @@ class MemorySketch:
             it = MemoryPartition(self.limits, self.shape, started, fresh=self._fresh)
             self._partitions[partition] = it
         return self._partitions[partition]
+
+    def _kept(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Return those that are there: looking after one that was removed does not begin it."""
+        return [partition for partition in partitions if partition in self._partitions]
 
     def _expired(self, partition: Partition, keys: int) -> tuple[int, MemoryPartition]:
         """Return the time and a partition, from which some of what has expired is removed."""

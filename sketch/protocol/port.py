@@ -292,8 +292,20 @@ class ServerSketch(Protocol):
     async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
         """Return the union of the filters of partitions."""
 
-    async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
-        """List writes whose leases have ended; the caller fences them, purges, and ends them."""
+    async def orphans(
+        self,
+        partitions: Sequence[Partition],
+        limit: int,
+        passed: Mapping[Partition, int] | None = None,
+    ) -> list[PendingWrite]:
+        """List writes whose leases have ended; the caller fences them, purges, and ends them.
+
+        Args:
+            partitions: Whose writes are listed, by partition, the earliest of each first.
+            limit: How many writes of each partition at most.
+            passed: How many of the first writes of a partition are left out; none, if it has no
+                number.
+        """
 
     async def listen(self, on_contention: OnContention) -> None:
         """Notify of reads that were refused because of cached write leases, until cancelled.

@@ -10,13 +10,13 @@ import asyncio
 import logging
 import re
 from typing import Final
-from urllib.parse import unquote
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from sketch.protocol.port import OnContention, Partition
+from sketch.redis.names import partition_of
 
 __all__ = ["RedisContention"]
 
@@ -60,9 +60,7 @@ class RedisContention:
                 await on_contention(self._partition(message["channel"]), key)
 
     def _partition(self, channel: bytes) -> Partition:
-        names = channel.decode().removeprefix(self._before).removesuffix(self._after)
-        database, _, class_name = names.partition("/")
-        return Partition(unquote(database), unquote(class_name))
+        return partition_of(channel.decode().removeprefix(self._before).removesuffix(self._after))
 
 
 def literal(text: str) -> str:

@@ -83,8 +83,19 @@ class ScriptClient:
         """
         return await self._retried(partial(self._accepted, calls))
 
+    async def ask(self, *texts: Any) -> Any:
+        """Return the reply to another command than a call of the script; it may be sent twice.
+
+        Raises:
+            SketchUnavailable: The server did not answer, or refused.
+        """
+        (reply,) = await self._retried(partial(self._exchange, [command(*texts)]))
+        if isinstance(reply, Exception):
+            raise SketchUnavailable("The sketch's Redis refused.") from reply
+        return reply
+
     async def time_us(self) -> int:
-        ((seconds, micros),) = await self._retried(partial(self._exchange, [command("TIME")]))
+        seconds, micros = await self.ask("TIME")
         return int(seconds) * 1_000_000 + int(micros)
 
     def close(self) -> None:

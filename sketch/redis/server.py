@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from struct import Struct
 from typing import Any, Final
-from urllib.parse import quote
 
 from redis.asyncio import Redis
 
@@ -42,6 +41,7 @@ from sketch.protocol.port import (
 )
 from sketch.protocol.union import NO_GENERATION, full_bits, united
 from sketch.redis.contention import RedisContention
+from sketch.redis.names import ListedPartitions, name_of
 from sketch.redis.script_client import ScriptCall, ScriptClient, connect
 from sketch.redis.scripts import script_of
 from sketch.redis.steps import StepCoalescer, StepResult
@@ -130,6 +130,7 @@ class RedisSketch:
         self._steps = StepCoalescer(self.client, self._keys_of, limits.expired_at_once)
         self._positions = Struct(f">{shape.hashes}I")
         self._contention = RedisContention(client, namespace)
+        self._listed = ListedPartitions(self.client, namespace)
         self._bits: dict[Partition, _Bits] = {}
 
     def _script(self) -> Script:
@@ -141,8 +142,21 @@ class RedisSketch:
         if isinstance(reply, Exception):
             raise SketchUnavailable("The sketch refused.") from reply
 
+    async def partitions(self, present: Collection[Partition]) -> set[Partition]:
+        listed = await self._listed.read()
+        await self._listed.add([each for each in present if each not in listed])
+        return listed.union(present)
+
+    async def remove(self, partition: Partition) -> bool:
+        removed = bool((await self._steps.take(partition, "remove", ())).value)
+        if removed:
+            await self._listed.discard(partition)
+        return removed
+
     async def invalidate(self, partition: Partition) -> None:
         await self._steps.take(partition, "invalidate", ())
+        # A class may be dropped before anyone has listed it.
+        await self._listed.add([partition])
 
     async def layout(self, partition: Partition) -> str:
         result = await self._steps.take(partition, "layout", ())
@@ -232,14 +246,22 @@ class RedisSketch:
         empty = bytes(self.shape.bits // 8)
         return FilterSnapshot(self.shape, empty, await self.client.time_us(), NO_GENERATION, 0)
 
-    async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
-        results = await self._of_all(partitions, "orphans", limit)
-        pending = [
+    async def orphans(
+        self,
+        partitions: Sequence[Partition],
+        limit: int,
+        passed: Mapping[Partition, int] | None = None,
+    ) -> list[PendingWrite]:
+        skipped = passed or {}
+        results = await _all(
+            self._steps.take(partition, "orphans", (skipped.get(partition, 0), limit))
+            for partition in partitions
+        )
+        return [
             PendingWrite(partition, token.decode(), tuple(key.decode() for key in keys))
             for partition, result in zip(partitions, results, strict=True)
             for token, *keys in result.value
         ]
-        return pending[:limit]
 
     async def expire(self, partition: Partition, most: int = _EXPIRED_BY_SNAPSHOTS) -> int:
         """Remove what has expired, and return its number; other calls do so in passing."""
@@ -252,7 +274,9 @@ class RedisSketch:
             slice_, queue = queue[:left], queue[left:]
             # Equal shares; partitions that have more take part in the next round, for what is left.
             share = left // len(slice_)
-            results = await self._of_all(slice_, "take_purges", share)
+            results = await _all(
+                self._steps.take(partition, "take_purges", (share,)) for partition in slice_
+            )
             for partition, result in zip(slice_, results, strict=True):
                 taken += (Purge(partition, key.decode(), result.now_us) for key in result.value)
                 if len(result.value) == share:
@@ -328,17 +352,9 @@ class RedisSketch:
             counts[at] = None if counts[at] is None else int(float(counts[at]))
         return SketchPartitionState(partition, result.now_us, generation.decode(), *counts)
 
-    async def _of_all(
-        self, partitions: Sequence[Partition], name: str, argument: int
-    ) -> list[StepResult]:
-        return await _all(
-            self._steps.take(partition, name, (argument,)) for partition in partitions
-        )
-
 
 def _keys_of(namespace: str, partition: Partition) -> bytes:
-    database, class_name = (quote(name, safe="") for name in partition)
-    tag = f"{{{namespace}:{database}/{class_name}}}"
+    tag = f"{{{namespace}:{name_of(partition)}}}"
     return arguments(*(f"{tag}:{name}" for name in PARTITION_KEYS))
 
 

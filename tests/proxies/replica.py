@@ -154,7 +154,11 @@ async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
     caches = Caches(settings, sketch, Static(), clock=clock)
     systems = [SystemConfig(**system) for system in plan.systems]
     async with service(systems, plan.catalogue_url, guard=caches.guard, clock=clock) as running:
-        caches.start(running.mediator.orphan_resolver, lambda: running.mediator.data.model)
+        caches.start(
+            running.mediator.orphan_resolver,
+            lambda: running.mediator.data.model,
+            running.mediator.control.databases,
+        )
         options = DataOptions(b"k" * 32, sketch_valid_s=60.0)
         api = DataApi(running.mediator.data, options, running.observed.append, None, caches)
 

@@ -1,13 +1,20 @@
 -- Takes the steps that are left, one after the other.
 
 local module_of = {
-  invalidate = layout, layout = layout, adopt = layout, expire = snapshots, snapshot = snapshots,
+  invalidate = layout, remove = layout, layout = layout, adopt = layout,
+  expire = snapshots, snapshot = snapshots,
   take_purges = purges, acknowledge_purges = purges, report_query = queries,
   registrations = queries, invalidate_results = queries, begin = writes, ['end'] = writes, close = writes, orphans = writes,
   report_read = reads, fill = reads, state = state,
 }
 
-if known_run ~= run_id then layout().lost() end
+-- Looking after a partition does not begin one: it may have been removed.
+local other = at
+while not known_run
+  and (ARGV[other] == 'orphans' or ARGV[other] == 'take_purges' or ARGV[other] == 'remove') do
+  other = other + 2 + ARGV[other + 1]
+end
+if known_run ~= run_id and (other == at or ARGV[other]) then layout().lost() end
 expire(ARGV[4])
 while ARGV[at] do
   local name, last = ARGV[at], at + 1 + ARGV[at + 1]

@@ -31,5 +31,5 @@ requested = requested and tonumber(requested)
 if known_run and known_run ~= run_id and claim ~= 'confirmed' then return -1 end
 if longest < LIFETIME_US then
   longest = LIFETIME_US
-  call('HSET', META, 'longest', longest)
+  if known_run then call('HSET', META, 'longest', longest) end
 end

@@ -23,6 +23,16 @@ steps.invalidate = function()
   return 1
 end
 
+-- Removes all of a partition, unless a write to it is pending or a copy of it may be fresh. Purges
+-- that it still owes are of copies that have expired. Returns whether there is nothing of it.
+steps.remove = function()
+  local last = tonumber(call('ZREVRANGE', COPIES, 0, 0, 'WITHSCORES')[2] or 0)
+  if now < saturated or now < last or call('EXISTS', LEASES) == 1 then return 0 end
+  call('UNLINK', unpack(KEYS))
+  flipped = false -- nothing is left to have a revision
+  return 1
+end
+
 -- Returns what the keys of the partition stand for.
 steps.layout = function()
   return call('HGET', META, 'layout') or ''

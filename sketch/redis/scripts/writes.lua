@@ -135,10 +135,11 @@ steps.close = function(first, last)
   return end_write(ARGV[first], write, first + 4, last)
 end
 
--- Arguments: how many at most. Returns lists of token, keys.
-steps.orphans = function(first)
+-- Arguments: how many of the first are passed over; how many at most. Returns lists of token, keys.
+steps.orphans = function(first, last)
   local orphans = {}
-  for i, token in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, ARGV[first])) do
+  local tokens = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', ARGV[first], ARGV[last])
+  for i, token in ipairs(tokens) do
     local write = cmsgpack.unpack(call('HGET', WRITES, token))
     orphans[i] = { token }
     for at = 1, #write, 2 do table.insert(orphans[i], write[at]) end

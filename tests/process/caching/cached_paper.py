@@ -102,7 +102,11 @@ async def paper_on(
     async with service(configs, catalogue_url, guard=caches.guard) as running:
         if peer is None:
             await running.favour()
-        caches.start(running.mediator.orphan_resolver, lambda: running.mediator.data.model)
+        caches.start(
+            running.mediator.orphan_resolver,
+            lambda: running.mediator.data.model,
+            running.mediator.control.databases,
+        )
         fields = {
             "title": field_on("postgres"),
             "hits": field_on("redis", "integer", default=0, group="hits"),

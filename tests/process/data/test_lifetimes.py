@@ -61,7 +61,9 @@ async def replica(
     configs, catalogue = paper.running.configs, paper.running.catalogue_url
     async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
         mediator = running.mediator
-        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
+        caches.start(
+            mediator.orphan_resolver, lambda: mediator.data.model, mediator.control.databases
+        )
         await caches.updates.update_terms()
         api = DataApi(mediator.data, DataOptions(b"k" * 32), lambda _: None, None, caches)
         base = f"http://test/v1/{paper.database}/"

@@ -122,7 +122,11 @@ async def test_no_copy_from_before_a_restoration_is_fresh(
     tmp_path: Path,
 ) -> None:
     own = await installation(guard=caches.guard, coordination_url=redis_config.url)
-    caches.start(own.mediator.orphan_resolver, lambda: own.mediator.data.model)
+    caches.start(
+        own.mediator.orphan_resolver,
+        lambda: own.mediator.data.model,
+        own.mediator.control.databases,
+    )
     database = await own.put_schema({"things": SPREAD})
     partition = Partition(database, "things")
     await caches.sketch.create(partition)

@@ -14,6 +14,7 @@ from redis_connection.scripts import Script
 from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
+from sketch.protocol.partition_list import PartitionList
 from sketch.protocol.port import (
     FilterSnapshot,
     Inspectable,
@@ -50,7 +51,7 @@ _REPLACED: Final[dict[Way, list[tuple[str, str]]]] = {
 }
 
 
-class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
+class Sketch(ServerSketch, PartitionList, PurgeQueue, Inspectable, Protocol):
     """What both implementations offer."""
 
     async def create(self, partition: Partition) -> None: ...
@@ -183,6 +184,11 @@ class RedisWorld(World):
         versions = kept.get("versions", {})
         kept["versions"] = {k: v if v[:1] == b"v" else v[:1] for k, v in versions.items()}
         return kept
+
+    async def names(self, partition: Partition = PARTITION) -> list[bytes]:
+        """Return the names of all keys of a partition that the server has."""
+        tag = f"{{{self._namespace}:{partition.database}/{partition.class_name}}}:".encode()
+        return [key for key in await self._keys() if key.startswith(tag)]
 
     async def forget_scripts(self) -> None:
         """Let the server forget every script."""

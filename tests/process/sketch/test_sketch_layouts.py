@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from app.coherence.layouts import ClassLayouts
+from mediator.control.port import ChangeOptions
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
 from sketch.protocol.keys import key_of_query
@@ -161,6 +162,43 @@ async def test_copies_of_a_class_that_is_no_longer_public_are_revalidated(
     await set_schema(paper, database_of(client), FIELDS, visibility)
     await client.put("walls/x", json={"text": "t"})
     assert await revalidates_all(client)
+
+
+async def drop(paper: Paper, database: str, what: str) -> None:
+    """Drop a class or its database, as a replica does that is killed before it notifies."""
+    control = paper.running.mediator.control
+    if what == "class":
+        others = {"classes": {"doors": {"fields": FIELDS}}}
+        await control.set_schema(database, others, options=ChangeOptions(drop=frozenset({"walls"})))
+    else:
+        await control.delete_schema(database)
+
+
+@pytest.mark.parametrize("dropped", ["class", "database"])
+async def test_copies_of_a_dropped_class_are_revalidated_when_it_is_created_again(
+    paper: Paper, client: httpx.AsyncClient, dropped: str
+) -> None:
+    """Though nobody could notify the sketch of its end, and its groups are the same."""
+    assert "portolan-expires" in (await client.get("walls/w")).headers
+    await drop(paper, database_of(client), dropped)
+    await set_schema(paper, database_of(client), FIELDS)
+    assert await revalidates_all(client), "before anyone reads or writes it"
+
+
+@pytest.mark.parametrize("dropped", ["class", "database"])
+async def test_copies_of_a_dropped_class_are_not_confirmed_when_it_is_created_again(
+    paper: Paper, client: httpx.AsyncClient, dropped: str
+) -> None:
+    known = {"if-none-match": (await client.get("walls/w")).headers["etag"]}
+
+    async def without_the_store() -> bool:
+        answer = await client.get("walls/w", headers=known)
+        return answer.status_code == 304 and "hit" in answer.headers["cache-status"]
+
+    await eventually(without_the_store)
+    await drop(paper, database_of(client), dropped)
+    await set_schema(paper, database_of(client), FIELDS)
+    assert (await client.get("walls/w", headers=known)).status_code == 404
 
 
 async def test_without_the_new_layout_stale_copies_would_be_served(

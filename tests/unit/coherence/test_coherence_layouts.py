@@ -15,11 +15,16 @@ layouts = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("uvw"))
 
 
 def layout(
-    groups: Groups, visibility: str = "public", schema: str = "1", **stored: str | None
+    groups: Groups,
+    visibility: str = "public",
+    schema: str = "1",
+    generation: str = "news_1/articles_1",
+    **stored: str | None,
 ) -> dict[str, Any]:
     """Return a layout whose fields have their names, but for those that are `stored` by others."""
     names = sorted({"main", *groups.values()})
     shown = {"groups": groups, "object_groups": names, "visibility": visibility, "schema": schema}
+    shown["generation"] = generation
     return {**shown, "names": stored or {name: name for name in groups}}
 
 
@@ -42,6 +47,8 @@ def keys(groups: Groups, shown: str | None) -> set[str]:
         (layout({"a": "main", "b": "main"}), layout({"a": "main"}, a="a", b=None), True),
         (layout({"b": "main"}, a="b"), layout({"b": "main", "c": "main"}, a="b", c="c"), False),
         (layout({"b": "main"}, a=None, b="b"), layout({"b": "main"}, a=None, b="b"), False),
+        (layout({"a": "main"}), layout({"a": "main"}, generation="news_1/articles_2"), True),
+        (layout({"a": "main"}), layout({"a": "main"}, generation="news_2/articles_1"), True),
     ],
 )
 def test_a_class_is_invalidated_only_where_copies_could_be_missed(

@@ -1,0 +1,45 @@
+"""Names of partitions in Redis, and the list of those that there are.
+
+A script reads the keys of one partition only. So the list is kept beside it: a partition is listed
+by whoever knows its class, and taken off the list once it was removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import quote, unquote
+
+from sketch.protocol.port import Partition
+from sketch.redis.script_client import ScriptClient
+
+__all__ = ["ListedPartitions", "name_of", "partition_of"]
+
+
+def name_of(partition: Partition) -> str:
+    """Return the name of a partition: a part of its keys, without braces."""
+    return "/".join(quote(name, safe="") for name in partition)
+
+
+def partition_of(name: str) -> Partition:
+    """Return the partition that has a name."""
+    database, _, class_name = name.partition("/")
+    return Partition(unquote(database), unquote(class_name))
+
+
+class ListedPartitions:
+    """A set in Redis; each call raises `SketchUnavailable`."""
+
+    def __init__(self, client: ScriptClient, namespace: str) -> None:
+        self._client = client
+        self._key = f"{{{namespace}:partitions}}"
+
+    async def read(self) -> set[Partition]:
+        members = await self._client.ask("SMEMBERS", self._key)
+        return {partition_of(member.decode()) for member in members}
+
+    async def add(self, partitions: Collection[Partition]) -> None:
+        if partitions:
+            await self._client.ask("SADD", self._key, *map(name_of, partitions))
+
+    async def discard(self, partition: Partition) -> None:
+        await self._client.ask("SREM", self._key, name_of(partition))
