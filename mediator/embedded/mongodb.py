@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,14 @@ from pymongo.errors import PyMongoError
 
 from mediator.embedded.jars import LAUNCHER, REMEDY, VERSION, class_path, fetch_jars
 from mediator.embedded.lifecycle import OwnedServer
-from mediator.embedded.port import Durability, EmbeddedServer, Endpoint, Kind, ServerUnavailable
+from mediator.embedded.port import (
+    NEVER,
+    Durability,
+    EmbeddedServer,
+    Endpoint,
+    Kind,
+    ServerUnavailable,
+)
 from mediator.embedded.process import Command
 from mediator.embedded.programs import NoJava, find_java, reported_version
 
@@ -165,14 +173,14 @@ class EmbeddedMongo(EmbeddedServer):
     def is_running(self) -> bool:
         return self._genuine.is_running or self._stand_in.is_running
 
-    def start(self) -> Endpoint:
+    def start(self, abandoned: threading.Event = NEVER) -> Endpoint:
         if self._genuine.directory.exists():
-            return self._genuine.start()
+            return self._genuine.start(abandoned)
         if _mongod_program() is None:
-            return self._stand_in.start()
+            return self._stand_in.start(abandoned)
         if not self._stand_in.directory.exists():
-            return self._genuine.start()
-        endpoint = self._stand_in.start()
+            return self._genuine.start(abandoned)
+        endpoint = self._stand_in.start(abandoned)
         return replace(endpoint, notes=(*endpoint.notes, _KEPT_NOTE))
 
     def stop(self) -> None:
