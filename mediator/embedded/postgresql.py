@@ -170,12 +170,15 @@ class EmbeddedPostgres(OwnedServer):
         return [process for process in processes if process.info == of_cluster]
 
     def _ping(self, command: Command) -> Reply:
+        # As the account, too: whoever answers at the socket is the account.
         psql = str(Path(command.arguments[0]).with_name("psql"))
         done = subprocess.run(
             [psql, "-XAtq", "-F", "\t", "-c", _FACTS],
             check=False,
             capture_output=True,
             text=True,
+            cwd="/",
+            **identity(command.account),
             env={
                 "PATH": "/usr/bin:/bin",
                 "PGHOST": str(self._socket.parent),

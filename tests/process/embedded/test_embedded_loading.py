@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 from pathlib import Path
 
 import pytest
 import redis
 
-from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.postgresql import EmbeddedPostgres
 from mediator.embedded.redis import EmbeddedRedis
-from tests.process.embedded.servers import get, living_pid, processes_in, put
-from tests.process.embedded.slow_starts import loads_slowly, recover_by
+from tests.process.embedded.altered_servers import hide_wheels, install_redis, recover_by
+from tests.process.embedded.servers import get, put
 
-LOADED_AFTER_S = 5
-"""Longer than the start may take, of which the first second is for the first reply."""
+LOADED_AFTER_S = 4
+"""Longer than a start may take."""
+
+KEYS = 16_000
 
 
 class HurriedRedis(EmbeddedRedis):
@@ -31,11 +33,17 @@ class HurriedPostgres(EmbeddedPostgres):
 def test_a_redis_that_loads_is_waited_for(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with EmbeddedRedis(data_dir / "redis") as server:
-        with redis.Redis.from_url(server.start().url) as client:
-            client.eval("for i = 1, 20000 do redis.call('set', i, i) end", 0)
-            client.set("key", "kept")
-    loads_slowly(data_dir, monkeypatch, LOADED_AFTER_S / 20_000)
+    with (
+        EmbeddedRedis(data_dir / "redis") as server,
+        redis.Redis.from_url(server.start().url) as client,
+    ):
+        client.eval("for i = 1, ARGV[1] do redis.call('set', i, i) end", 0, KEYS)
+        client.set("key", "kept")
+    each_us = LOADED_AFTER_S * 1_000_000 // KEYS
+    programs = install_redis(data_dir, "--key-load-delay", str(each_us))
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(importlib.metadata, "files", importlib.metadata.files)  # restored then
+    hide_wheels()
     caplog.set_level(logging.INFO)
     with HurriedRedis(data_dir / "redis") as server:
         assert get(server.start()) == "kept"
