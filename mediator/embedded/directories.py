@@ -65,11 +65,12 @@ _LONGEST_SOCKET_PATH = 100
 def socket_path(directory: Path, name: str) -> Path:
     """Return the path of the socket of a server, in the server's directory; nothing is created.
 
-    If that is too long for a socket, it is in a directory for temporary files, whose name follows
-    from the server's directory.
+    If that is too long for a socket or has a comma, it is in a directory for temporary files, whose
+    name follows from the server's directory.
     """
     path = directory / name
-    if len(bytes(path)) <= _LONGEST_SOCKET_PATH:
+    # A comma separates addresses, in settings of servers as in URLs.
+    if len(bytes(path)) <= _LONGEST_SOCKET_PATH and "," not in str(path):
         return path
     digest = blake2b(bytes(directory), digest_size=8).hexdigest()
     return Path(tempfile.gettempdir(), f"portolan-{os.geteuid()}-{digest}", name)

@@ -78,6 +78,9 @@ class OwnedServer(EmbeddedServer):
         self._socket.unlink(missing_ok=True)
 
     def _close_directories(self, *owners: int) -> None:
+        if "," in str(self._socket):
+            reason = f"sockets cannot be in {self._socket.parent}, as its path has a comma"
+            raise EmbeddedStartError(self.kind, f"{reason}; set TMPDIR to another directory")
         try:
             for directory in {self.directory, self._socket.parent}:
                 private_directory(directory, *owners)
