@@ -17,7 +17,7 @@ def hide_wheels() -> None:
     def none(distribution_name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(distribution_name)
 
-    importlib.metadata.files = none  # type: ignore[assignment]
+    importlib.metadata.files = none
 
 
 def install_redis(directory: Path, *options: str) -> Path:

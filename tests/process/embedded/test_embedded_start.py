@@ -8,6 +8,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -61,11 +62,11 @@ def never_build() -> None:
         sys.stdout.write("building\n")
         await asyncio.Event().wait()
 
-    serving.build = build  # type: ignore[assignment]
+    patch.object(serving, "build", build).start()
 
 
 async def _are_started(directory: Path) -> bool:
-    names = {process.name() for process in processes_in(directory)}
+    names = {process.info["name"] for process in processes_in(directory)}
     return {"valkey-server", "postgres", "sleep"} <= names
 
 
