@@ -149,7 +149,7 @@ def test_servers_run_in_a_directory_of_any_name(name: str, data_dir: Path) -> No
             assert get(endpoint) == "kept"
 
 
-def test_a_socket_nowhere_but_beside_a_comma_is_refused(
+def test_a_temporary_directory_with_a_comma_is_refused(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(data_dir / "t,mp"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,15 @@ def account(data_dir: Path) -> Account:
 
 @pytest.fixture
 def victim(data_dir: Path) -> Path:
-    """A directory of root's with a file in it."""
-    (data_dir / "victim").mkdir(mode=0o700)
-    (data_dir / "victim" / "file").write_text("root's")
-    return data_dir / "victim"
+    """A directory of root's with a file in it, whose name alone is like those of the service."""
+    directory = data_dir / _name()
+    directory.mkdir(mode=0o700)
+    (directory / "file").write_text("root's")
+    return directory
+
+
+def _name() -> str:
+    return f"postgresql-{secrets.token_hex(8)}"
 
 
 def owners(victim: Path) -> set[int]:
@@ -43,7 +49,7 @@ def owners(victim: Path) -> set[int]:
 def test_a_forged_name_of_the_directory_is_refused(
     forged: str, data_dir: Path, victim: Path, account: Account
 ) -> None:
-    named = Path("/var/lib/portolan/postgresql-0123456789abcdef")
+    named = Path("/var/lib/portolan", _name())
     directory = data_dir / "postgresql"
     directory.mkdir()
     os.chown(directory, account.uid, account.gid)
