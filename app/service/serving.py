@@ -8,7 +8,7 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +19,7 @@ from app.http.uvicorn_protocol import protocol_of
 from app.service.container import Container, build, on_embedded
 from app.service.draining import Signals, drain, stop_accepting
 from app.service.interpreter import favour_the_event_loop, spare_the_collector
-from app.service.interruption import closing
+from app.service.interruption import closing, interruptible
 from app.service.tls import Certificate, certificates
 from app.settings.access import AccessSettings
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
@@ -83,6 +83,7 @@ async def serving(
         MediatorError: The catalogue does not answer.
         OSError: A port is taken.
         DataDirectoryBusy, EmbeddedStartError: The embedded stores cannot run.
+        Interrupted: SIGTERM or SIGINT came before the service on embedded stores answered.
         NotClosed: At the end, after everything else has ended.
     """
     logging.getLogger("portolan").setLevel(http.log_level.upper())
@@ -121,27 +122,44 @@ async def on_stores(
 
     Raises:
         DataDirectoryBusy, EmbeddedStartError: They cannot run.
+        ServerUnavailable: This machine cannot run Redis or PostgreSQL, which the service needs.
+        Interrupted: SIGTERM or SIGINT came, and the block does not listen to them itself.
     """
     if not settings.embedded:
         yield settings, ()
         return
     fleet = EmbeddedFleet(settings.data_dir, settings.durability)
-    state = await asyncio.to_thread(fleet.start)
     revival = Scheduler(
         [PeriodicTask("reviving embedded stores", REVIVED_EVERY_S, partial(_revive, fleet))]
     )
-    revival.start()
-    try:
-        yield on_embedded(settings, state.endpoints), state.unavailable
-    finally:
-        await revival.stop()
-        await asyncio.to_thread(fleet.stop)
+    signals = Signals()
+    signals.listen()
+    async with interruptible(signals.ended):
+        try:
+            state = await asyncio.to_thread(fleet.start)
+            _check_required(state.unavailable)
+            revival.start()
+            yield on_embedded(settings, state.endpoints), state.unavailable
+        finally:
+            await revival.stop()
+            await asyncio.to_thread(fleet.stop)
+
+
+def _check_required(unavailable: Sequence[ServerUnavailable]) -> None:
+    """Only MongoDB is optional.
+
+    Raises:
+        ServerUnavailable: Redis or PostgreSQL is missing.
+    """
+    for missing in unavailable:
+        if missing.kind != "mongodb":
+            raise missing
 
 
 async def _revive(fleet: EmbeddedFleet) -> None:
     try:
         revived = await asyncio.to_thread(fleet.revive)
-    except (EmbeddedStartError, ServerUnavailable) as error:
+    except EmbeddedStartError as error:
         raise Unavailable(str(error), system=error.kind) from error
     for kind in revived:
         log.warning("The embedded %s server had died and was started again.", kind)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import secrets
 import shutil
 import stat
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mediator.embedded.files import create_file, read_file
 from mediator.embedded.port import EmbeddedStartError, Kind
 
 __all__ = ["Account", "accessible_directory", "chown_tree", "identity", "unprivileged_account"]
@@ -22,6 +24,7 @@ __all__ = ["Account", "accessible_directory", "chown_tree", "identity", "unprivi
 _OWN_ACCOUNT = "portolan"
 _WITHIN_S = 30
 _FALLBACK = Path("/var/lib/portolan")
+_LONGEST_PATH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,12 @@ def _can_enter(directory: Path, account: Account) -> bool:
 
 
 def chown_tree(directory: Path, account: Account) -> None:
-    """Give a directory and what is in it to an account; links are not followed."""
-    os.chown(directory, account.uid, account.gid)
-    for parent, directories, files in os.walk(directory):
+    """Give a directory and what is in it to an account; a link to a directory is left alone."""
+    # By descriptors: by their paths, the new owner could put links there amid the walk.
+    for _, directories, files, descriptor in os.fwalk(directory):
+        os.chown(descriptor, account.uid, account.gid)
         for name in (*directories, *files):
-            os.chown(Path(parent, name), account.uid, account.gid, follow_symlinks=False)
+            os.chown(name, account.uid, account.gid, dir_fd=descriptor, follow_symlinks=False)
 
 
 def accessible_directory(directory: Path, account: Account | None, kind: Kind) -> Path:
@@ -94,22 +98,36 @@ def accessible_directory(directory: Path, account: Account | None, kind: Kind) -
     `elsewhere` in the directory names the stand-in.
 
     Raises:
-        EmbeddedStartError: The account can enter neither directory.
+        EmbeddedStartError: The account can enter neither directory, or `elsewhere` is not ours.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if account is None:
         return directory
     pointer = directory / "elsewhere"
-    if not pointer.exists():
+    if not os.path.lexists(pointer):
         if _is_given_to(directory, account):
             return directory
         # A name that only this directory knows: a later directory on the same path starts empty.
-        pointer.write_text(str(_FALLBACK / f"{directory.name}-{secrets.token_hex(8)}"))
-    stand_in = Path(pointer.read_text())
+        with create_file(pointer) as file:
+            file.write(bytes(_FALLBACK / f"{directory.name}-{secrets.token_hex(8)}"))
+    stand_in = _stand_in(pointer, kind)
     if _is_given_to(stand_in, account):
         return stand_in
     reason = f"the account {account.name} can reach neither {directory} nor {stand_in}"
     raise EmbeddedStartError(kind, reason)
+
+
+def _stand_in(pointer: Path, kind: Kind) -> Path:
+    """Return the directory that a pointer names, which the account could have replaced."""
+    own_name = rf"{re.escape(pointer.parent.name)}-[0-9a-f]{{16}}"
+    try:
+        named = Path(os.fsdecode(read_file(pointer, _LONGEST_PATH, os.geteuid())))
+    except OSError:
+        named = Path()
+    if named.parent == _FALLBACK and re.fullmatch(own_name, named.name):
+        return named
+    reason = f"{pointer} was not written by this service: it has to be a file of its user"
+    raise EmbeddedStartError(kind, f"{reason} and to name a directory of its own in {_FALLBACK}")
 
 
 def _is_given_to(directory: Path, account: Account) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 import tempfile
 from hashlib import blake2b
 from pathlib import Path
@@ -43,12 +42,19 @@ def private_directory(directory: Path, *owners: int) -> Path:
     if not directory.parent.exists():
         private_directory(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)
-    # `lstat`: another user may have put a link there, in a shared temporary directory.
-    status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), *owners):
-        raise ForeignDirectory(directory)
-    if status.st_mode & _OPEN_TO_OTHERS:
-        directory.chmod(0o700)
+    # By a descriptor: another user may put a link there, in a shared temporary directory.
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        raise ForeignDirectory(directory) from None
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid not in (os.geteuid(), *owners):
+            raise ForeignDirectory(directory)
+        if status.st_mode & _OPEN_TO_OTHERS:
+            os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
     return directory
 
 
@@ -59,11 +65,12 @@ _LONGEST_SOCKET_PATH = 100
 def socket_path(directory: Path, name: str) -> Path:
     """Return the path of the socket of a server, in the server's directory; nothing is created.
 
-    If that is too long for a socket, it is in a directory for temporary files, whose name follows
-    from the server's directory.
+    If that is too long for a socket or has a comma, it is in a directory for temporary files, whose
+    name follows from the server's directory.
     """
     path = directory / name
-    if len(bytes(path)) <= _LONGEST_SOCKET_PATH:
+    # A comma separates addresses, in settings of servers as in URLs.
+    if len(bytes(path)) <= _LONGEST_SOCKET_PATH and "," not in str(path):
         return path
     digest = blake2b(bytes(directory), digest_size=8).hexdigest()
     return Path(tempfile.gettempdir(), f"portolan-{os.geteuid()}-{digest}", name)

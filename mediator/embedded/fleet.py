@@ -49,6 +49,7 @@ class EmbeddedFleet:
         java_options: Sequence[str] = (),
     ) -> None:
         self._mutex = threading.RLock()
+        self._abandoned = threading.Event()
         self._lock = DataDirectoryLock(data_dir)
         self._servers: tuple[EmbeddedServer, ...] = (
             EmbeddedRedis(data_dir / "redis", durability),
@@ -69,6 +70,7 @@ class EmbeddedFleet:
         """
         with self._mutex:
             self._lock.acquire()
+            self._abandoned.clear()
             atexit.register(self.stop)
             try:
                 self._start_all()
@@ -79,7 +81,10 @@ class EmbeddedFleet:
 
     def _start_all(self) -> None:
         with ThreadPoolExecutor(len(self._servers), "embedded-start") as threads:
-            starts = [(server.kind, threads.submit(server.start)) for server in self._servers]
+            starts = [
+                (server.kind, threads.submit(server.start, self._abandoned))
+                for server in self._servers
+            ]
         endpoints: dict[Kind, Endpoint] = {}
         unavailable: list[ServerUnavailable] = []
         for kind, start in starts:
@@ -98,20 +103,24 @@ class EmbeddedFleet:
             ServerUnavailable: A program is no longer there.
             EmbeddedStartError: A server does not come up; the others are not affected.
         """
-        failures: list[EmbeddedStartError | ServerUnavailable] = []
+        failures: list[EmbeddedStartError] = []
         with self._mutex:
             exited = [s for s in self._servers if s.kind in self.endpoints and not s.is_running]
             for server in exited:
                 try:
-                    server.start()
-                except (EmbeddedStartError, ServerUnavailable) as error:
+                    server.start(self._abandoned)
+                except EmbeddedStartError as error:
                     failures.append(error)
         if failures:
             raise failures[0]
         return tuple(server.kind for server in exited)
 
     def stop(self) -> None:
-        """Stop every server and release the directory; harmless when nothing runs."""
+        """Stop every server and release the directory; harmless when nothing runs.
+
+        A start that is under way in another thread is abandoned.
+        """
+        self._abandoned.set()  # before the mutex, which the start holds
         with self._mutex:
             if not self._lock.is_held:
                 return

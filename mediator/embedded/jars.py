@@ -41,10 +41,13 @@ def fetch_jars() -> Path:
     """
     cache = os.environ.get("PORTOLAN_CACHE")
     directory = (Path(cache) if cache else Path.home() / ".cache" / "portolan") / "jars" / VERSION
-    if not _is_complete(directory):
-        _fetch_into(directory)
-    if not _classes(directory).exists():
-        _compile_into(directory)
+    try:
+        if not _is_complete(directory):
+            _fetch_into(directory)
+        if not _classes(directory).exists():
+            _compile_into(directory)
+    except OSError as error:
+        raise _unavailable(f"the jars cannot be kept in {directory} ({error.strerror})") from error
     return directory
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import threading
 from abc import abstractmethod
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from mediator.embedded.directories import ForeignDirectory, private_directory, socket_path
 from mediator.embedded.port import (
+    NEVER,
     Durability,
     EmbeddedServer,
     EmbeddedStartError,
@@ -17,16 +20,30 @@ from mediator.embedded.port import (
 )
 from mediator.embedded.process import Command, ServerProcess, wait_for
 
-__all__ = ["OwnedServer"]
+__all__ = ["OwnedServer", "Reply"]
+
+log = logging.getLogger(__name__)
+
+Reply: TypeAlias = Endpoint | Literal["loading"] | None
+"""Of a ping. `loading`: the server says that it is still reading its data. None: it does not reply,
+or is not the expected one.
+"""
 
 _STOP_WITHIN_S = 30.0
 
 
 class OwnedServer(EmbeddedServer):
-    """A server in one directory, for data, log and socket; the first start creates it."""
+    """A server in one directory, for data, log and socket; the first start creates it.
+
+    Attributes:
+        start_within_s: Seconds that a start may take in which the server does not reply. Those in
+            which it says that it is loading do not count: stopped amid them, it would begin again.
+        loading_logged_every_s: Seconds between messages that it is loading.
+    """
 
     socket_name: ClassVar[str]
     start_within_s: ClassVar[float] = 60.0
+    loading_logged_every_s: ClassVar[float] = 10.0
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
@@ -61,6 +78,9 @@ class OwnedServer(EmbeddedServer):
         self._socket.unlink(missing_ok=True)
 
     def _close_directories(self, *owners: int) -> None:
+        if "," in str(self._socket):
+            reason = f"sockets cannot be in {self._socket.parent}, as its path has a comma"
+            raise EmbeddedStartError(self.kind, f"{reason}; set TMPDIR to another directory")
         try:
             for directory in {self.directory, self._socket.parent}:
                 private_directory(directory, *owners)
@@ -68,10 +88,9 @@ class OwnedServer(EmbeddedServer):
             raise EmbeddedStartError(self.kind, str(error)) from None
 
     @abstractmethod
-    def _ping(self, command: Command) -> Endpoint | None:
-        """Return None while the server does not reply, or if it is not the expected one."""
+    def _ping(self, command: Command) -> Reply: ...
 
-    def start(self) -> Endpoint:
+    def start(self, abandoned: threading.Event = NEVER) -> Endpoint:
         try:
             command = self._command()
         except ServerUnavailable:
@@ -79,10 +98,10 @@ class OwnedServer(EmbeddedServer):
             raise
         # One of a killed service is adopted only if it was started with the same settings.
         if self.is_running and self._process.runs(command):
-            adopted = self._wait_for_reply(command)
+            adopted = self._wait_for_reply(command, abandoned)
             if adopted:
                 return adopted
-        return self._launch(command)
+        return self._launch(command, abandoned)
 
     def running(self) -> Endpoint | None:
         """Return the server if it runs and replies, whatever it was started with; else None.
@@ -91,21 +110,33 @@ class OwnedServer(EmbeddedServer):
             ServerUnavailable: A program is missing on this machine.
         """
         expected = self._command()  # it also sets the directory of the files
-        return self._ping(self._process.command() or expected) if self.is_running else None
+        reply = self._ping(expected) if self.is_running else None
+        return reply if isinstance(reply, Endpoint) else None
 
-    def _launch(self, command: Command) -> Endpoint:
+    def _launch(self, command: Command, abandoned: threading.Event) -> Endpoint:
         self.stop()
-        self._prepare()
-        self._process.spawn(command)
-        if endpoint := self._wait_for_reply(command):
+        if not abandoned.is_set():
+            self._prepare()
+        if not abandoned.is_set():  # a new cluster takes a while
+            self._process.spawn(command)
+        if endpoint := self._wait_for_reply(command, abandoned):
             return endpoint
         silent = f"did not reply within {self.start_within_s:.0f} s"
         reason = silent if self.is_running else "ended before it replied"
         self.stop()
+        if abandoned.is_set():
+            raise EmbeddedStartError(self.kind, "its start was abandoned")
         raise EmbeddedStartError(self.kind, f"the server {reason}", self._process.log_tail())
 
-    def _wait_for_reply(self, command: Command) -> Endpoint | None:
-        outcome = wait_for(lambda: self._ping(command) or not self.is_running, self.start_within_s)
+    def _wait_for_reply(self, command: Command, abandoned: threading.Event) -> Endpoint | None:
+        def reply() -> Endpoint | Literal["loading", True] | None:
+            if abandoned.is_set():
+                return True
+            return self._ping(command) or (None if self.is_running else True)
+
+        while (outcome := wait_for(reply, self.start_within_s)) == "loading":
+            if not wait_for(lambda: reply() != "loading", self.loading_logged_every_s):
+                log.warning("The embedded %s server is still loading its data.", self.kind)
         return outcome if isinstance(outcome, Endpoint) else None
 
     def stop(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,14 @@ from pymongo.errors import PyMongoError
 
 from mediator.embedded.jars import LAUNCHER, REMEDY, VERSION, class_path, fetch_jars
 from mediator.embedded.lifecycle import OwnedServer
-from mediator.embedded.port import Durability, EmbeddedServer, Endpoint, Kind, ServerUnavailable
+from mediator.embedded.port import (
+    NEVER,
+    Durability,
+    EmbeddedServer,
+    Endpoint,
+    Kind,
+    ServerUnavailable,
+)
 from mediator.embedded.process import Command
 from mediator.embedded.programs import NoJava, find_java, reported_version
 
@@ -32,6 +41,8 @@ _COMMIT_MS = {"second": 250, "full": 0}
 # Commits follow each other at that distance; what is left of the second is for slow disks.
 _JAVA_DURABILITY_S = {"second": 1.0, "full": 0.0}
 _JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
+# Java reads file names in the encoding of its locale, and refuses those that it cannot read.
+_JAVA_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 _QUIET = "-Dslf4j.internal.verbosity=ERROR"
 _STAND_IN_NOTE = "a stand-in for MongoDB: no transactions, no text search, no secondary indexes"
 _KEPT_NOTE = "mongod is installed, and the data that is here was written by mongo-java-server"
@@ -131,7 +142,8 @@ class EmbeddedJavaMongo(_MongoServer):
         options = (*_JAVA_OPTIONS, *self._java_options, _QUIET)
         program = ("-cp", class_path(fetch_jars()), LAUNCHER)
         files = (str(self.directory / "store.mv"), str(self._socket))
-        return Command((java, *options, *program, *files, str(_COMMIT_MS[self._durability])))
+        arguments = (java, *options, *program, *files, str(_COMMIT_MS[self._durability]))
+        return Command(arguments, environment=_JAVA_ENVIRONMENT)
 
     def _ping(self, _: Command) -> Endpoint | None:
         if (claimed := self._version()) is None:
@@ -165,14 +177,14 @@ class EmbeddedMongo(EmbeddedServer):
     def is_running(self) -> bool:
         return self._genuine.is_running or self._stand_in.is_running
 
-    def start(self) -> Endpoint:
+    def start(self, abandoned: threading.Event = NEVER) -> Endpoint:
         if self._genuine.directory.exists():
-            return self._genuine.start()
+            return self._genuine.start(abandoned)
         if _mongod_program() is None:
-            return self._stand_in.start()
+            return self._stand_in.start(abandoned)
         if not self._stand_in.directory.exists():
-            return self._genuine.start()
-        endpoint = self._stand_in.start()
+            return self._genuine.start(abandoned)
+        endpoint = self._stand_in.start(abandoned)
         return replace(endpoint, notes=(*endpoint.notes, _KEPT_NOTE))
 
     def stop(self) -> None:

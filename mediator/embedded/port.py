@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 __all__ = [
+    "NEVER",
     "Durability",
     "EmbeddedServer",
     "EmbeddedStartError",
@@ -40,6 +42,10 @@ class Endpoint:
     notes: tuple[str, ...] = ()
 
 
+NEVER: Final = threading.Event()
+"""Of a start that nobody abandons; it is not to be set."""
+
+
 class EmbeddedServer(ABC):
     """One server in the data directory; a context manager runs it."""
 
@@ -51,8 +57,11 @@ class EmbeddedServer(ABC):
         """Whether the process of the server runs, whichever process started it."""
 
     @abstractmethod
-    def start(self) -> Endpoint:
+    def start(self, abandoned: threading.Event = NEVER) -> Endpoint:
         """Start the server, or adopt it if it still runs; block until it replies.
+
+        Args:
+            abandoned: Another thread sets it to end the start, by which the server is stopped.
 
         Raises:
             ServerUnavailable: A program is missing on this machine.
@@ -71,19 +80,18 @@ class EmbeddedServer(ABC):
         self.stop()
 
 
-class ServerUnavailable(Exception):
-    """This machine cannot run a server; says what is missing, and what an operator can do."""
-
-    def __init__(self, kind: Kind, reason: str, remedy: str) -> None:
-        super().__init__(f"{kind} cannot be embedded: {reason}. {remedy}")
-        self.kind = kind
-        self.reason = reason
-        self.remedy = remedy
-
-
 class EmbeddedStartError(Exception):
-    """A server is installed and did not start; the message ends with the last lines of its log."""
+    """A server did not start; the message ends with the last lines of its log."""
 
     def __init__(self, kind: Kind, reason: str, log_tail: str = "") -> None:
         super().__init__(f"{kind}: {reason}" + (f"\n{log_tail}" if log_tail else ""))
         self.kind = kind
+
+
+class ServerUnavailable(EmbeddedStartError):
+    """This machine cannot run a server; says what is missing, and what an operator can do."""
+
+    def __init__(self, kind: Kind, reason: str, remedy: str) -> None:
+        super().__init__(kind, f"it cannot be embedded: {reason}. {remedy}")
+        self.reason = reason
+        self.remedy = remedy

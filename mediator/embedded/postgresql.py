@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from mediator.embedded.account import (
     identity,
     unprivileged_account,
 )
-from mediator.embedded.lifecycle import OwnedServer
+from mediator.embedded.lifecycle import OwnedServer, Reply
 from mediator.embedded.port import Durability, EmbeddedStartError, Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command, ServerProcess, wait_for
 from mediator.embedded.programs import programs_in_wheel, reported_version
@@ -35,6 +36,8 @@ _WAL_WRITER_DELAY_MS = 200
 _DURABILITY_S = {"second": 3 * _WAL_WRITER_DELAY_MS / 1000, "full": 0.0}
 _SYNCHRONOUS_COMMIT = {"second": "off", "full": "on"}
 _CHILDREN_WITHIN_S = 20.0
+# SQLSTATE 57P03, which psql does not show: the server replays its log, after a crash or a backup.
+_LOADING = re.compile("the database system is (starting up|in recovery mode|not yet accepting)")
 _FACTS = "select current_setting('server_version'), current_setting('data_directory')"
 
 
@@ -166,13 +169,16 @@ class EmbeddedPostgres(OwnedServer):
         processes = psutil.process_iter(list(of_cluster))
         return [process for process in processes if process.info == of_cluster]
 
-    def _ping(self, command: Command) -> Endpoint | None:
+    def _ping(self, command: Command) -> Reply:
+        # As the account, too: whoever answers at the socket is the account.
         psql = str(Path(command.arguments[0]).with_name("psql"))
         done = subprocess.run(
             [psql, "-XAtq", "-F", "\t", "-c", _FACTS],
             check=False,
             capture_output=True,
             text=True,
+            cwd="/",
+            **identity(command.account),
             env={
                 "PATH": "/usr/bin:/bin",
                 "PGHOST": str(self._socket.parent),
@@ -182,6 +188,8 @@ class EmbeddedPostgres(OwnedServer):
                 "PGCONNECT_TIMEOUT": "5",
             },
         )
+        if _LOADING.search(done.stderr):
+            return "loading"
         version, _, directory = done.stdout.strip().partition("\t")
         if directory != str(self._cluster):
             return None

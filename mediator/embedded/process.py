@@ -17,6 +17,7 @@ import psutil
 
 from mediator.embedded.account import Account, identity
 from mediator.embedded.directories import PRIVATE_UMASK
+from mediator.embedded.files import create_file, read_file
 
 __all__ = ["Command", "ServerProcess", "wait_for"]
 
@@ -47,6 +48,8 @@ def wait_for(condition: Callable[[], T | None], within_s: float) -> T | None:
 _WRITE_PID_AND_BECOME = 'echo $$ > "$0" && exec "$@"'
 
 _LOG_TAIL_BYTES = 4096
+_PID_BYTES = 32
+_COMMAND_BYTES = 2**17
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class ServerProcess:
         if self._child is not None and self._child.poll() is None:
             return psutil.Process(self._child.pid)
         try:
-            process = psutil.Process(int(self._pid_file.read_text()))
+            process = psutil.Process(int(read_file(self._pid_file, _PID_BYTES)))
             return process if self._is_ours(process) else None
         except (OSError, ValueError, psutil.Error):
             return None
@@ -91,21 +94,18 @@ class ServerProcess:
 
     def runs(self, command: Command) -> bool:
         """Whether the server was started with the same arguments."""
-        started = self.command()
-        return started is not None and started.arguments == command.arguments
-
-    def command(self) -> Command | None:
-        """Return the command of the server, without account and environment; None if unknown."""
         with suppress(OSError, ValueError):
-            return Command(tuple(json.loads(self._command_file.read_text())))
-        return None
+            started = json.loads(read_file(self._command_file, _COMMAND_BYTES))
+            return bool(started == list(command.arguments))
+        return False
 
     def spawn(self, command: Command) -> None:
         """Start the server in a session of its own, so that Ctrl-C reaches us and not it."""
-        if self._log_file.exists():
+        with suppress(FileNotFoundError):
             self._log_file.replace(self._log_file.with_suffix(".log.1"))
-        self._command_file.write_text(json.dumps(command.arguments))
-        with self._log_file.open("ab") as log:
+        with create_file(self._command_file) as file:
+            file.write(json.dumps(command.arguments).encode())
+        with create_file(self._log_file) as log:
             self._child = subprocess.Popen(
                 ["/bin/sh", "-c", _WRITE_PID_AND_BECOME, self._pid_file, *command.arguments],
                 cwd=self.directory,
@@ -119,9 +119,11 @@ class ServerProcess:
             )
 
     def log_tail(self) -> str:
-        if not self._log_file.exists():
+        try:
+            tail = read_file(self._log_file, _LOG_TAIL_BYTES)
+        except OSError:
             return ""
-        return self._log_file.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
+        return tail.decode("utf-8", "replace").strip()
 
     def stop(self, graceful: signal.Signals, within_s: float) -> None:
         if process := self.live():

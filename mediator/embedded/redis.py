@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import redis
 
-from mediator.embedded.lifecycle import OwnedServer
+from mediator.embedded.lifecycle import OwnedServer, Reply
 from mediator.embedded.port import Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command
 from mediator.embedded.programs import programs_in_wheel, reported_version
@@ -68,12 +68,14 @@ class EmbeddedRedis(OwnedServer):
         found = re.search(_VERSION, file.read_text()) if file.exists() else None
         return tuple(map(int, found.groups())) if found else _OLDEST
 
-    def _ping(self, command: Command) -> Endpoint | None:
+    def _ping(self, command: Command) -> Reply:
         try:
             with redis.Redis.from_url(self._url, socket_timeout=5) as client:
                 client.ping()  # refused while it still loads its data, which INFO is not
                 facts: dict[str, Any] = client.info("server")
                 served: dict[str, str] = client.config_get("dir")
+        except redis.BusyLoadingError:
+            return "loading"
         except redis.RedisError:
             return None
         if Path(served["dir"]) != self.directory:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mediator.embedded.process import wait_for
@@ -45,5 +46,6 @@ def _directory() -> Iterator[Path]:
 
 def _end_all(directory: Path) -> None:
     for process in processes_in(directory):
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     wait_for(lambda: not processes_in(directory), WITHIN_S)

@@ -57,7 +57,7 @@ def processes_in(directory: Path) -> list[psutil.Process]:
     """Every process whose working directory is in the data directory."""
     return [
         process
-        for process in psutil.process_iter(["cwd", "status"])
+        for process in psutil.process_iter(["cwd", "status", "name"])
         if process.info["status"] != psutil.STATUS_ZOMBIE
         and process.info["cwd"]
         and Path(process.info["cwd"]).is_relative_to(directory)

@@ -138,3 +138,20 @@ def test_a_private_data_directory_gets_only_search_permission(data_dir: Path) ->
         == private / "postgresql"
     )
     assert stat.S_IMODE(private.stat().st_mode) == (0o701 if account else 0o700)
+
+
+@pytest.mark.parametrize("name", ["dätä ☃", "a,b"])
+def test_servers_run_in_a_directory_of_any_name(name: str, data_dir: Path) -> None:
+    with fleet_in(data_dir / name) as fleet:
+        assert set(fleet.endpoints) == set(KINDS)
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, "kept")
+            assert get(endpoint) == "kept"
+
+
+def test_a_temporary_directory_with_a_comma_is_refused(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(data_dir / "t,mp"))
+    with pytest.raises(EmbeddedStartError, match="TMPDIR"):
+        EmbeddedRedis(data_dir / "a,b" / "redis").start()

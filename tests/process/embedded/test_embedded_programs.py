@@ -77,6 +77,15 @@ def test_a_missing_tool_for_the_jars_is_reported(
         fetch_jars()
 
 
+def test_a_cache_for_the_jars_that_cannot_be_created_is_reported(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_dir / "file").touch()
+    monkeypatch.setenv("PORTOLAN_CACHE", str(data_dir / "file" / "cache"))
+    with pytest.raises(ServerUnavailable, match="cannot be kept in"):
+        fetch_jars()
+
+
 def test_a_jar_that_was_tampered_with_is_not_used(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
