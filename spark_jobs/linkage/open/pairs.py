@@ -27,7 +27,6 @@ __all__ = [
     "candidates",
     "compared",
     "compared_batch",
-    "random_pairs",
 ]
 
 _SCHEMA: Final = "l long, r long, rules long, pattern long, rarity double"
@@ -203,21 +202,3 @@ def _shared(keys: Any, at: int, other: int) -> int:
         if keys[at, r] != 0 and keys[at, r] == keys[other, r]:
             mask |= 1 << r
     return mask
-
-
-def random_pairs(sample: pa.Table, spec: OpenSpec, most: int) -> tuple[Rows, Floats]:
-    """Patterns of random pairs of a sample of records, and how many pairs show each.
-
-    If there are no more than `most`, they are all compared, once each.
-    """
-    size = sample.num_rows
-    if size * (size - 1) // 2 <= most:
-        i, j = np.triu_indices(size, 1)
-    else:
-        i, j = np.random.default_rng(spec.seed).integers(0, size, (2, most))
-    source = sample.column("source").to_numpy()
-    other = (i != j) if spec.within else (source[i] != source[j])
-    i, j = i[other], j[other]
-    codes = pattern_codes(spec.comparisons, vectors(spec.comparisons, Columns(sample), i, j))
-    patterns, counts = np.unique(codes, return_counts=True)
-    return patterns, counts.astype(np.float64)
