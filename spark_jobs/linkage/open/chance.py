@@ -65,7 +65,7 @@ def random_patterns(
         pairs = _across(_samples(sample, sizes), most, random)
     levels = vectors(spec.comparisons, Columns(sample), pairs.i, pairs.j)
     patterns, at = np.unique(pattern_codes(spec.comparisons, levels), return_inverse=True)
-    return patterns, np.bincount(at, pairs.weights, len(patterns))
+    return patterns, np.bincount(at, pairs.weights, len(patterns)).astype(np.float64)
 
 
 def _anywhere(size: int, most: int, random: np.random.Generator) -> _WeightedPairs:

@@ -7,7 +7,7 @@ import pytest
 
 from spark_jobs.linkage.open.pairs import BlockedRecords, candidates
 
-RECORDS = 300_000  # all of their pairs would take a minute
+RECORDS = 600_000  # all of their pairs would take minutes
 
 
 def one_block(source: np.ndarray, known: np.ndarray, *, within: bool) -> BlockedRecords:
@@ -46,3 +46,10 @@ def test_one_new_record_meets_those_of_known_clusters_once(at: int) -> None:
     known[at] = False
     found = pairs_of(one_block(np.zeros(RECORDS), known, within=True))
     assert found == {(min(at, other), max(at, other)) for other in range(RECORDS) if other != at}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("within", [False, True])
+def test_a_block_without_pairs_costs_nothing(within: bool) -> None:
+    known = np.full(RECORDS, within)
+    assert pairs_of(one_block(np.zeros(RECORDS), known, within=within)) == set()
