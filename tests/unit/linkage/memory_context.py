@@ -29,7 +29,7 @@ class MemoryContext:
         self._outputs: dict[str, pa.Table] = {}
 
     def input_rows(self, name: str) -> int:
-        return self._inputs[name].num_rows
+        return len(self._inputs[name])
 
     def input_table(self, name: str) -> pa.Table:
         return self._inputs[name]
