@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from math import log2
+from sys import float_info
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,7 +126,8 @@ class Model:
 
 def _read_share(value: Any) -> float:
     share = float(value)
-    if not 0 < share < 1:
+    # The odds of a lesser share, a subnormal number, are beyond the range of floats.
+    if not float_info.min <= share < 1:
         raise ValueError(share)
     return share
 

@@ -27,7 +27,6 @@ __all__ = [
     "candidates",
     "compared",
     "compared_batch",
-    "random_pairs",
 ]
 
 _SCHEMA: Final = "l long, r long, rules long, pattern long, rarity double"
@@ -49,7 +48,7 @@ def compared(records: DataFrame, spec: OpenSpec, pairs: int, rows: int) -> DataF
         records.select(*_columns_to_send(records), f.posexplode("keys").alias("rule", "key"))
         .where(f.col("key") != 0)
         .repartition(min(tasks, _MOST_TASKS), "rule", "key")
-        .sortWithinPartitions("rule", "key", "row")
+        .sortWithinPartitions("rule", "key", "source", f.col("known").isNotNull(), "row")
     )
     return blocked.mapInArrow(_Comparer(spec.comparisons, spec.within), _SCHEMA)
 
@@ -132,6 +131,8 @@ class BlockedRecords(NamedTuple):
     """Records in the order of their blocks: the rule of the block, and the keys under all rules.
 
     `known` says whether its cluster is known, `within` whether records of one table are compared.
+    Inside of a block those of one table, known or not, follow each other: such a run is compared
+    with a record as a whole or is skipped in one step, so the work follows the pairs.
     """
 
     rule: NDArray[np.int8]
@@ -152,15 +153,29 @@ class Candidates(NamedTuple):
 def candidates(records: BlockedRecords) -> Iterator[Candidates]:
     """All pairs in batches of bounded size, each once: where several rules find it, by the first.
 
-    Records are sorted by rule and key. A record carries its keys under all rules (0: no block), so
-    the pair itself shows whether an earlier rule finds it as well, and no distinct is needed.
+    Records are sorted by rule, key, source and known. A record carries its keys under all rules
+    (0: no block), so the pair itself shows whether an earlier rule finds it as well, and no
+    distinct is needed.
     """
     i, j, rules = (np.empty(_BATCH_PAIRS, np.int64) for _ in range(3))
+    ends = _run_ends(records)
     at, other = 0, 1
     while at < len(records.rule):
-        count, at, other = _fill(*records, at, other, i, j, rules)
+        count, at, other = _fill(*records, ends, at, other, i, j, rules)
         if count:
             yield Candidates(i[:count].copy(), j[:count].copy(), rules[:count].copy())
+
+
+def _run_ends(records: BlockedRecords) -> Rows:
+    """For each record the one behind its run: those of its block, table, and known or not."""
+    count = len(records.rule)
+    own = records.keys[np.arange(count), records.rule]
+    last = np.ones(count, np.bool_)
+    last[:-1] = np.logical_or.reduce(
+        [each[1:] != each[:-1] for each in (records.rule, own, records.source, records.known)]
+    )
+    ends = np.flatnonzero(last) + 1
+    return np.repeat(ends, np.diff(ends, prepend=0))
 
 
 @compiled
@@ -170,6 +185,7 @@ def _fill(
     source: Any,
     known: Any,
     within: bool,
+    ends: Any,
     at: int,
     other: int,
     i: Any,
@@ -181,12 +197,14 @@ def _fill(
     while at < len(rule):
         r = rule[at]
         while other < len(rule) and rule[other] == r and keys[other, r] == keys[at, r]:
-            if (within or source[at] != source[other]) and not (known[at] and known[other]):
-                mask = _shared(keys, at, other)
-                # If an earlier rule finds the pair as well, it is yielded there.
-                if mask & ((1 << r) - 1) == 0:
-                    i[count], j[count], rules[count] = at, other, mask
-                    count += 1
+            if (known[at] and known[other]) or not (within or source[at] != source[other]):
+                other = ends[other]  # nor is any other of its run compared
+                continue
+            mask = _shared(keys, at, other)
+            # If an earlier rule finds the pair as well, it is yielded there.
+            if mask & ((1 << r) - 1) == 0:
+                i[count], j[count], rules[count] = at, other, mask
+                count += 1
             other += 1
             if count == len(i):
                 return count, at, other
@@ -203,21 +221,3 @@ def _shared(keys: Any, at: int, other: int) -> int:
         if keys[at, r] != 0 and keys[at, r] == keys[other, r]:
             mask |= 1 << r
     return mask
-
-
-def random_pairs(sample: pa.Table, spec: OpenSpec, most: int) -> tuple[Rows, Floats]:
-    """Patterns of random pairs of a sample of records, and how many pairs show each.
-
-    If there are no more than `most`, they are all compared, once each.
-    """
-    size = sample.num_rows
-    if size * (size - 1) // 2 <= most:
-        i, j = np.triu_indices(size, 1)
-    else:
-        i, j = np.random.default_rng(spec.seed).integers(0, size, (2, most))
-    source = sample.column("source").to_numpy()
-    other = (i != j) if spec.within else (source[i] != source[j])
-    i, j = i[other], j[other]
-    codes = pattern_codes(spec.comparisons, vectors(spec.comparisons, Columns(sample), i, j))
-    patterns, counts = np.unique(codes, return_counts=True)
-    return patterns, counts.astype(np.float64)

@@ -2,7 +2,8 @@
 
 Both ways begin with single records, and join clusters: *average* those whose pairs agree on the
 whole, *one per source* the ends of the best remaining link, if no table would come twice. Equal
-links follow by their rows, so that the same pairs always give the same clusters.
+links follow by their rows, so that the same pairs always give the same clusters. What is known to
+be one cluster is never divided: *average* begins with it as with a single record.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_jobs.linkage.compiled import compiled
-from spark_jobs.linkage.open.forest import root, roots
+from spark_jobs.linkage.open.forest import components, root, roots
 from spark_jobs.linkage.open.spec import Clustering
 from spark_jobs.linkage.open.strings import Floats, Rows
 
@@ -22,7 +24,10 @@ __all__ = ["CERTAIN", "Links", "refined"]
 CERTAIN: Final = 1000.0
 """Bits of a link that is known."""
 LARGEST: Final = 1_000
-"""Records that are clustered together; larger components are first cut at their weakest links."""
+"""Records or known clusters that are clustered together at most.
+
+Larger components are first cut at their weakest links.
+"""
 _MOST_BITS: Final = 20.0
 
 
@@ -52,7 +57,20 @@ def refined(links: Links, how: Clustering, least: float) -> tuple[Rows, Rows]:
     linked = bits >= least
     if how is Clustering.ONE_PER_SOURCE:
         return rows, rows[_one_per_source(left[linked], right[linked], bits[linked], sources)]
-    return rows, rows[_averages(left, right, bits, int(linked.sum()), len(rows))]
+    firsts, nodes = _contracted(left, right, bits >= CERTAIN, len(rows))
+    left, right = nodes[left], nodes[right]
+    apart = left != right
+    count = int(linked[apart].sum())
+    labels = _averages(left[apart], right[apart], bits[apart], count, len(firsts))
+    return rows, rows[firsts[labels][nodes]]
+
+
+def _contracted(left: Rows, right: Rows, known: NDArray[np.bool_], count: int) -> tuple[Rows, Rows]:
+    """Number what known links connect as one: the first member of each, and each one's number."""
+    owners = np.arange(count)
+    members, firsts = components(left[known], right[known])
+    owners[members] = firsts
+    return np.unique(owners, return_inverse=True)
 
 
 @compiled
@@ -73,7 +91,7 @@ def _one_per_source(left: Any, right: Any, bits: Any, sources: Any) -> Any:
 
 @compiled
 def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
-    pieces = _pieces(left[:linked], right[:linked], bits, nodes)
+    pieces = _pieces(left[:linked], right[:linked], nodes)
     members = np.argsort(pieces, kind="mergesort")
     starts = np.searchsorted(pieces[members], np.arange(nodes + 1))
     rank = np.empty(nodes, np.int64)
@@ -94,13 +112,13 @@ def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
 
 
 @compiled
-def _pieces(left: Any, right: Any, bits: Any, nodes: int) -> Any:
+def _pieces(left: Any, right: Any, nodes: int) -> Any:
     """What strong links connect, as long as it is not larger than `LARGEST`."""
     parents = np.arange(nodes)
     size = np.ones(nodes, np.int64)
     for edge in range(len(left)):
         a, b = root(parents, left[edge]), root(parents, right[edge])
-        if a != b and (size[a] + size[b] <= LARGEST or bits[edge] >= CERTAIN):
+        if a != b and size[a] + size[b] <= LARGEST:
             a, b = min(a, b), max(a, b)
             parents[b] = a
             size[a] += size[b]
@@ -114,8 +132,8 @@ def _average(left: Any, right: Any, bits: Any, nodes: int) -> Any:
     count = np.zeros((nodes, nodes))
     for edge in range(len(left)):
         i, j, weight = left[edge], right[edge], bits[edge]
-        # Bounded: no single pair outweighs all others, unless it is known.
-        weight = weight if weight >= CERTAIN else max(-_MOST_BITS, min(_MOST_BITS, weight))
+        # Bounded: no single pair outweighs all others.
+        weight = max(-_MOST_BITS, min(_MOST_BITS, weight))
         total[i, j] += weight
         total[j, i] += weight
         count[i, j] += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -11,18 +12,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.agreement import pattern_levels
+from spark_jobs.linkage.open.chance import SAMPLE, random_patterns
 from spark_jobs.linkage.open.em import Patterns, estimate
 from spark_jobs.linkage.open.model import Model
-from spark_jobs.linkage.open.pairs import random_pairs
 from spark_jobs.linkage.open.plan import document_frame, load_document, load_plan
 from spark_jobs.linkage.open.profile import pairs_of
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.whole.matching import WholeRecordModel
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["SAMPLE", "all_pairs", "decided", "fitted", "keep_model", "load_model", "trained"]
+__all__ = ["decided", "fitted", "keep_model", "load_model", "source_sizes", "trained"]
 
-SAMPLE: Final = 10_000
 _RANDOM_PAIRS: Final = 1_000_000
 
 
@@ -53,27 +53,36 @@ def trained(records: DataFrame, pairs: DataFrame, spec: OpenSpec) -> Model:
     counted = (
         pairs.groupBy("rules", "pattern").agg(f.count("*").alias("n")).orderBy("rules", "pattern")
     )
-    sampled = records.orderBy(f.xxhash64("row", f.lit(spec.seed)), "row").limit(SAMPLE)
+    return fitted(spec, counted.toArrow(), _sample(records, spec), source_sizes(records, spec))
+
+
+def _sample(records: DataFrame, spec: OpenSpec) -> pa.Table:
     compared = [name for name in records.columns if name[0] in "cn" and name[1:].isdigit()]
-    sample = sampled.select("source", *compared).toArrow().combine_chunks()
-    return fitted(spec, counted.toArrow(), sample, all_pairs(records, within=spec.within))
+    sources = [records.where(f.col("source") == at) for at in range(len(spec.inputs))]
+    groups = [records] if spec.within else sources
+    # Ordered by a hash: an even sample, and the same one each time.
+    sampled = [
+        group.orderBy(f.xxhash64("row", f.lit(spec.seed)), "row").limit(SAMPLE // len(groups))
+        for group in groups
+    ]
+    return reduce(DataFrame.union, sampled).select("source", *compared).toArrow().combine_chunks()
 
 
-def fitted(spec: OpenSpec, counted: pa.Table, sample: pa.Table, pairs: float) -> Model:
+def fitted(spec: OpenSpec, counted: pa.Table, sample: pa.Table, sizes: Sequence[int]) -> Model:
     """Fit the model.
 
     Args:
         spec: Its rules and comparisons.
         counted: How many pairs, ``n``, the rules find with a ``pattern``, in ascending order.
-        sample: An even sample of the prepared records, `SAMPLE` at most.
-        pairs: The number of all pairs, blocked or not.
+        sample: Even samples of the prepared records, as `random_patterns` takes them.
+        sizes: The number of records of each table.
     """
     estimated = estimate(
-        _random(sample, spec),
+        _random(sample, sizes, spec),
         _blocked(counted, spec),
         [decided(spec, rule) for rule in range(len(spec.blocking))],
         [len(one.level_names) for one in spec.comparisons],
-        pairs,
+        pairs_of(sizes, within=spec.within),
     )
     return Model(spec.comparisons, estimated)
 
@@ -90,13 +99,13 @@ def _blocked(counted: pa.Table, spec: OpenSpec) -> Patterns:
     return Patterns(levels, counts, counted.column("rules").to_numpy())
 
 
-def _random(sample: pa.Table, spec: OpenSpec) -> Patterns:
-    patterns, counts = random_pairs(sample, spec, _RANDOM_PAIRS)
+def _random(sample: pa.Table, sizes: Sequence[int], spec: OpenSpec) -> Patterns:
+    patterns, counts = random_patterns(sample, sizes, spec, _RANDOM_PAIRS)
     levels = pattern_levels(spec.comparisons, patterns)
     return Patterns(levels, counts, np.zeros(len(patterns), np.int64))
 
 
-def all_pairs(records: DataFrame, *, within: bool) -> float:
-    """The number of all pairs, blocked or not; at least one."""
-    counts = [row["count"] for row in records.groupBy("source").count().collect()]
-    return pairs_of(counts, within=within)
+def source_sizes(records: DataFrame, spec: OpenSpec) -> list[int]:
+    """The number of records of each table."""
+    counts = {row["source"]: row["count"] for row in records.groupBy("source").count().collect()}
+    return [counts.get(at, 0) for at in range(len(spec.inputs))]

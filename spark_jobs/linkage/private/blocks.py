@@ -6,8 +6,10 @@ on the filters that are chosen; which pairs match does not.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field, fields
-from typing import Final
+from threading import Lock
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,16 +23,19 @@ from spark_jobs.linkage.private.vectors import GROUP, Numbers, Words, cardinalit
 __all__ = [
     "BY_LENGTH",
     "MATCHES",
+    "MOST_MATCHES",
     "PAIRS_AT_ONCE",
     "RESULT",
     "BlockComparison",
     "BlockMatches",
+    "MatchLimit",
     "NamedBlock",
+    "Pair",
     "PairCounts",
     "RecordBlock",
     "best_of",
     "rests",
-    "to_record_batch",
+    "to_record_batches",
 ]
 
 BY_LENGTH: Final = Filters(prefix=False, position=False)
@@ -38,6 +43,9 @@ BY_LENGTH: Final = Filters(prefix=False, position=False)
 
 PAIRS_AT_ONCE: Final = 1 << 16
 """Pairs that a kernel can return at once."""
+
+MOST_MATCHES: Final = 20_000_000
+"""Matches of a run at most: with more, the threshold is of no use."""
 
 MATCHES: Final = pa.schema(
     [
@@ -77,6 +85,9 @@ class RecordBlock:
         return cls(words[order], sizes[order], order), order
 
 
+Pair: TypeAlias = tuple[RecordBlock, RecordBlock]
+
+
 @dataclass(slots=True)
 class PairCounts:
     """Pairs left after each step; a step that was not taken leaves all pairs.
@@ -99,10 +110,17 @@ class PairCounts:
 
 @dataclass(frozen=True, slots=True)
 class BlockMatches:
-    """Pairs that match (row of the one, row of the other, overlap), and the counts."""
+    """Pairs that match (row of the one, row of the other, overlap), and the counts.
+
+    There are no pairs, but their count, where there are more than the limit.
+    """
 
     pairs: Numbers
     tally: PairCounts
+
+
+def _only_counted(tally: PairCounts) -> BlockMatches:
+    return BlockMatches(np.empty((0, 3), dtype=np.int64), tally)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +130,28 @@ class BlockComparison:
     Attributes:
         by_selectivity: The words in the order of comparison (`BitOrder.by_selectivity`).
         top: Partners that each record of the left block keeps, ties by rank; None: all.
+        most: Matches of all blocks at most. Blocks that have more among them are not compared to
+            the end, and their matches are not kept.
     """
 
     limits: ThresholdTables
     by_selectivity: Numbers
     filters: Filters = field(default=BY_LENGTH)
     top: int | None = None
+    most: int = MOST_MATCHES
 
     def compare(self, left: RecordBlock, right: RecordBlock) -> BlockMatches:
         tally = self.count_pairs(left, right)
         if not tally.after_length:
-            return BlockMatches(np.empty((0, 3), dtype=np.int64), tally)
+            return _only_counted(tally)
+        batches: list[Numbers] = []
         compare = self._bounded if self.by_length else self._filtered
-        matches = compare(left, right, tally)
-        tally.matches = len(matches)
-        return BlockMatches(matches, tally)
+        for batch in compare(left, right, tally):
+            tally.matches += len(batch)
+            if tally.matches > self.most:
+                return _only_counted(tally)
+            batches.append(batch)
+        return BlockMatches(np.concatenate(batches), tally)
 
     def count_pairs(self, left: RecordBlock, right: RecordBlock) -> PairCounts:
         pairs = len(left.sizes) * len(right.sizes)
@@ -137,37 +162,41 @@ class BlockComparison:
         """Whether only the length filter is on, which every kernel has."""
         return not (self.filters.prefix or self.filters.position)
 
-    def _bounded(self, left: RecordBlock, right: RecordBlock, tally: PairCounts) -> Numbers:
+    def _bounded(
+        self, left: RecordBlock, right: RecordBlock, tally: PairCounts
+    ) -> Iterator[Numbers]:
         tally.after_prefix = tally.after_length
         bounds = Bounds(self.limits.overlap, *self.window(left.sizes))
         rows, tiles = _rows(left, self.by_selectivity), _tiles(right, self.by_selectivity)
         if self.top is not None:
             partners = np.zeros((len(rows.words), self.top, 4), dtype=np.int64)
             tally.after_position = best(rows, tiles, bounds, partners)
-            return _pairs_of(partners)
-        matches, batches, begin = np.empty((PAIRS_AT_ONCE, 3), dtype=np.int64), [], (0, 0)
+            yield _pairs_of(partners)
+            return
+        matches, begin = np.empty((PAIRS_AT_ONCE, 3), dtype=np.int64), (0, 0)
         while begin[0] < len(tiles.words):
             count, whole, *rest = beyond(rows, tiles, bounds, begin, matches)
             begin = (rest[0], rest[1])
             tally.after_position += whole
-            batches.append(matches[:count].copy())
-        return np.concatenate(batches)
+            yield matches[:count].copy()
 
-    def _filtered(self, left: RecordBlock, right: RecordBlock, tally: PairCounts) -> Numbers:
+    def _filtered(
+        self, left: RecordBlock, right: RecordBlock, tally: PairCounts
+    ) -> Iterator[Numbers]:
         rows, others = self._with_prefixes(left), self._with_prefixes(right)
         bounds = FilterBounds(self.limits.overlap, self.limits.prefix, *self.window(right.sizes))
         by = self.filters.prefix, self.filters.position
         matches = np.empty((max(PAIRS_AT_ONCE, len(right.sizes)), 3), dtype=np.int64)
-        batches, begin = [], 0
+        begin = 0
         while begin < len(left.sizes):
             count, after_prefix, after_position, begin = filtered(
                 rows, others, bounds, *by, begin, matches
             )
             tally.after_prefix += after_prefix
             tally.after_position += after_position
-            batches.append(matches[:count].copy())
-        pairs = np.concatenate(batches)
-        return pairs if self.top is None else best_of(pairs, left, right, self.top)
+            pairs = matches[:count].copy()
+            # All pairs of a record are in one batch.
+            yield pairs if self.top is None else best_of(pairs, left, right, self.top)
 
     def window(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the rows that may meet a cardinality: the first, and the one behind the last."""
@@ -235,12 +264,56 @@ class NamedBlock:
         return cls(RecordBlock(flat, cardinalities(flat), ranks), int(str(row["party"])), ids)
 
 
-def to_record_batch(left: NamedBlock, right: NamedBlock, done: BlockMatches) -> pa.RecordBatch:
-    """Convert the matches of two blocks to rows with ids; the last row is the tally."""
-    i, j, overlap = done.pairs.T
+class MatchLimit:
+    """Lets blocks be compared until all that were have more matches than a limit.
+
+    From then on matches are only counted, and further blocks are not compared. It may be used by
+    several threads.
+
+    Args:
+        most: The limit.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._found = 0
+        self._lock = Lock()
+
+    def limited(self, compare: Callable[[Pair], BlockMatches]) -> Callable[[Pair], BlockMatches]:
+        """Return a function that compares two blocks within the limit."""
+
+        def compared(pair: Pair) -> BlockMatches:
+            if self._found > self._most:
+                return _only_counted(PairCounts())
+            done = compare(pair)
+            with self._lock:
+                self._found += done.tally.matches
+                return done if self._found <= self._most else _only_counted(done.tally)
+
+        return compared
+
+
+def to_record_batches(
+    left: NamedBlock, right: NamedBlock, done: BlockMatches
+) -> Iterator[pa.RecordBatch]:
+    """Convert the matches of two blocks to rows with ids, some at a time; then follows the tally.
+
+    Returns:
+        Batches of `RESULT`.
+    """
+    for begin in range(0, len(done.pairs), PAIRS_AT_ONCE):
+        yield _named_matches(left, right, done.pairs[begin : begin + PAIRS_AT_ONCE])
+    nothing = [pa.nulls(1, each.type) for each in MATCHES]
+    yield pa.record_batch(
+        [*nothing, pa.array([astuple(done.tally)], RESULT.field("tally").type)], schema=RESULT
+    )
+
+
+def _named_matches(left: NamedBlock, right: NamedBlock, pairs: Numbers) -> pa.RecordBatch:
+    i, j, overlap = pairs.T
     union = left.block.sizes[i] + right.block.sizes[j] - overlap
     count = len(i)
-    matches = pa.record_batch(
+    return pa.record_batch(
         [
             pa.array([left.party] * count, pa.int32()),
             left.ids.take(pa.array(i)),
@@ -252,8 +325,3 @@ def to_record_batch(left: NamedBlock, right: NamedBlock, done: BlockMatches) -> 
         ],
         schema=RESULT,
     )
-    nothing = [pa.nulls(1, each.type) for each in MATCHES]
-    last = pa.record_batch(
-        [*nothing, pa.array([astuple(done.tally)], RESULT.field("tally").type)], schema=RESULT
-    )
-    return pa.concat_batches([matches, last])

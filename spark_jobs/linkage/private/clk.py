@@ -40,12 +40,14 @@ def normalised(value: str) -> str:
     """Remove what differs between records of one person: case, accents, repeated blanks.
 
     Letters are decomposed (NFKD), combining characters dropped, and what is neither letter nor
-    digit counts as a blank.
+    digit counts as a blank. The result is stable: normalised again it is the same.
     """
     if value.isascii():
         letters = value.lower()
     else:
-        decomposed = unicodedata.normalize("NFKD", value.casefold())
+        # Before as well: compatibility characters, such as №, decompose to capitals.
+        decomposed = unicodedata.normalize("NFKD", value).casefold()
+        decomposed = unicodedata.normalize("NFKD", decomposed)
         letters = "".join([c for c in decomposed if not unicodedata.combining(c)])
     if letters.isalnum():
         return letters

@@ -20,7 +20,6 @@ from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -30,10 +29,11 @@ from spark_jobs.linkage.private.blocks import (
     MATCHES,
     RESULT,
     BlockComparison,
+    MatchLimit,
     NamedBlock,
     PairCounts,
     RecordBlock,
-    to_record_batch,
+    to_record_batches,
 )
 from spark_jobs.linkage.private.gpu.hybrid import compare_batch
 from spark_jobs.linkage.private.vectors import BitOrder, cardinalities, unpacked
@@ -67,7 +67,6 @@ TIMES_ON_GPU: Final = 4
 _MORE_THAN_CORES: Final = 2**16
 """More than any cluster has cores, so that no partition is empty."""
 
-_MOST_MATCHES: Final = 20_000_000
 _ROWS_OF_A_PARTITION: Final = 8 * BLOCK
 
 BLOCKS: Final = pa.schema(
@@ -244,7 +243,7 @@ def compared(
     cores = slots_of(blocks.sparkSession)
     together = comparison.by_length and uses_gpu(blocks.sparkSession)
     at_once = cores * TASKS_AT_ONCE * (TIMES_ON_GPU if together else 1)
-    tables, tally, count = [MATCHES.empty_table()], PairCounts(), 0
+    tables, tally = [MATCHES.empty_table()], PairCounts()
     for first in range(0, len(tasks), at_once):
         progress(first, len(tasks))
         batch = tasks[first : first + at_once]
@@ -252,21 +251,35 @@ def compared(
             result = compare_in_one_process(blocks, batch, comparison, cores)
         else:
             result = _compare_on_cores(blocks, batch, comparison, min(cores, len(batch)))
-        tallied, before = pc.is_valid(result["tally"]), tally.on_gpu
-        for counted in result.filter(tallied)["tally"].to_pylist():
-            tally.add(PairCounts(*counted))
+        before = tally.on_gpu
+        tables.append(_collected(result, tally, comparison.most))
         together = together and tally.on_gpu > before  # a GPU that has failed is not used again
-        tables.append(result.filter(pc.invert(tallied)).select(MATCHES.names).cast(MATCHES))
-        count += len(tables[-1])
-        if count > _MOST_MATCHES:
-            raise InputUnfit(f"There are more than {_MOST_MATCHES:,} matches: raise the threshold.")
     progress(len(tasks), len(tasks))
     return pa.concat_tables(tables), tally
 
 
+def _collected(result: DataFrame, tally: PairCounts, most: int) -> pa.Table:
+    """Add the counts of a batch, then collect its matches: the driver has no room for too many.
+
+    Raises:
+        InputUnfit: There are more than `most`, with those of earlier batches.
+    """
+    result = result.persist()  # it is computed when the counts are read
+    try:
+        counted = result.where(f.col("tally").isNotNull()).select("tally").toArrow()
+        for counts in counted.column("tally").to_pylist():
+            tally.add(PairCounts(*counts))
+        if tally.matches > most:
+            raise InputUnfit(f"There are more than {most:,} matches: raise the threshold.")
+        matches = result.where(f.col("tally").isNull()).select(*MATCHES.names)
+        return matches.toArrow().cast(MATCHES)
+    finally:
+        result.unpersist()
+
+
 def _compare_on_cores(
     blocks: DataFrame, tasks: Sequence[Task], comparison: BlockComparison, slots: int
-) -> pa.Table:
+) -> DataFrame:
     rows = [
         (span.block, number % slots, number, role)
         for number, task in enumerate(tasks)
@@ -277,9 +290,7 @@ def _compare_on_cores(
     )
     needed = _needed(blocks, assignment)
     sent = needed.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
-    return sent.mapInArrow(
-        lambda batches: _done(batches, comparison), from_arrow_schema(RESULT)
-    ).toArrow()
+    return sent.mapInArrow(lambda batches: _done(batches, comparison), from_arrow_schema(RESULT))
 
 
 def _needed(blocks: DataFrame, assignment: DataFrame) -> DataFrame:
@@ -289,7 +300,7 @@ def _needed(blocks: DataFrame, assignment: DataFrame) -> DataFrame:
 
 def compare_in_one_process(
     blocks: DataFrame, tasks: Sequence[Task], comparison: BlockComparison, cores: int
-) -> pa.Table:
+) -> DataFrame:
     """Compare the blocks of tasks in one process, with the GPU and all cores; each is sent once."""
     ordered = sorted(tasks, key=lambda task: (task.one.party, task.one.low, task.one.block))
     pairs = [
@@ -302,13 +313,14 @@ def compare_in_one_process(
     sent = _needed(blocks, assignment).coalesce(1)
     return sent.mapInArrow(
         lambda batches: compare_batch(batches, comparison, pairs, cores), from_arrow_schema(RESULT)
-    ).toArrow()
+    )
 
 
 def _done(
     batches: Iterable[pa.RecordBatch], comparison: BlockComparison
 ) -> Iterator[pa.RecordBatch]:
     """Compare the first block of each task with those that follow it."""
+    compare = MatchLimit(comparison.most).limited(lambda pair: comparison.compare(*pair))
     one: NamedBlock | None = None
     for batch in batches:
         for row in batch.to_pylist():
@@ -318,7 +330,7 @@ def _done(
             else:
                 assert one is not None
                 left, right = _by_owner(one, named)
-                yield to_record_batch(left, right, comparison.compare(left.block, right.block))
+                yield from to_record_batches(left, right, compare((left.block, right.block)))
 
 
 def _by_owner(one: BlockT, other: BlockT) -> tuple[BlockT, BlockT]:

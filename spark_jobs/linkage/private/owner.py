@@ -182,8 +182,10 @@ def _checked(source: Path, lines: Iterable[dict[str, object]], encoding: Encodin
                 raise BadRecords(f"{source}, record {number}: its id has come before.")
             seen.add(row[0])
             yield row
-    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
+    except (ValueError, csv.Error) as error:  # no text, no JSON, a number without an end
         raise BadRecords(f"{source}, record {number + 1} cannot be read: {error}") from None
+    except RecursionError:
+        raise BadRecords(f"{source}, record {number + 1} is nested too deeply.") from None
 
 
 def _row(line: dict[str, object], needed: Sequence[str], encoding: Encoding, where: str) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
 from math import log2
 
@@ -126,11 +127,18 @@ def test_a_model_survives_encoding_as_json() -> None:
         {},
         {"share": 0.1, "comparisons": []},
         {"share": 2, "comparisons": MODEL.to_json()["comparisons"]},
+        {"share": 1e-310, "comparisons": MODEL.to_json()["comparisons"]},
     ],
 )
 def test_a_foreign_model_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(SpecInvalid, match="/model"):
         Model.of_json(document, COMPARISONS)
+
+
+@pytest.mark.parametrize("share", [sys.float_info.min, 1 - 2**-53])
+def test_a_model_of_any_share_is_explained(share: float) -> None:
+    model = Model.of_json({**MODEL.to_json(), "share": share}, COMPARISONS)
+    assert "beforehand" in model.explanation(0)
 
 
 def test_bits_are_the_logarithm_of_odds() -> None:

@@ -119,6 +119,21 @@ def test_every_stage_keeps_what_it_keeps_on_spark(
     assert here.reports["evaluation"]["pairs"]["found"] > 0
 
 
+@pytest.mark.large
+def test_the_same_records_are_sampled_as_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Of tables that are larger than what is sampled of each."""
+    every = list(people(10_200, 1, seed=5))
+    rows = {"people": every[:5_100], "others": every[5_100:]}
+    inputs = {name: frame(spark, own) for name, own in rows.items()}
+    models = []
+    for engine in ("local", "spark"):
+        context = FolderContext(spark, tmp_path / engine, inputs)
+        spec = {**SPECS["two tables"], "blocking": [["phone"]], "engine": engine}
+        context.execute(OpenSpec.parse(spec), until="model")
+        models.append(rounded(context.reports["model"]))
+    assert models[0] == models[1]
+
+
 @pytest.mark.parametrize("name", ["nothing given", "two tables", "heavy blocks"])
 def test_a_forecast_counts_what_spark_counts(
     spark: SparkSession, tmp_path: Path, name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.linkage.private import comparing
 from spark_jobs.linkage.private.kind import PrivateLinkage
 from spark_jobs.linkage.private.spec import PrivateSpec
+from spark_jobs.linkage.private.stages import comparison_of, order_in
 from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled
 from spark_jobs.runner.specification import SpecInvalid
 
@@ -280,3 +281,23 @@ def test_specifications_are_read_strictly(given: dict[str, Any], pointer: str) -
         spec(**given)
     assert refused.value.pointer == pointer
     assert spec(threshold="0.8").threshold == spec().threshold == T8
+
+
+def test_more_matches_than_the_limit_are_refused(context: SampleContext) -> None:
+    of = spec()
+    for stage in KIND.stages(of)[:2]:
+        scored = stage.run(context)
+        assert scored is not None
+        scored.write.parquet(str(context.kept / stage.name))
+    spans = comparing.spans_of(blocks := context.output("blocks"))
+    order = order_in(context.output("order"), sum(span.records for span in spans))
+    count = len(brute(T8, left=LEFT, right=RIGHT))
+
+    def compared(most: int) -> pa.Table:
+        comparison = replace(comparison_of(of, order), most=most)
+        tasks = comparing.tasks_between(spans, comparison)
+        return comparing.compared(blocks, tasks, comparison, lambda *_: None)[0]
+
+    assert len(compared(count)) == count
+    with pytest.raises(InputUnfit, match=f"more than {count - 1} matches: raise the threshold"):
+        compared(count - 1)

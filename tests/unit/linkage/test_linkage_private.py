@@ -7,6 +7,7 @@ import csv
 import hashlib
 import hmac
 import json
+import sys
 from fractions import Fraction
 from itertools import combinations, product
 from pathlib import Path
@@ -67,10 +68,22 @@ def test_tokens_are_those_of_the_paper() -> None:
         ("  Müller-Lüdenscheidt ", "muller ludenscheidt"),
         ("", ""),
         ("É", "e"),
+        ("\U0001d400nna", "anna"),
+        ("\uff21nna", "anna"),
+        ("№ 5", "no 5"),
+        ("GROẞ", "gross"),
+        ("İstanbul", "istanbul"),
     ],
 )
 def test_differences_between_records_of_one_person_are_normalised(value: str, form: str) -> None:
     assert normalised(value) == form
+
+
+def test_what_is_normalised_stays_as_it_is() -> None:
+    """For every character: what one decomposes to may have case, and the other way round."""
+    for code in range(sys.maxunicode + 1):
+        once = normalised(chr(code))
+        assert normalised(once) == once, hex(code)
 
 
 def test_positions_are_the_double_hashing_of_the_sheet() -> None:
@@ -185,11 +198,21 @@ def test_invalid_records_are_refused_and_leave_no_file(
     assert list(tmp_path.iterdir()) == [source]
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe\n", b"[1]\n", b"{\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe\n",
+        b"[1]\n",
+        b"{\n",
+        b'{"id": "1", "name": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+        b'{"id": "1", "name": ' + b"1" * 5_000 + b"}\n",
+    ],
+    ids=["no text", "an array", "no JSON", "nested deeply", "a long number"],
+)
 def test_a_file_of_another_format_than_its_name_is_refused(tmp_path: Path, content: bytes) -> None:
     source = tmp_path / "people.ndjson"
     source.write_bytes(content)
-    with pytest.raises(BadRecords, match="record 1 cannot be read"):
+    with pytest.raises(BadRecords, match=r"record 1 (cannot be read|is nested too deeply)"):
         encode_file(source, tmp_path / "out.csv", Encoding(("name",)), KEYS, lambda _: None)
 
 

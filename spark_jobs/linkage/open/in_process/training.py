@@ -24,9 +24,10 @@ from spark_jobs.linkage.open.in_process.comparing import load_records
 from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps
 from spark_jobs.linkage.open.in_process.settings import training_rule
 from spark_jobs.linkage.open.model import Model
+from spark_jobs.linkage.open.profile import pairs_of
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Floats
-from spark_jobs.linkage.open.training import all_pairs, decided
+from spark_jobs.linkage.open.training import decided, source_sizes
 from spark_jobs.runner.port import StageContext
 
 __all__ = ["fit_m", "fit_u", "trained"]
@@ -38,7 +39,7 @@ _DIGITS: Final = 9  # sums over threads differ in later ones
 
 def trained(spec: OpenSpec, context: StageContext) -> Model:
     records = context.output("records")
-    everything = all_pairs(records, within=spec.within)
+    everything = pairs_of(source_sizes(records, spec), within=spec.within)
     rules = [load.rule for load in loads(records, spec)]
     parameters = _train(spec, context, rules) if rules else {}
     least = max(_LEAST, 0.5 / min(everything, _RANDOM_PAIRS))

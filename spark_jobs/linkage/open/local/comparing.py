@@ -54,22 +54,25 @@ def _grouped(found: Iterator[Candidates], size: int) -> Iterator[list[Candidates
 
 
 def _blocked(records: pa.Table, spec: OpenSpec) -> tuple[Rows, BlockedRecords]:
-    """Records once for each of their blocks, in the order of rules, keys and rows."""
+    """Records once for each of their blocks, in the order of `BlockedRecords`, then of rows."""
     keys, rows = key_matrix(records), records.column("row").to_numpy()
-    of_rules = [_in_blocks(keys[:, rule], rows) for rule in range(keys.shape[1])]
-    order = np.concatenate(of_rules)
+    source = records.column("source").to_numpy()
     known = records.column("known").combine_chunks().is_valid().to_numpy(zero_copy_only=False)
+    inside = np.lexsort((rows, known, source))
+    of_rules = [_in_blocks(keys[:, rule], inside) for rule in range(keys.shape[1])]
+    order = np.concatenate(of_rules)
     blocked = BlockedRecords(
         rule=np.repeat(np.arange(len(of_rules)), [len(one) for one in of_rules]).astype(np.int8),
         keys=keys[order],
-        source=records.column("source").to_numpy()[order].astype(np.int16),
+        source=source[order].astype(np.int16),
         known=known[order],
         within=spec.within,
     )
     return order, blocked
 
 
-def _in_blocks(keys: Rows, rows: Rows) -> Rows:
-    order = np.lexsort((rows, keys))
+def _in_blocks(keys: Rows, inside: Rows) -> Rows:
+    """The records that have a block, by their keys; those of one block in the order `inside`."""
+    order = inside[np.argsort(keys[inside], kind="stable")]
     blocked: Rows = order[keys[order] != 0]
     return blocked

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.linkage.open.blocks import check_loads
+from spark_jobs.linkage.open.chance import SAMPLE
 from spark_jobs.linkage.open.difference import LOOKED_AT, compared_texts, differing
 from spark_jobs.linkage.open.local.blocks import loads, split_heavy
 from spark_jobs.linkage.open.local.clusters import (
@@ -28,10 +29,9 @@ from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_longs
 from spark_jobs.linkage.open.local.prepare import draw_sample, values, with_frequencies
 from spark_jobs.linkage.open.model import Model, bits_of
 from spark_jobs.linkage.open.plan import keep_plan, load_plan
-from spark_jobs.linkage.open.profile import pairs_of
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows
-from spark_jobs.linkage.open.training import SAMPLE, fitted, keep_model, load_model
+from spark_jobs.linkage.open.training import fitted, keep_model, load_model
 from spark_jobs.linkage.open.trust import trust
 from spark_jobs.linkage.open.whole.matching import WholeRecordModel, matched
 from spark_jobs.runner.port import StageContext
@@ -77,17 +77,20 @@ def _fitted(spec: OpenSpec, context: StageContext, pairs: pa.Table) -> Model:
         [("rules", "ascending"), ("pattern", "ascending")]
     )
     records = context.output_table("records")
-    sizes = np.unique(records.column("source").to_numpy(), return_counts=True)[1]
-    everything = pairs_of(sizes.tolist(), within=spec.within)
-    return fitted(spec, ordered, _sample(records, spec.seed), everything)
+    sizes = np.bincount(records.column("source").to_numpy(), minlength=len(spec.inputs))
+    return fitted(spec, ordered, _sample(records, spec), sizes.tolist())
 
 
-def _sample(records: pa.Table, seed: int) -> pa.Table:
-    """Records for random pairs: an even sample, the same one as on Spark."""
+def _sample(records: pa.Table, spec: OpenSpec) -> pa.Table:
+    """Records for random pairs: the same samples as on Spark."""
     rows = records.column("row").to_numpy()
     hashes = with_longs(begun(len(rows)), rows)
-    seeded = with_ints(hashes, np.full(len(rows), seed, np.int32)).view(np.int64)
-    return records.take(pa.array(np.lexsort((rows, seeded))[:SAMPLE])).combine_chunks()
+    seeded = with_ints(hashes, np.full(len(rows), spec.seed, np.int32)).view(np.int64)
+    order, source = np.lexsort((rows, seeded)), records.column("source").to_numpy()
+    sources = [order[source[order] == at] for at in range(len(spec.inputs))]
+    groups = [order] if spec.within else sources
+    sampled = np.concatenate([group[: SAMPLE // len(groups)] for group in groups])
+    return records.take(pa.array(sampled)).combine_chunks()
 
 
 def _bits(spec: OpenSpec, context: StageContext, pairs: pa.Table) -> Floats:

@@ -11,21 +11,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from spark_jobs.linkage.private.blocks import (
     BlockComparison,
     BlockMatches,
+    MatchLimit,
     NamedBlock,
-    RecordBlock,
-    to_record_batch,
+    Pair,
+    to_record_batches,
 )
 
-__all__ = ["Pair", "compare_batch", "execute_all", "gpu_for", "in_turns"]
-
-Pair: TypeAlias = tuple[RecordBlock, RecordBlock]
+__all__ = ["compare_batch", "execute_all", "gpu_for", "in_turns"]
 
 _log = logging.getLogger("portolan.jobs")
 
@@ -66,9 +65,11 @@ def compare_batch(
     }
     named = [(blocks[left], blocks[right]) for left, right in in_turns(pairs)]
     jobs = [(left.block, right.block) for left, right in named]
-    done = execute_all(jobs, lambda job: comparison.compare(*job), cores, gpu_for(comparison))
+    limit, gpu = MatchLimit(comparison.most), gpu_for(comparison)
+    on_core = limit.limited(lambda job: comparison.compare(*job))
+    done = execute_all(jobs, on_core, cores, lambda: limit.limited(gpu()))
     for (left, right), compared in zip(named, done, strict=True):
-        yield to_record_batch(left, right, compared)
+        yield from to_record_batches(left, right, compared)
 
 
 def in_turns(pairs: Sequence[tuple[NameT, NameT]]) -> list[tuple[NameT, NameT]]:

@@ -1,0 +1,47 @@
+"""Known clusters of any size: each is one node, whatever evidence there is inside of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_jobs.linkage.open.refine import CERTAIN, LARGEST, Links, refined
+from spark_jobs.linkage.open.spec import Clustering
+
+
+def links(pairs: list[tuple[int, int, float]]) -> Links:
+    left, right, bits = (np.array(side) for side in zip(*pairs, strict=True))
+    source = np.zeros(len(left), np.int64)
+    return Links(left, right, bits.astype(float), source, source)
+
+
+def clusters(pairs: list[tuple[int, int, float]]) -> list[set[int]]:
+    rows, roots = refined(links(pairs), Clustering.AVERAGE, 3.0)
+    return [{*rows[roots == root].tolist()} for root in np.unique(roots)]
+
+
+def known(first: int, size: int) -> list[tuple[int, int, float]]:
+    """Every record of a known cluster, linked with the least of it."""
+    return [(first, row, CERTAIN) for row in range(first + 1, first + size)]
+
+
+def test_new_records_join_a_known_cluster_that_is_larger_than_the_bound() -> None:
+    new = [(5, -1, 8.0), (LARGEST, -2, 9.0)]
+    assert clusters([*known(0, 2 * LARGEST), *new]) == [{*range(-2, 2 * LARGEST)}]
+
+
+def test_a_known_cluster_of_a_whole_table_is_one_node() -> None:
+    """Its records by each other would be 160 GB."""
+    rows, roots = refined(links([*known(0, 100_000), (7, 100_000, 8.0)]), Clustering.AVERAGE, 3.0)
+    assert (len(rows), {*roots.tolist()}) == (100_001, {0})
+
+
+def test_known_clusters_are_joined_and_divided_as_wholes() -> None:
+    pairs = [*known(0, 3), *known(10, 3), *known(20, 3)]
+    joining = [(1, 11, 6.0), (2, 12, -2.0), (0, 10, 1.0)]
+    parting = [(12, 20, 9.0), (11, 21, -15.0), (10, 22, -15.0)]
+    found = clusters([*pairs, *joining, *parting])
+    assert found == [{0, 1, 2, 10, 11, 12}, {20, 21, 22}]
+
+
+def test_evidence_inside_of_a_known_cluster_is_nothing_to_it() -> None:
+    assert clusters([*known(0, 3), (0, 2, -20.0), (1, 2, 5.0)]) == [{0, 1, 2}]
