@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, combinations, pairwise, product
 from math import dist, floor, hypot
@@ -100,17 +100,22 @@ class _Grid:
         self.cells: defaultdict[Cell, list[tuple[int, int]]] = defaultdict(list)
         for number, line in enumerate(lines):
             for at, segment in enumerate(pairwise(line)):
-                touched = cells(polyline(segment), self._size, self._reach, _MOST_CELLS)
+                near = self._reach + _TOUCHES
+                touched = cells(polyline(segment), self._size, near, _MOST_CELLS)
                 if touched is None:
                     raise CrowdedCell(f"{roads[number].id} is too long for its network.")
                 for cell in touched:
                     self.cells[cell].append((number, at))
 
+    def around(self, point: Point) -> Sequence[tuple[int, int]]:
+        """Lines and segments that may be near a point."""
+        return self.cells.get(_cell(point, self._size), ())
+
     def nearest(self, point: Point, but: int | None = None) -> tuple[int, int, Point] | None:
         """The nearest point on a line, no farther than the reach: line, segment, point."""
         points = (
             (number, at, nearest(point, *self._lines[number][at : at + 2]))
-            for number, at in self.cells.get(_cell(point, self._size), ())
+            for number, at in self.around(point)
             if number != but
         )
         found = ((dist(point, each[-1]), *each) for each in points)
@@ -136,6 +141,7 @@ class _Network:
         self._check_cells(settings.most_pairs)
         self._snap_to_lines()
         self._cross()
+        self._divide_at_nodes()
 
     def pieces(self) -> Iterator[Road]:
         """Cut the lines at every vertex where another one ends or crosses."""
@@ -162,7 +168,9 @@ class _Network:
 
     def _snap_ends(self) -> None:
         """Move ends that nearly meet to the least of them; a line between two of them stays."""
-        moved = _gathered(sorted({line[at] for line in self._lines for at in (0, -1)}), self._snap)
+        gathered = _Gathered(max(self._snap, _TOUCHES))
+        ends = sorted({line[at] for line in self._lines for at in (0, -1)})
+        moved = {end: gathered.least(end) for end in ends}
         for line in self._lines:
             start, end = moved[line[0]], moved[line[-1]]
             if start != end or line[0] == line[-1]:
@@ -178,15 +186,19 @@ class _Network:
         """Move an end that meets no other one to the line that it nearly reaches, or passes."""
         meeting = Counter(line[at] for line in self._lines for at in (0, -1))
         for number, line in enumerate(self._lines):
-            for at in (0, -1):
+            for at, opposite in ((0, -1), (-1, 0)):
                 found = None if meeting[line[at]] > 1 else self._grid.nearest(line[at], number)
-                if found is not None:
+                if found is not None and found[2] != line[opposite]:
                     other, segment, point = found
                     line[at] = point
                     self._add(other, segment, point)
 
     def _cross(self) -> None:
-        """Add the points where segments of two lines cross."""
+        """Add the points where segments of two lines cross; those of three lines are one."""
+        nodes = _Gathered(_TOUCHES)
+        for line in self._lines:
+            for at in (0, -1):
+                nodes.least(line[at])
         pairs = {
             pair
             for segments in self._grid.cells.values()
@@ -195,24 +207,48 @@ class _Network:
         }
         for (one, at), (other, there) in sorted(pairs):
             segments = self._lines[one][at : at + 2], self._lines[other][there : there + 2]
-            if (point := _crossing(*segments[0], *segments[1])) is not None:
+            if (crossing := _crossing(*segments[0], *segments[1])) is not None:
+                point = nodes.least(crossing)
                 self._add(one, at, point)
                 self._add(other, there, point)
 
+    def _divide_at_nodes(self) -> None:
+        """Add ends, and points where two lines cross, to each further line that they lie on."""
+        ending: defaultdict[Point, set[int]] = defaultdict(set)
+        for number, line in enumerate(self._lines):
+            for at in (0, -1):
+                ending[line[at]].add(number)
+        nodes = {vertex.point: set[int]() for added in self._added for vertex in added} | ending
+        for point, lines in nodes.items():
+            for number, segment in self._grid.around(point):
+                if lines != {number} and self._lies_inside(point, number, segment):
+                    self._add(number, segment, point)
 
-def _gathered(points: Sequence[Point], distance: float) -> Mapping[Point, Point]:
-    """Map each point to the least one that is so near, or to that one's own."""
-    size = distance or 1.0
-    kept: defaultdict[Cell, list[Point]] = defaultdict(list)
-    moved: dict[Point, Point] = {}
-    for point in points:
-        cell = _cell(point, size)
-        around = (other for each in _around(cell) for other in kept.get(each, ()))
-        near = [other for other in around if dist(point, other) <= distance]
-        moved[point] = min(near, default=point)
-        if not near:
-            kept[cell].append(point)
-    return moved
+    def _lies_inside(self, point: Point, number: int, segment: int) -> bool:
+        """Whether a point is on a segment; its end is of the next one, those of lines are not."""
+        start, end = self._lines[number][segment : segment + 2]
+        if dist(point, end) <= _TOUCHES or (not segment and dist(point, start) <= _TOUCHES):
+            return False
+        return dist(point, nearest(point, start, end)) <= _TOUCHES
+
+
+class _Gathered:
+    """Points of which those as near as a distance are one."""
+
+    def __init__(self, distance: float) -> None:
+        self._distance = distance
+        self._kept: defaultdict[Cell, list[Point]] = defaultdict(list)
+
+    def least(self, point: Point) -> Point:
+        """Return the least point given before that is so near, or this one."""
+        cell = _cell(point, self._distance)
+        around = (other for each in _around(cell) for other in self._kept.get(each, ()))
+        near = min(
+            (other for other in around if dist(point, other) <= self._distance), default=None
+        )
+        if near is None:
+            self._kept[cell].append(point)
+        return near or point
 
 
 def _crossing(a: Point, b: Point, c: Point, d: Point) -> Point | None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.matching.similarity.geometry import Point, nearest
 from spark_jobs.matching.similarity.prepare import prepared_records
 from spark_jobs.matching.similarity.roads import CrowdedCell, Road, RoadSettings, divided
 from spark_jobs.matching.similarity.spec import SimilaritySpec
@@ -71,6 +72,36 @@ def test_an_end_that_is_farther_away_stays() -> None:
 def test_an_end_that_meets_another_one_is_not_moved_to_a_line() -> None:
     corner = road("b", (5, 0.5), (5, 9)), road("c", (5, 0.5), (9, 9))
     assert {*pieces(SNAP, road("a", (0, 0), (10, 0)), *corner)} == {("a", 0), ("b", 0), ("c", 0)}
+
+
+@pytest.mark.parametrize("settings", [PLAIN, SNAP])
+def test_a_through_road_is_divided_where_others_meet_on_it(settings: RoadSettings) -> None:
+    north, south = road("n", (5, 9), (5, 0)), road("s", (5, -9), (5, 0))
+    assert pieces(settings, road("main", (0, 0), (10, 0)), north, south) == {
+        ("main", 1): ((0, 0), (5, 0)),
+        ("main", 2): ((5, 0), (10, 0)),
+        ("n", 0): north.points,
+        ("s", 0): south.points,
+    }
+
+
+def test_an_end_divides_every_line_that_it_lies_on() -> None:
+    crossing = road("a", (0, 0), (9, 3)), road("b", (0, 3), (9, 0))
+    found = pieces(PLAIN, *crossing, road("end", (4.5, 9), (4.5, 1.5)))
+    assert {*found} == {("a", 1), ("a", 2), ("b", 1), ("b", 2), ("end", 0)}
+    assert min(length(points) for points in found.values()) > 1, "no piece is a rounding error"
+
+
+def test_a_line_is_not_divided_by_its_own_end() -> None:
+    loop = ((0.0, 0.0), (10.0, 0.0), (10.0, 5.0), (5.0, 5.0), (5.0, 0.0))
+    assert pieces(PLAIN, road("a", *loop)) == {("a", 0): loop}
+    found = pieces(PLAIN, road("a", *loop), road("b", (5, -5), (5, 0)))
+    assert {*found} == {("a", 1), ("a", 2), ("b", 0)}
+
+
+def test_a_short_line_beside_another_one_keeps_two_ends() -> None:
+    found = pieces(SNAP, road("a", (0, 0), (10, 0)), road("b", (5, 0.2), (5, 0.9)))
+    assert found["b", 0] == ((5, 0), (5, 0.9))
 
 
 def test_ends_that_nearly_meet_are_one() -> None:
@@ -213,6 +244,21 @@ def test_lines_keep_their_length_and_meet_at_ends_in_any_order(
             assert one.points[-1] == other.points[0]
         if not snap:
             assert length(given_.points) == pytest.approx(sum(length(p.points) for p in parts))
+    if not snap:
+        assert not [
+            (one, other)
+            for one in found
+            for other in found
+            if one.id != other.id
+            and any(lies_inside(end, other.points) for end in (one.points[0], one.points[-1]))
+        ]
+
+
+def lies_inside(point: Point, line: tuple[Point, ...]) -> bool:
+    """Whether a point is on a line, and not at its ends."""
+    if min(dist(point, line[0]), dist(point, line[-1])) < 1e-5:
+        return False
+    return any(dist(point, nearest(point, *segment)) < 1e-7 for segment in pairwise(line))
 
 
 def length(points: tuple[tuple[float, float], ...]) -> float:
