@@ -43,7 +43,7 @@ class RoadSettings:
     Attributes:
         snap: Ends as near as this meet.
         axes: Lanes as near as this are one road; None: they are left as they are.
-        most_pairs: Pairs of segments in one cell.
+        most_pairs: Pairs of segments in one cell, and of lanes whose ends are as near as `axes`.
     """
 
     snap: float
@@ -76,7 +76,7 @@ def divided(roads: Iterable[Road], settings: RoadSettings) -> list[Road]:
     """
     found = sorted(roads, key=lambda road: road.id)
     if settings.axes is not None:
-        found = _with_axes(found, settings.axes, settings.snap)
+        found = _with_axes(found, settings, settings.axes)
     return [*_Network(found, settings).pieces()]
 
 
@@ -92,10 +92,14 @@ class _Grid:
     """Segments of lines by the cells that they come near; ends of lines may be moved as far."""
 
     def __init__(
-        self, roads: Sequence[Road], lines: Sequence[Sequence[Point]], reach: float
+        self,
+        roads: Sequence[Road],
+        lines: Sequence[Sequence[Point]],
+        settings: RoadSettings,
     ) -> None:
+        self._roads = roads
         self._lines = lines
-        self._reach = max(reach, _TOUCHES)
+        self._reach = max(settings.snap, _TOUCHES)
         self._size = max(_mean_length(lines), 2 * self._reach)
         self.cells: defaultdict[Cell, list[tuple[int, int]]] = defaultdict(list)
         for number, line in enumerate(lines):
@@ -106,6 +110,13 @@ class _Grid:
                     raise CrowdedCell(f"{roads[number].id} is too long for its network.")
                 for cell in touched:
                     self.cells[cell].append((number, at))
+        self._check(settings.most_pairs)
+
+    def _check(self, most_pairs: int) -> None:
+        for segments in self.cells.values():
+            if len(segments) * (len(segments) - 1) // 2 > most_pairs:
+                name = self._roads[segments[0][0]].id
+                raise CrowdedCell(f"{len(segments):,} segments lie where {name} does.")
 
     def around(self, point: Point) -> Sequence[tuple[int, int]]:
         """Lines and segments that may be near a point."""
@@ -137,8 +148,7 @@ class _Network:
         self._lines = [[*road.points] for road in roads]
         self._added: list[list[_Vertex]] = [[] for _ in roads]
         self._snap_ends()
-        self._grid = _Grid(roads, self._lines, settings.snap)
-        self._check_cells(settings.most_pairs)
+        self._grid = _Grid(roads, self._lines, settings)
         self._snap_to_lines()
         self._cross()
         self._divide_at_nodes()
@@ -175,12 +185,6 @@ class _Network:
             start, end = moved[line[0]], moved[line[-1]]
             if start != end or line[0] == line[-1]:
                 line[0], line[-1] = start, end
-
-    def _check_cells(self, most_pairs: int) -> None:
-        for segments in self._grid.cells.values():
-            if len(segments) * (len(segments) - 1) // 2 > most_pairs:
-                name = self._roads[segments[0][0]].id
-                raise CrowdedCell(f"{len(segments):,} segments lie where {name} does.")
 
     def _snap_to_lines(self) -> None:
         """Move an end that meets no other one to the line that it nearly reaches, or passes."""
@@ -266,12 +270,13 @@ def _crossing(a: Point, b: Point, c: Point, d: Point) -> Point | None:
     return next((end for end in ends if dist(end, point) <= _TOUCHES), point)
 
 
-def _with_axes(roads: Sequence[Road], distance: float, snap: float) -> list[Road]:
+def _with_axes(roads: Sequence[Road], settings: RoadSettings, distance: float) -> list[Road]:
     """Replace pairs of lanes by their axes; a line that ended at a lane ends at its axis."""
-    axes = [*_axes([road for road in roads if road.one_way], distance)]
+    one_way = [road for road in roads if road.one_way]
+    axes = [*_axes(one_way, distance, settings.most_pairs)]
     axis_of = {lane.id: axis for one, other, axis in axes for lane in (one, other)}
     lanes = [road for road in roads if road.id in axis_of]
-    grid = _Grid(lanes, [lane.points for lane in lanes], snap)
+    grid = _Grid(lanes, [lane.points for lane in lanes], settings)
 
     def attached(end: Point) -> Point:
         if (found := grid.nearest(end)) is None:
@@ -286,16 +291,14 @@ def _with_axes(roads: Sequence[Road], distance: float, snap: float) -> list[Road
     return sorted([*others, *(axis for _, _, axis in axes)], key=lambda road: road.id)
 
 
-def _axes(lanes: Sequence[Road], distance: float) -> Iterator[tuple[Road, Road, Road]]:
+def _axes(
+    lanes: Sequence[Road], distance: float, most_pairs: int
+) -> Iterator[tuple[Road, Road, Road]]:
     """Yield two lanes and their axis: the nearest ones first, each lane once."""
-    by_start: defaultdict[Cell, list[Road]] = defaultdict(list)
-    for lane in lanes:
-        by_start[_cell(lane.points[0], distance)].append(lane)
     pairs = [
         (dist(one.points[0], other.points[-1]) + dist(one.points[-1], other.points[0]), one, other)
-        for one in lanes
-        for cell in _around(_cell(one.points[-1], distance))
-        for other in by_start.get(cell, ())
+        for one, others in _nearly_met(lanes, distance, most_pairs)
+        for other in others
         if one.id < other.id and _are_lanes(one, other, distance)
     ]
     taken: set[str] = set()
@@ -304,6 +307,22 @@ def _axes(lanes: Sequence[Road], distance: float) -> Iterator[tuple[Road, Road, 
             taken |= {one.id, other.id}
             points = _middle(one.points, other.points[::-1])
             yield one, other, Road(one.id, points, other=other.id)
+
+
+def _nearly_met(
+    lanes: Sequence[Road], distance: float, most_pairs: int
+) -> Iterator[tuple[Road, Sequence[Road]]]:
+    """Yield each lane with those that may begin where it ends, cell by cell of its end."""
+    by_start: defaultdict[Cell, list[Road]] = defaultdict(list)
+    by_end: defaultdict[Cell, list[Road]] = defaultdict(list)
+    for lane in lanes:
+        by_start[_cell(lane.points[0], distance)].append(lane)
+        by_end[_cell(lane.points[-1], distance)].append(lane)
+    for cell, ending in by_end.items():
+        beginning = [lane for each in _around(cell) for lane in by_start.get(each, ())]
+        if len(ending) * len(beginning) > most_pairs:
+            raise CrowdedCell(f"{len(beginning):,} lanes begin where {ending[0].id} ends.")
+        yield from ((lane, beginning) for lane in ending)
 
 
 def _are_lanes(one: Road, other: Road, distance: float) -> bool:

@@ -222,6 +222,25 @@ def test_lines_that_lie_at_one_place_are_refused() -> None:
         divided(lines, RoadSettings(snap=0.0, most_pairs=20))
 
 
+def bundle(count: int, end: float) -> list[Road]:
+    """Lanes of one direction, close to each other: none is the other lane of another one."""
+    return [road(str(n), (n * 1e-3, 0), (n * 1e-3, end), one_way=True) for n in range(count)]
+
+
+@pytest.mark.timeout(60)  # four million pairs of lanes would be compared
+def test_lanes_that_begin_where_many_end_are_refused() -> None:
+    lanes = bundle(2_000, 9.0)
+    with pytest.raises(CrowdedCell, match="2,000 lanes begin where 0 ends"):
+        divided(lanes, RoadSettings(snap=0.0, axes=100.0))
+
+
+def test_as_many_lanes_as_the_limit_are_compared() -> None:
+    lanes = bundle(4, 9.0)
+    assert len(divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=16))) == 4
+    with pytest.raises(CrowdedCell):
+        divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=15))
+
+
 coordinate = st.integers(0, 12).map(float)
 networks = st.lists(
     st.lists(st.tuples(coordinate, coordinate), min_size=2, max_size=4, unique=True), max_size=8
