@@ -155,8 +155,7 @@ class _Network:
 
     def pieces(self) -> Iterator[Road]:
         """Cut the lines at every vertex where another one ends or crosses."""
-        nodes = {line[at] for line in self._lines for at in (0, -1)}
-        nodes |= {vertex.point for added in self._added for vertex in added}
+        nodes = self._nodes()
         for number, road in enumerate(self._roads):
             vertices = self._vertices(number)
             inner = [at for at in range(1, len(vertices) - 1) if vertices[at] in nodes]
@@ -165,6 +164,11 @@ class _Network:
                 points = tuple(vertices[start : end + 1])
                 yield replace(road, points=points, piece=piece if inner else 0)
 
+    def _nodes(self) -> set[Point]:
+        """Where lines end, and where they are divided."""
+        added = {vertex.point for vertices in self._added for vertex in vertices}
+        return added | {line[at] for line in self._lines for at in (0, -1)}
+
     def _vertices(self, number: int) -> list[Point]:
         """The points of a line, with those that were added, in order; none twice in a row."""
         corners = [_Vertex(at, 0.0, point) for at, point in enumerate(self._lines[number])]
@@ -172,7 +176,10 @@ class _Network:
         return [point for at, point in enumerate(ordered) if not at or point != ordered[at - 1]]
 
     def _add(self, number: int, segment: int, point: Point) -> None:
+        """Add a point, unless it ends the line, or the segment: then it is of the next one."""
         start, end = self._lines[number][segment : segment + 2]
+        if dist(point, end) <= _TOUCHES or (not segment and dist(point, start) <= _TOUCHES):
+            return
         share = dist(start, point) / (dist(start, end) or 1.0)
         self._added[number].append(_Vertex(segment, share, point))
 
@@ -211,29 +218,28 @@ class _Network:
         }
         for (one, at), (other, there) in sorted(pairs):
             segments = self._lines[one][at : at + 2], self._lines[other][there : there + 2]
-            if (crossing := _crossing(*segments[0], *segments[1])) is not None:
-                point = nodes.least(crossing)
+            crossing = _crossing(*segments[0], *segments[1])
+            if crossing is None:
+                continue
+            point = nodes.least(crossing)
+            if not _overlap(point, self._beside(point, one, at), self._beside(point, other, there)):
                 self._add(one, at, point)
                 self._add(other, there, point)
 
-    def _divide_at_nodes(self) -> None:
-        """Add ends, and points where two lines cross, to each further line that they lie on."""
-        ending: defaultdict[Point, set[int]] = defaultdict(set)
-        for number, line in enumerate(self._lines):
-            for at in (0, -1):
-                ending[line[at]].add(number)
-        nodes = {vertex.point: set[int]() for added in self._added for vertex in added} | ending
-        for point, lines in nodes.items():
-            for number, segment in self._grid.around(point):
-                if lines != {number} and self._lies_inside(point, number, segment):
-                    self._add(number, segment, point)
+    def _beside(self, point: Point, number: int, segment: int) -> list[Point]:
+        """The corners of a line before and behind a point on a segment of it."""
+        line = self._lines[number]
+        before = segment - (dist(point, line[segment]) <= _TOUCHES)
+        behind = segment + 1 + (dist(point, line[segment + 1]) <= _TOUCHES)
+        return [line[at] for at in (before, behind) if 0 <= at < len(line)]
 
-    def _lies_inside(self, point: Point, number: int, segment: int) -> bool:
-        """Whether a point is on a segment; its end is of the next one, those of lines are not."""
-        start, end = self._lines[number][segment : segment + 2]
-        if dist(point, end) <= _TOUCHES or (not segment and dist(point, start) <= _TOUCHES):
-            return False
-        return dist(point, nearest(point, start, end)) <= _TOUCHES
+    def _divide_at_nodes(self) -> None:
+        """Add ends, and points where two lines cross, to each line that they lie on."""
+        for point in sorted(self._nodes()):
+            for number, segment in self._grid.around(point):
+                place = nearest(point, *self._lines[number][segment : segment + 2])
+                if dist(point, place) <= _TOUCHES:
+                    self._add(number, segment, point)
 
 
 class _Gathered:
@@ -256,18 +262,30 @@ class _Gathered:
 
 
 def _crossing(a: Point, b: Point, c: Point, d: Point) -> Point | None:
-    """Where two segments cross within both; None: nowhere, or they are parallel."""
+    """Where two segments cross or touch; None: nowhere, or they are parallel."""
     (x0, y0), (x1, y1) = (b[0] - a[0], b[1] - a[1]), (d[0] - c[0], d[1] - c[1])
     area = x0 * y1 - y0 * x1
     if not area:
         return None
     x, y = c[0] - a[0], c[1] - a[1]
     share, other = (x * y1 - y * x1) / area, (x * y0 - y * x0) / area
-    if not (0 < share < 1 and 0 < other < 1):
-        return None
     point = a[0] + share * x0, a[1] + share * y0
+    if not (0 < share < 1 and 0 < other < 1):
+        places = nearest(point, a, b), nearest(point, c, d)
+        if max(dist(point, place) for place in places) > _TOUCHES:
+            return None
     ends = (a, b, c, d)
     return next((end for end in ends if dist(end, point) <= _TOUCHES), point)
+
+
+def _overlap(point: Point, ones: Sequence[Point], others: Sequence[Point]) -> bool:
+    """Whether two lines go on in one direction from a point, to these of their corners."""
+    for one, other in product(ones, others):
+        (x0, y0), (x1, y1) = _chord((point, one)), _chord((point, other))
+        apart = abs(x0 * y1 - y0 * x1) / (max(hypot(x0, y0), hypot(x1, y1)) or 1.0)
+        if apart <= _TOUCHES and x0 * x1 + y0 * y1 > 0:
+            return True
+    return False
 
 
 def _with_axes(roads: Sequence[Road], settings: RoadSettings, distance: float) -> list[Road]:

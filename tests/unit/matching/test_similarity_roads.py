@@ -85,18 +85,84 @@ def test_a_through_road_is_divided_where_others_meet_on_it(settings: RoadSetting
     }
 
 
+STRAIGHT = road("a", (0, 0), (10, 0))
+BENT = road("a", (0, 0), (5, 0), (10, 0))
+
+
+def through(id_: str, x: int, y: int) -> Road:
+    """A line whose middle is one point for all of them, if there were no rounding."""
+    return road(id_, ((55 - 7 * x) / 7, (25 - 7 * y) / 7), ((55 + 7 * x) / 7, (25 + 7 * y) / 7))
+
+
+@pytest.mark.parametrize(
+    ("roads", "count"),
+    [
+        ((through("a", 4, -8), through("b", 7, 6), through("c", 0, 6)), 6),
+        ((through("a", 4, -8), through("b", 7, 6), road("c", (55 / 7, 25 / 7), (8, 23))), 5),
+        (
+            (
+                road("a", (0, 0), (5, 1e-7), (10, 0)),
+                *(road(str(y), (5, y), (5, 0)) for y in (9, -9)),
+            ),
+            4,
+        ),
+        ((STRAIGHT, *(road(f"{x}{y}", (x, 9), (5, y)) for x in (4, 6) for y in (0, 1e-7))), 6),
+    ],
+    ids=["three lines", "an end", "a corner", "pairs of ends"],
+)
+def test_what_meets_but_for_rounding_meets_at_one_point(roads: list[Road], count: int) -> None:
+    found = pieces(PLAIN, *roads)
+    assert len(found) == count
+    assert min(length(points) for points in found.values()) > 1
+    ends = Counter(end for points in found.values() for end in (points[0], points[-1]))
+    assert max(ends.values()) == count
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (BENT, road("b", (5, -5), (5, 0), (5, 5))),
+        (BENT, road("b", (5, -5), (5, 5))),
+        (BENT, road("b", (5, -5), (5, 0), (6, -5))),
+        (STRAIGHT, road("b", (5, -5), (5, 0), (5, 5))),
+        (STRAIGHT, road("b", (4, -5), (5, 1e-7), (6, -5))),
+    ],
+)
+def test_lines_are_divided_where_a_corner_of_one_is_on_the_other(one: Road, other: Road) -> None:
+    found = pieces(PLAIN, one, other)
+    assert {*found} == {("a", 1), ("a", 2), ("b", 1), ("b", 2)}
+    ends = {end for points in found.values() for end in (points[0], points[-1])}
+    assert len(ends) == 5, "they meet at one point"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ((0.0, 0.0), (5.0, 0.0), (5.0, 5.0), (9.0, 5.0)),
+        ((9.0, 5.0), (5.0, 5.0), (5.0, 0.0), (0.0, 0.0)),
+        ((5.0, -5.0), (5.0, 0.0), (5.0, 5.0), (9.0, 5.0)),
+    ],
+    ids=["the same", "the other way", "from another side"],
+)
+def test_lines_are_not_divided_where_they_overlap(other: tuple[Point, ...]) -> None:
+    line = ((0.0, 0.0), (5.0, 0.0), (5.0, 5.0), (9.0, 5.0))
+    assert pieces(PLAIN, road("a", *line), road("b", *other)) == {("a", 0): line, ("b", 0): other}
+
+
 def test_an_end_divides_every_line_that_it_lies_on() -> None:
     crossing = road("a", (0, 0), (9, 3)), road("b", (0, 3), (9, 0))
     found = pieces(PLAIN, *crossing, road("end", (4.5, 9), (4.5, 1.5)))
     assert {*found} == {("a", 1), ("a", 2), ("b", 1), ("b", 2), ("end", 0)}
-    assert min(length(points) for points in found.values()) > 1, "no piece is a rounding error"
 
 
-def test_a_line_is_not_divided_by_its_own_end() -> None:
+def test_a_line_is_divided_where_it_ends_on_itself() -> None:
     loop = ((0.0, 0.0), (10.0, 0.0), (10.0, 5.0), (5.0, 5.0), (5.0, 0.0))
-    assert pieces(PLAIN, road("a", *loop)) == {("a", 0): loop}
-    found = pieces(PLAIN, road("a", *loop), road("b", (5, -5), (5, 0)))
-    assert {*found} == {("a", 1), ("a", 2), ("b", 0)}
+    assert pieces(PLAIN, road("a", *loop)) == {
+        ("a", 1): (loop[0], loop[-1]),
+        ("a", 2): (loop[-1], *loop[1:]),
+    }
+    ring = (*loop[1:], loop[1])
+    assert pieces(PLAIN, road("a", *ring)) == {("a", 0): ring}
 
 
 def test_a_short_line_beside_another_one_keeps_two_ends() -> None:
@@ -268,8 +334,7 @@ def test_lines_keep_their_length_and_meet_at_ends_in_any_order(
             (one, other)
             for one in found
             for other in found
-            if one.id != other.id
-            and any(lies_inside(end, other.points) for end in (one.points[0], one.points[-1]))
+            if any(lies_inside(end, other.points) for end in (one.points[0], one.points[-1]))
         ]
 
 
