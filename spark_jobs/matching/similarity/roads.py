@@ -222,11 +222,13 @@ class _Network:
             if crossing is None:
                 continue
             point = nodes.least(crossing)
-            if not _overlap(point, self._beside(point, one, at), self._beside(point, other, there)):
+            if not _overlap(
+                point, self._adjacent(point, one, at), self._adjacent(point, other, there)
+            ):
                 self._add(one, at, point)
                 self._add(other, there, point)
 
-    def _beside(self, point: Point, number: int, segment: int) -> list[Point]:
+    def _adjacent(self, point: Point, number: int, segment: int) -> list[Point]:
         """The corners of a line before and behind a point on a segment of it."""
         line = self._lines[number]
         before = segment - (dist(point, line[segment]) <= _TOUCHES)
@@ -237,8 +239,8 @@ class _Network:
         """Add ends, and points where two lines cross, to each line that they lie on."""
         for point in sorted(self._nodes()):
             for number, segment in self._grid.around(point):
-                place = nearest(point, *self._lines[number][segment : segment + 2])
-                if dist(point, place) <= _TOUCHES:
+                found = nearest(point, *self._lines[number][segment : segment + 2])
+                if dist(point, found) <= _TOUCHES:
                     self._add(number, segment, point)
 
 
@@ -271,8 +273,8 @@ def _crossing(a: Point, b: Point, c: Point, d: Point) -> Point | None:
     share, other = (x * y1 - y * x1) / area, (x * y0 - y * x0) / area
     point = a[0] + share * x0, a[1] + share * y0
     if not (0 < share < 1 and 0 < other < 1):
-        places = nearest(point, a, b), nearest(point, c, d)
-        if max(dist(point, place) for place in places) > _TOUCHES:
+        found = nearest(point, a, b), nearest(point, c, d)
+        if max(dist(point, each) for each in found) > _TOUCHES:
             return None
     ends = (a, b, c, d)
     return next((end for end in ends if dist(end, point) <= _TOUCHES), point)

@@ -24,7 +24,6 @@ SPEC = SimilaritySpec.parse(
 )
 
 
-@pytest.mark.connect
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 1_000])
 def test_an_object_is_in_the_partition_that_begins_before_it(
     count: int, spark: SparkSession
@@ -40,13 +39,13 @@ def test_an_object_is_in_the_partition_that_begins_before_it(
 
 
 def test_hundreds_of_partitions_have_their_objects_and_copies(spark: SparkSession) -> None:
-    """Neighbours in a chain: each partition owns one object, and has those beside it."""
+    """Neighbours in a chain: each partition owns one object, and has those near it."""
     count = 450
     rows = [(number << 40, number, [number, number + 1]) for number in range(count)]
     objects = spark.createDataFrame(rows, "position long, number long, touches array<long>")
     found = partitioned(objects, SPEC).select("partition", "number", "owned").collect()
-    beside = {(one, other) for one in range(count) for other in (one - 1, one + 1)}
+    near = {(one, other) for one in range(count) for other in (one - 1, one + 1)}
     assert sorted(row[:2] for row in found if row["owned"]) == [(n, n) for n in range(count)]
     assert {row[:2] for row in found if not row["owned"]} == {
-        pair for pair in beside if 0 <= pair[1] < count
+        pair for pair in near if 0 <= pair[1] < count
     }

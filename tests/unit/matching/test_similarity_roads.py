@@ -165,7 +165,7 @@ def test_a_line_is_divided_where_it_ends_on_itself() -> None:
     assert pieces(PLAIN, road("a", *ring)) == {("a", 0): ring}
 
 
-def test_a_short_line_beside_another_one_keeps_two_ends() -> None:
+def test_a_short_line_that_nearly_reaches_another_one_keeps_two_ends() -> None:
     found = pieces(SNAP, road("a", (0, 0), (10, 0)), road("b", (5, 0.2), (5, 0.9)))
     assert found["b", 0] == ((5, 0), (5, 0.9))
 
