@@ -233,7 +233,8 @@ class Background:
             (Relation.INVERSE_IS_A, right, left),
         ):
             if one[-len(other) :] == other:  # kitchen chair, chair
-                return Path(relation, type_confidence(relation), (a, b))
+                score = type_confidence(relation)
+                return Path(relation, score, (a, b)) if score >= least else None
         if len(left) > 1 and len(right) > 1:
             if left[0] == right[0]:  # the same modifier
                 rest = " ".join(left[1:]), " ".join(right[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_jobs.matching.schemas.elements import Element
 from spark_jobs.runner.port import InputUnfit
@@ -14,7 +14,11 @@ __all__ = ["parse_json_schema"]
 MOST_TEXT: Final = 4 * 2**20
 """Characters of a schema."""
 MOST_ELEMENTS: Final = 2_000
+MOST_STEPS: Final = 200_000
+"""Visits of subschemas: a few dozen references are enough to lead to one for ever."""
 _DEEPEST: Final = 8
+_MOST_TYPES: Final = 8
+"""Of one schema; JSON has seven."""
 _VARIANTS: Final = ("allOf", "anyOf", "oneOf")
 
 
@@ -25,7 +29,8 @@ def parse_json_schema(text: str, name: str) -> list[Element]:
     others are left out.
 
     Raises:
-        InputUnfit: It is too large, is no JSON object, or has no properties.
+        InputUnfit: It is too large, is no JSON object, has no properties, or its references lead
+            to too many subschemas.
     """
     if len(text) > MOST_TEXT:
         raise InputUnfit(f"{name}: a JSON schema has {MOST_TEXT:,} characters at most.")
@@ -35,49 +40,96 @@ def parse_json_schema(text: str, name: str) -> list[Element]:
         raise InputUnfit(f"{name}: this is not JSON: {error}.") from error
     if not isinstance(document, dict):
         raise InputUnfit(f"{name}: a JSON schema is an object.")
-    elements: dict[tuple[str, ...], Element] = {}
-    for element in _elements(document, document, (), frozenset()):
-        elements.setdefault(element.path, element)
-        if len(elements) > MOST_ELEMENTS:
-            raise InputUnfit(f"{name}: a JSON schema has {MOST_ELEMENTS:,} properties at most.")
+    elements = _Walk(document, name).elements()
     if not elements:
         raise InputUnfit(f"{name}: the JSON schema has no properties.")
     return [elements[path] for path in sorted(elements)]
 
 
-def _elements(
-    schema: Any, root: Mapping[str, Any], path: tuple[str, ...], seen: frozenset[str]
-) -> Iterator[Element]:
-    if not isinstance(schema, dict) or len(path) > _DEEPEST:
-        return
-    schema, seen = _resolved(schema, root, seen)
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        for key, value in properties.items():
+class _Subschema(NamedTuple):
+    """A part of the document, with the names and the references that led to it."""
+
+    schema: Any
+    path: tuple[str, ...] = ()
+    seen: frozenset[str] = frozenset()
+
+
+class _Walk:
+    """Visits the subschemas of a document, depth first; the first of several types counts."""
+
+    def __init__(self, document: Mapping[str, Any], name: str) -> None:
+        self._document = document
+        self._name = name
+        self._steps = 0
+        self._targets: dict[str, Any] = {}
+        self._elements: dict[tuple[str, ...], Element] = {}
+
+    def elements(self) -> Mapping[tuple[str, ...], Element]:
+        """Return the properties by their paths.
+
+        Raises:
+            InputUnfit: They are too many, or the way to them is too long.
+        """
+        waiting = [_Subschema(self._document)]
+        while waiting:
+            each = waiting.pop()
+            below: list[_Subschema] = []
+            for child in self._below(each):
+                self._step()
+                below.append(child)
+            waiting += reversed(below)
+        return self._elements
+
+    def _below(self, given: _Subschema) -> Iterator[_Subschema]:
+        if not isinstance(given.schema, dict) or len(given.path) > _DEEPEST:
+            return
+        schema, path, seen = self._resolved(given)
+        properties = schema.get("properties")
+        for key, value in properties.items() if isinstance(properties, dict) else ():
             if key:
-                inner, _ = _resolved(value, root, seen)
-                yield Element((*path, key), _type(inner))
-                yield from _elements(value, root, (*path, key), seen)
-    yield from _elements(schema.get("items"), root, path, seen)
-    for variant in _VARIANTS:
-        options = schema.get(variant)
-        for option in options if isinstance(options, list) else ():
-            yield from _elements(option, root, path, seen)
+                below = _Subschema(value, (*path, key), seen)
+                self._add(Element(below.path, _type(self._resolved(below).schema)))
+                yield below
+        if "items" in schema:
+            yield _Subschema(schema["items"], path, seen)
+        for variant in _VARIANTS:
+            options = schema.get(variant)
+            for option in options if isinstance(options, list) else ():
+                yield _Subschema(option, path, seen)
+
+    def _add(self, element: Element) -> None:
+        self._elements.setdefault(element.path, element)
+        if len(self._elements) > MOST_ELEMENTS:
+            raise InputUnfit(
+                f"{self._name}: a JSON schema has {MOST_ELEMENTS:,} properties at most."
+            )
+
+    def _step(self, steps: int = 1) -> None:
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise InputUnfit(
+                f"{self._name}: the JSON schema has more than {MOST_STEPS:,} subschemas, each "
+                "counted as often as references lead to it."
+            )
+
+    def _resolved(self, given: _Subschema) -> _Subschema:
+        """Follow references; one that leads elsewhere, nowhere or in a circle gives nothing."""
+        schema, path, seen = given
+        while isinstance(schema, dict) and isinstance(reference := schema.get("$ref"), str):
+            if reference in seen:
+                return _Subschema({}, path, seen)
+            self._step(1 + len(seen))  # those are copied
+            seen |= {reference}
+            schema = self._target(reference)
+        return _Subschema(schema if isinstance(schema, dict) else {}, path, seen)
+
+    def _target(self, reference: str) -> Any:
+        if reference not in self._targets:
+            self._targets[reference] = _found(reference, self._document)
+        return self._targets[reference]
 
 
-def _resolved(
-    schema: Any, root: Mapping[str, Any], seen: frozenset[str]
-) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """Follow references; one that leads elsewhere, nowhere or in a circle gives an empty schema."""
-    while isinstance(schema, dict) and isinstance(reference := schema.get("$ref"), str):
-        if reference in seen:
-            return {}, seen
-        seen |= {reference}
-        schema = _target(reference, root)
-    return (schema, seen) if isinstance(schema, dict) else ({}, seen)
-
-
-def _target(reference: str, root: Mapping[str, Any]) -> Any:
+def _found(reference: str, root: Mapping[str, Any]) -> Any:
     target: Any = root
     if not reference.startswith("#"):
         return None
@@ -90,6 +142,6 @@ def _target(reference: str, root: Mapping[str, Any]) -> Any:
 def _type(schema: Mapping[str, Any]) -> str:
     stated = schema.get("type")
     if isinstance(stated, list):
-        types = [each for each in stated if each != "null"]
+        types = [each for each in stated[:_MOST_TYPES] if each != "null"]
         stated = types[0] if len(types) == 1 else None
     return stated if isinstance(stated, str) else ""

@@ -26,10 +26,13 @@ MOST_LABELS: Final = 100
 """Labels and synonyms that are kept of one concept."""
 MOST_RUN: Final = 100_000
 """Characters without markup in RDF/XML; the parser appends them piece by piece."""
+MOST_ENTITIES: Final = 1_000
+"""Texts that RDF/XML gives names to; files have some dozens, for namespaces."""
 
 _ENTITY: Final = re.compile(
     r"""<!ENTITY\s+(?:(?P<name>[\w.:-]+)\s+(?:"(?P<quoted>[^"&%]*)"|'(?P<single>[^'&%]*)')\s*>)?"""
 )
+_REFERENCE: Final = re.compile(r"&([\w.:-]++);")
 _LABELS: Final = (RDFS.label, SKOS.prefLabel)
 _SYNONYM: Final = re.compile(r"(?i)synonym|altLabel|hiddenLabel|IAO_0000118")
 _PART: Final = re.compile(r"(?i)part[_ -]?of|BFO_0000050")
@@ -105,12 +108,16 @@ def _parse(text: str, name: str) -> Graph:
 
 def _check_xml(text: str, name: str) -> None:
     """Refuse entities that are external or refer to others, and texts that they make too large."""
-    size = len(text)
+    lengths: dict[str, int] = {}
     for found in _ENTITY.finditer(text):
         if found["name"] is None:
             raise InputUnfit(f"{name}: entities must be texts that refer to no other entity.")
-        value = found["quoted"] or found["single"] or ""
-        size += len(value) * text.count(f"&{found['name']};")
+        length = len(found["quoted"] or found["single"] or "")
+        lengths[found["name"]] = max(length, lengths.get(found["name"], 0))
+        if len(lengths) > MOST_ENTITIES:
+            raise InputUnfit(f"{name}: an ontology has {MOST_ENTITIES:,} entities at most.")
+    references = _REFERENCE.finditer(text) if lengths else ()
+    size = len(text) + sum(lengths.get(each[1], 0) for each in references)
     if size > MOST_TEXT or max(map(len, text.split("<"))) > MOST_RUN:
         raise InputUnfit(f"{name}: its texts, or what its entities make of them, are too long.")
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from spark_jobs.matching.similarity.geometry import nearer_than
 from spark_jobs.matching.similarity.objects import MatchObject
 from spark_jobs.matching.similarity.spec import SimilaritySpec
+from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["MOST_NEIGHBOURS", "Constraints", "candidates", "neighbours"]
 
@@ -19,20 +20,43 @@ MOST_NEIGHBOURS: Final = 32
 def candidates(
     left: Sequence[MatchObject], right: Sequence[MatchObject], spec: SimilaritySpec
 ) -> Iterator[tuple[int, int]]:
-    """Yield the positions of objects that share a key, each pair once."""
+    """Yield the positions of objects that share a key, each pair once.
+
+    Raises:
+        InputUnfit: So many segments lie close to each other that comparing them costs too much.
+    """
+    count = _Comparisons(spec.limits.pairs)
     by_key: defaultdict[str, list[int]] = defaultdict(list)
     for at, each in enumerate(right):
         for key in each.keys:
             by_key[key].append(at)
     for at, each in enumerate(left):
         found = {other for key in each.keys for other in by_key.get(key, ())}
-        yield from ((at, other) for other in sorted(found) if _near(each, right[other], spec))
+        yield from (
+            (at, other) for other in sorted(found) if _near(each, right[other], spec, count)
+        )
 
 
-def _near(left: MatchObject, right: MatchObject, spec: SimilaritySpec) -> bool:
+class _Comparisons:
+    """Counts pairs of pieces of lines: one pair of lines may have a million of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._done = 0
+
+    def __call__(self) -> None:
+        self._done += 1
+        if self._done > self._most:
+            raise InputUnfit(
+                "Lines of many points lie so close to each other in a partition that more than "
+                f"{self._most:,} pairs of their pieces are compared; limits.pairs is exceeded."
+            )
+
+
+def _near(left: MatchObject, right: MatchObject, spec: SimilaritySpec, count: _Comparisons) -> bool:
     if spec.buffer is None:
         return True
-    return bool(left.line and right.line and nearer_than(left.line, right.line, spec.buffer))
+    return bool(left.line and right.line and nearer_than(left.line, right.line, spec.buffer, count))
 
 
 def neighbours(objects: Sequence[MatchObject]) -> list[tuple[int, ...]]:

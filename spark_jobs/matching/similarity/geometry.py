@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import acos, atan2, ceil, dist, floor, fsum, hypot, pi
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -31,6 +31,8 @@ _FARTHEST: Final = 1e12
 """Of a coordinate from 0: squares and sums of what is farther would lose its digits."""
 _STRAIGHT: Final = 0.1
 """Radians below which the turns of a line sum up to nothing: a ratio of noise would be noise."""
+_FEW_PAIRS: Final = 16
+"""Of points of two lines, whose segments are compared each with each."""
 _WKT: Final = re.compile(r"\s*LINESTRING\s*\(([^()]*)\)\s*", re.IGNORECASE)
 
 Point: TypeAlias = tuple[float, float]
@@ -149,7 +151,7 @@ def _chord(line: Polyline) -> Point:
 def cells(line: Polyline, size: float, buffer: float, most: int) -> set[Cell] | None:
     """Return the cells of a grid that a line touches with a buffer; None: they are too many."""
     found: set[Cell] = set()
-    for start, end in _segments(line):
+    for start, end in _segments(line.points):
         (west, east), (south, north) = (sorted(axis) for axis in zip(start, end, strict=True))
         columns = _range(west - buffer, east + buffer, size)
         rows = _range(south - buffer, north + buffer, size)
@@ -165,17 +167,47 @@ def _range(least: float, most: float, size: float) -> range:
     return range(floor(least / size), max(ceil(most / size), floor(most / size) + 1))
 
 
-def _segments(line: Polyline) -> Iterator[tuple[Point, Point]]:
-    return zip(line.points, line.points[1:] or line.points, strict=False)
+def _segments(points: Sequence[Point]) -> Iterator[tuple[Point, Point]]:
+    return zip(points, points[1:] or points, strict=False)
 
 
-def nearer_than(one: Polyline, other: Polyline, distance: float) -> bool:
-    """Whether two lines cross or come as near as this."""
+def nearer_than(
+    one: Polyline, other: Polyline, distance: float, count: Callable[[], None] = lambda: None
+) -> bool:
+    """Whether two lines cross or come as near as this.
+
+    Args:
+        distance: In the unit of the coordinates.
+        count: Called whenever one of them is halved to be compared; it may raise.
+    """
+    return _pieces_nearer_than(one.points, other.points, distance, count)
+
+
+def _pieces_nearer_than(
+    one: Sequence[Point], other: Sequence[Point], distance: float, count: Callable[[], None]
+) -> bool:
+    """Halve the longer piece, unless the boxes around both are too far away from each other."""
+    if _box_distance(one, other) > distance:
+        return False
+    if len(one) * len(other) <= _FEW_PAIRS:
+        return any(
+            _segment_distance(*first, *second) <= distance
+            for first in _segments(one)
+            for second in _segments(other)
+        )
+    count()
+    shorter, longer = sorted((one, other), key=len)
+    half = len(longer) // 2
     return any(
-        _segment_distance(*first, *second) <= distance
-        for first in _segments(one)
-        for second in _segments(other)
+        _pieces_nearer_than(piece, shorter, distance, count)
+        for piece in (longer[: half + 1], longer[half:])
     )
+
+
+def _box_distance(one: Sequence[Point], other: Sequence[Point]) -> float:
+    """No more than the distance of two lines: the greater one of both axes."""
+    axes = zip(zip(*one, strict=True), zip(*other, strict=True), strict=True)
+    return max(float(max(min(a) - max(b), min(b) - max(a))) for a, b in axes)
 
 
 def _segment_distance(a: Point, b: Point, c: Point, d: Point) -> float:

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame
+import numpy as np
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["Cell", "Counts", "check_sizes", "partitioned", "split"]
+__all__ = ["Cell", "Counts", "check_sizes", "partition_of", "partitioned", "split"]
 
 _MOST_PARTITIONS: Final = 1_000
 _COUNTED_BITS: Final = 14
@@ -54,14 +54,32 @@ def partitioned(objects: DataFrame, spec: SimilaritySpec) -> DataFrame:
     An object is owned by one partition, and copied to those whose border is near.
     """
     starts = _starts(objects, spec)
-    beyond = [(f.col("position") >= start).cast("int") for start in starts[1:]]
-    number = reduce(lambda one, other: one + other, beyond, f.lit(0))
-    owned = objects.withColumn("partition", number).withColumn("owned", f.lit(True))
-    if not beyond:
+    owned = objects.withColumn("partition", partition_of("position", starts))
+    owned = owned.withColumn("owned", f.lit(True))
+    if len(starts) == 1:
         return owned
     copies = _copies(owned, spec.border)
     copied = objects.join(copies, "number").withColumn("owned", f.lit(False))
     return owned.unionByName(copied)
+
+
+def partition_of(position: str, starts: Sequence[int]) -> Column:
+    """Return the number of the last start that is not after a position: a binary search.
+
+    Args:
+        position: The name of the column.
+        starts: In ascending order; what is before the first one is in its partition as well.
+    """
+    # Starts are one literal: an expression that grows with their number overflows Spark's stack.
+    values = f.lit(np.array(starts, np.int64))
+    bits = range(len(starts).bit_length())
+    steps = f.lit(np.array([1 << bit for bit in reversed(bits)], np.int32))
+
+    def further(number: Column, step: Column) -> Column:
+        at = number + step
+        return f.when(f.get(values, at) <= f.col(position), at).otherwise(number)
+
+    return f.aggregate(steps, f.lit(0), further)
 
 
 def check_sizes(placed: DataFrame, spec: SimilaritySpec) -> int:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.matching.similarity.geometry import Point, nearest
 from spark_jobs.matching.similarity.prepare import prepared_records
 from spark_jobs.matching.similarity.roads import CrowdedCell, Road, RoadSettings, divided
 from spark_jobs.matching.similarity.spec import SimilaritySpec
@@ -71,6 +72,102 @@ def test_an_end_that_is_farther_away_stays() -> None:
 def test_an_end_that_meets_another_one_is_not_moved_to_a_line() -> None:
     corner = road("b", (5, 0.5), (5, 9)), road("c", (5, 0.5), (9, 9))
     assert {*pieces(SNAP, road("a", (0, 0), (10, 0)), *corner)} == {("a", 0), ("b", 0), ("c", 0)}
+
+
+@pytest.mark.parametrize("settings", [PLAIN, SNAP])
+def test_a_through_road_is_divided_where_others_meet_on_it(settings: RoadSettings) -> None:
+    north, south = road("n", (5, 9), (5, 0)), road("s", (5, -9), (5, 0))
+    assert pieces(settings, road("main", (0, 0), (10, 0)), north, south) == {
+        ("main", 1): ((0, 0), (5, 0)),
+        ("main", 2): ((5, 0), (10, 0)),
+        ("n", 0): north.points,
+        ("s", 0): south.points,
+    }
+
+
+STRAIGHT = road("a", (0, 0), (10, 0))
+BENT = road("a", (0, 0), (5, 0), (10, 0))
+
+
+def through(id_: str, x: int, y: int) -> Road:
+    """A line whose middle is one point for all of them, if there were no rounding."""
+    return road(id_, ((55 - 7 * x) / 7, (25 - 7 * y) / 7), ((55 + 7 * x) / 7, (25 + 7 * y) / 7))
+
+
+@pytest.mark.parametrize(
+    ("roads", "count"),
+    [
+        ((through("a", 4, -8), through("b", 7, 6), through("c", 0, 6)), 6),
+        ((through("a", 4, -8), through("b", 7, 6), road("c", (55 / 7, 25 / 7), (8, 23))), 5),
+        (
+            (
+                road("a", (0, 0), (5, 1e-7), (10, 0)),
+                *(road(str(y), (5, y), (5, 0)) for y in (9, -9)),
+            ),
+            4,
+        ),
+        ((STRAIGHT, *(road(f"{x}{y}", (x, 9), (5, y)) for x in (4, 6) for y in (0, 1e-7))), 6),
+    ],
+    ids=["three lines", "an end", "a corner", "pairs of ends"],
+)
+def test_what_meets_but_for_rounding_meets_at_one_point(roads: list[Road], count: int) -> None:
+    found = pieces(PLAIN, *roads)
+    assert len(found) == count
+    assert min(length(points) for points in found.values()) > 1
+    ends = Counter(end for points in found.values() for end in (points[0], points[-1]))
+    assert max(ends.values()) == count
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (BENT, road("b", (5, -5), (5, 0), (5, 5))),
+        (BENT, road("b", (5, -5), (5, 5))),
+        (BENT, road("b", (5, -5), (5, 0), (6, -5))),
+        (STRAIGHT, road("b", (5, -5), (5, 0), (5, 5))),
+        (STRAIGHT, road("b", (4, -5), (5, 1e-7), (6, -5))),
+    ],
+)
+def test_lines_are_divided_where_a_corner_of_one_is_on_the_other(one: Road, other: Road) -> None:
+    found = pieces(PLAIN, one, other)
+    assert {*found} == {("a", 1), ("a", 2), ("b", 1), ("b", 2)}
+    ends = {end for points in found.values() for end in (points[0], points[-1])}
+    assert len(ends) == 5, "they meet at one point"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ((0.0, 0.0), (5.0, 0.0), (5.0, 5.0), (9.0, 5.0)),
+        ((9.0, 5.0), (5.0, 5.0), (5.0, 0.0), (0.0, 0.0)),
+        ((5.0, -5.0), (5.0, 0.0), (5.0, 5.0), (9.0, 5.0)),
+    ],
+    ids=["the same", "the other way", "from another side"],
+)
+def test_lines_are_not_divided_where_they_overlap(other: tuple[Point, ...]) -> None:
+    line = ((0.0, 0.0), (5.0, 0.0), (5.0, 5.0), (9.0, 5.0))
+    assert pieces(PLAIN, road("a", *line), road("b", *other)) == {("a", 0): line, ("b", 0): other}
+
+
+def test_an_end_divides_every_line_that_it_lies_on() -> None:
+    crossing = road("a", (0, 0), (9, 3)), road("b", (0, 3), (9, 0))
+    found = pieces(PLAIN, *crossing, road("end", (4.5, 9), (4.5, 1.5)))
+    assert {*found} == {("a", 1), ("a", 2), ("b", 1), ("b", 2), ("end", 0)}
+
+
+def test_a_line_is_divided_where_it_ends_on_itself() -> None:
+    loop = ((0.0, 0.0), (10.0, 0.0), (10.0, 5.0), (5.0, 5.0), (5.0, 0.0))
+    assert pieces(PLAIN, road("a", *loop)) == {
+        ("a", 1): (loop[0], loop[-1]),
+        ("a", 2): (loop[-1], *loop[1:]),
+    }
+    ring = (*loop[1:], loop[1])
+    assert pieces(PLAIN, road("a", *ring)) == {("a", 0): ring}
+
+
+def test_a_short_line_that_nearly_reaches_another_one_keeps_two_ends() -> None:
+    found = pieces(SNAP, road("a", (0, 0), (10, 0)), road("b", (5, 0.2), (5, 0.9)))
+    assert found["b", 0] == ((5, 0), (5, 0.9))
 
 
 def test_ends_that_nearly_meet_are_one() -> None:
@@ -191,6 +288,25 @@ def test_lines_that_lie_at_one_place_are_refused() -> None:
         divided(lines, RoadSettings(snap=0.0, most_pairs=20))
 
 
+def bundle(count: int, end: float) -> list[Road]:
+    """Lanes of one direction, close to each other: none is the other lane of another one."""
+    return [road(str(n), (n * 1e-3, 0), (n * 1e-3, end), one_way=True) for n in range(count)]
+
+
+@pytest.mark.timeout(60)  # four million pairs of lanes would be compared
+def test_lanes_that_begin_where_many_end_are_refused() -> None:
+    lanes = bundle(2_000, 9.0)
+    with pytest.raises(CrowdedCell, match="2,000 lanes begin where 0 ends"):
+        divided(lanes, RoadSettings(snap=0.0, axes=100.0))
+
+
+def test_as_many_lanes_as_the_limit_are_compared() -> None:
+    lanes = bundle(4, 9.0)
+    assert len(divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=16))) == 4
+    with pytest.raises(CrowdedCell):
+        divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=15))
+
+
 coordinate = st.integers(0, 12).map(float)
 networks = st.lists(
     st.lists(st.tuples(coordinate, coordinate), min_size=2, max_size=4, unique=True), max_size=8
@@ -213,6 +329,20 @@ def test_lines_keep_their_length_and_meet_at_ends_in_any_order(
             assert one.points[-1] == other.points[0]
         if not snap:
             assert length(given_.points) == pytest.approx(sum(length(p.points) for p in parts))
+    if not snap:
+        assert not [
+            (one, other)
+            for one in found
+            for other in found
+            if any(lies_inside(end, other.points) for end in (one.points[0], one.points[-1]))
+        ]
+
+
+def lies_inside(point: Point, line: tuple[Point, ...]) -> bool:
+    """Whether a point is on a line, and not at its ends."""
+    if min(dist(point, line[0]), dist(point, line[-1])) < 1e-5:
+        return False
+    return any(dist(point, nearest(point, *segment)) < 1e-7 for segment in pairwise(line))
 
 
 def length(points: tuple[tuple[float, float], ...]) -> float:

@@ -197,6 +197,16 @@ def test_compounds(a: str, b: str, relation: Relation | None) -> None:
     assert (found and found.relation) == relation
 
 
+@pytest.mark.parametrize(("least", "found"), [(0.95, True), (0.96, True), (0.97, False)])
+@pytest.mark.parametrize("head", ["chair", "desk"])
+def test_a_compound_is_one_of_its_head_if_that_is_certain_enough(
+    least: float, found: bool, head: str
+) -> None:
+    terms = f"kitchen {head}", head
+    for pair in (terms, terms[::-1]):
+        assert (KITCHEN.query(*pair, least=least) is not None) == found
+
+
 def test_terms_are_words_in_any_script_and_case() -> None:
     background = graph(("Straße", E, "улица", 1.0), ("postalCode", E, "zip_code", 1.0))
     assert background.query("STRASSE", "Улица") is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,6 +59,38 @@ def test_depth_and_number_of_properties_are_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(json_schemas, "MOST_ELEMENTS", 3)
     with pytest.raises(InputUnfit, match="3 properties at most"):
         paths({"properties": {str(n): {} for n in range(4)}})
+
+
+def chained(count: int, link: Callable[[Any], Any]) -> dict[str, Any]:
+    """A schema of definitions, each of which refers to the next one."""
+    definitions = {f"d{n}": link({"$ref": f"#/definitions/d{n + 1}"}) for n in range(count)}
+    return {"definitions": definitions, "anyOf": [{"$ref": "#/definitions/d0"}]}
+
+
+LONG = "#" + "/x" * 100_000
+
+
+@pytest.mark.timeout(60)  # it would take years
+@pytest.mark.parametrize(
+    "schema",
+    [
+        chained(60, lambda following: {"anyOf": [following, following]}),
+        chained(60, lambda following: {"items": following, "allOf": [following]}),
+        chained(20_000, lambda following: following),
+        chained(40, lambda following: {"anyOf": [following, following, *[1] * 10_000]}),
+        {"$defs": {"far": {"$ref": LONG}}, "anyOf": [{"$ref": "#/$defs/far"}] * 80_000},
+    ],
+    ids=["doubled", "doubled by items", "long", "wide", "a long name"],
+)
+def test_references_that_would_be_followed_for_ever_are_refused(schema: Any) -> None:
+    with pytest.raises(InputUnfit, match="references"):
+        paths({"properties": {"a": {}}, **schema})
+
+
+def test_the_first_of_several_types_counts() -> None:
+    variants = [{"properties": {"a": {"type": kind}}} for kind in ("number", "string")]
+    assert paths({"anyOf": variants, "items": {"allOf": variants[1:]}}) == {"a": "string"}
+    assert paths({"anyOf": variants}) == {"a": "number"}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +165,27 @@ def test_entities_that_stand_for_a_text_are_read(monkeypatch: pytest.MonkeyPatch
     document = OWL.format(doctype="<!DOCTYPE rdf:RDF [<!ENTITY x 'Hand'>]>", label="&x;")
     assert parse_ontology(document, "left")["urn:x#hand"].labels == ("Hand",)
     monkeypatch.setattr(ontologies, "MOST_TEXT", len(document) + 3)
+    with pytest.raises(InputUnfit, match="too long"):
+        parse_ontology(document, "left")
+
+
+def test_entities_are_counted_once_for_all() -> None:
+    def document(count: int) -> str:
+        declared = "".join(f"<!ENTITY x{n} 'Hand'>" for n in range(count))
+        return OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declared}]>", label="&x0;&x7;")
+
+    concepts = parse_ontology(document(ontologies.MOST_ENTITIES), "left")
+    assert concepts["urn:x#hand"].labels == ("HandHand",)
+    with pytest.raises(InputUnfit, match="1,000 entities at most"):
+        parse_ontology(document(ontologies.MOST_ENTITIES + 1), "left")
+
+
+def test_what_each_entity_stands_for_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = "<!ENTITY x 'Hand'><!ENTITY xy 'Foot and hand'>"
+    document = OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declared}]>", label="&x;&xy;&x;&amp;")
+    monkeypatch.setattr(ontologies, "MOST_TEXT", len(document) + 2 * 4 + 13)
+    assert parse_ontology(document, "left")["urn:x#hand"].labels == ("HandFoot and handHand&",)
+    monkeypatch.setattr(ontologies, "MOST_TEXT", len(document) + 2 * 4 + 12)
     with pytest.raises(InputUnfit, match="too long"):
         parse_ontology(document, "left")
 
