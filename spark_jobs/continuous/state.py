@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +27,17 @@ class _Folder(NamedTuple):
     first: int
     last: int
     path: Path
+
+    @property
+    def level(self) -> int:
+        """How large it is, as a power of the fan-out, by the numbers from its first to its last.
+
+        Batches without rows count: a folder whose batches were few may be large.
+        """
+        level, batches = 0, self.last - self.first + 1
+        while batches >= _FANOUT ** (level + 1):
+            level += 1
+        return level
 
 
 class KeptRows:
@@ -79,21 +91,17 @@ class KeptRows:
         self, folders: list[_Folder], first_slide: int, schema: StructType
     ) -> list[_Folder]:
         """Merge the latest folders, if there are enough that are about as large as the last one."""
-        for size in (_FANOUT**level for level in range(1, 6)):
-            alike = [each for each in folders if each.last - each.first + 1 < size]
-            if len(alike) < _FANOUT:
-                break
-            rest = [each for each in folders if each not in alike]
-            rows = self._read([each.path for each in alike], schema)
+        while alike := _alike(folders):
             first, last = alike[0].first, alike[-1].last
             target = self._path(first, last)
             unfinished = target.with_name(f"{target.name}.unfinished")
+            rows = self._read([each.path for each in alike], schema)
             live = rows.where(f.col(self._until) > first_slide).coalesce(1)
             live.write.mode("overwrite").parquet(str(unfinished))
             unfinished.rename(target)
             for each in alike:
                 shutil.rmtree(each.path)
-            folders = [*rest, _Folder(first, last, target)]
+            folders = [*folders[: -len(alike)], _Folder(first, last, target)]
         return folders
 
     def _latest(self, path: Path) -> int:
@@ -113,3 +121,14 @@ class KeptRows:
 
     def _path(self, first: int, last: int) -> Path:
         return self._directory / f"{first:09}-{last:09}"
+
+
+def _alike(folders: Sequence[_Folder]) -> list[_Folder]:
+    """Return the latest folders that are no larger than the last one, if they are enough to merge.
+
+    They follow each other: a larger one between them would be in the range of what they become, and
+    seem to be merged as well.
+    """
+    level = folders[-1].level if folders else 0
+    alike = list(takewhile(lambda each: each.level <= level, reversed(folders)))
+    return alike[::-1] if len(alike) >= _FANOUT else []
