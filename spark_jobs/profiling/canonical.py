@@ -27,6 +27,7 @@ from spark_jobs.profiling.spec import ValueRule
 
 __all__ = [
     "NUMBER",
+    "REPLACEMENT",
     "CellType",
     "as_text",
     "cell_type",
@@ -38,6 +39,9 @@ __all__ = [
 
 NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 """What a text must be to count as a number."""
+
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+"""What a character becomes that cannot be stored."""
 
 _TIMESTAMP: Final = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
@@ -79,11 +83,19 @@ def has_value(text: Column, type_: Column, rule: ValueRule) -> Column:
     """Whether a cell is not null, and no text that stands for null."""
     if not rule.nulls:
         return text.isNotNull()
-    return text.isNotNull() & ~((type_ == CellType.TEXT.value) & text.isin(*rule.nulls))
+    nulls = [each.strip(" ") for each in rule.nulls] if rule.fold else rule.nulls
+    stands_for_null = _trimmed(text, rule).isin(*nulls)
+    return text.isNotNull() & ~((type_ == CellType.TEXT.value) & stands_for_null)
 
 
 def as_text(value: Column, of: CellType) -> Column:
-    return f.base64(value) if of is CellType.BINARY else value.cast("string")
+    """Return the text of values of one type; NUL, which reports cannot hold, is U+FFFD."""
+    match of:
+        case CellType.BINARY:
+            return f.base64(value)
+        case CellType.TEXT:
+            return f.replace(value.cast("string"), f.lit("\0"), f.lit(REPLACEMENT))
+    return value.cast("string")
 
 
 def normalise(text: Column, of: CellType, rule: ValueRule) -> Column:
@@ -109,13 +121,18 @@ def hash_key(value: Column) -> tuple[Column, Column]:
 
 
 def _text(text: Column, rule: ValueRule) -> Column:
-    folded = f.lower(f.trim(text)) if rule.fold else text
+    text = _trimmed(text, rule)
+    folded = f.lower(text) if rule.fold else text
     in_utc = text.try_cast("timestamp").cast("string")
     return (
         f.when(text.rlike(NUMBER), _number(text))
         .when(text.rlike(_TIMESTAMP), f.coalesce(in_utc, folded))
         .otherwise(folded)
     )
+
+
+def _trimmed(text: Column, rule: ValueRule) -> Column:
+    return f.trim(text) if rule.fold else text
 
 
 def _number(digits: Column) -> Column:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from spark_jobs.profiling.canonical import CellType
+from spark_jobs.profiling.canonical import REPLACEMENT, CellType
 
 __all__ = ["DEEPEST", "flatten", "flatten_batches"]
 
 DEEPEST: Final = 16
 """How many objects and lists within each other are opened."""
+
+_NOT_STORABLE: Final = re.compile("[\0\ud800-\udfff]")
+"""What JSON can escape: half a surrogate pair is no text for Arrow, nor NUL for PostgreSQL."""
 
 _Row: TypeAlias = tuple[int, str, str, str, str | None]
 _ROWS: Final = 16_384
@@ -49,7 +53,15 @@ def flatten_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def flatten(path: str, text: str) -> Iterator[tuple[str, str, str | None]]:
-    """Yield path, type and text of each scalar in a JSON text."""
+    """Yield path, type and text of each scalar in a JSON text.
+
+    NUL and halves of surrogate pairs, in names too, are U+FFFD.
+    """
+    for found, type_, value in _flatten_text(path, text):
+        yield _storable(found), type_, None if value is None else _storable(value)
+
+
+def _flatten_text(path: str, text: str) -> Iterator[tuple[str, str, str | None]]:
     try:
         value = json.loads(text, parse_int=_Digits, parse_float=_Digits, parse_constant=str)
     except (ValueError, RecursionError):
@@ -82,6 +94,10 @@ def _scalar(value: Any) -> tuple[str, str | None]:
         case _Digits():
             return CellType.NUMBER, str(value)
     return CellType.TEXT, value
+
+
+def _storable(text: str) -> str:
+    return _NOT_STORABLE.sub(REPLACEMENT, text)
 
 
 def _batch(rows: list[_Row]) -> pa.RecordBatch:

@@ -236,6 +236,15 @@ def test_nested_values_have_paths(spark: SparkSession, tmp_path: Path) -> None:
     assert profile.column("notes.deep[].z")["values"] == 0
 
 
+def test_what_reports_cannot_hold_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [r'{"a\u0000": "b\u0000"}', r'{"a\u0000": "b\ud800"}']
+    inputs = written(tmp_path, opened=[{"json": text} for text in texts], plain=[{"text": "b\0"}])
+    profile = Profile(spark, tmp_path, {"inputs": inputs})
+    assert profile.column("json.a\ufffd")["top"] == [{"value": "b\ufffd", "share": 1.0}]
+    assert profile.column("text")["max"] == "b\ufffd"
+    assert profile.pairs == {("json.a\ufffd", "text"), ("text", "json.a\ufffd")}
+
+
 def test_what_columns_hold_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     inputs = written(tmp_path, t="phone,n\n030-12,9\n030-12,10\n040-3,\n")
     profile = Profile(spark, tmp_path, {"inputs": inputs})

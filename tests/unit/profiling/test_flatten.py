@@ -37,3 +37,20 @@ def test_what_is_too_deep_stays_json() -> None:
 @pytest.mark.parametrize("text", ["[" * 100_000, "{", "no JSON"])
 def test_what_is_no_json_is_a_text(text: str) -> None:
     assert list(flatten("f", text)) == [("f", "text", text)]
+
+
+def test_what_cannot_be_stored_is_replaced_in_values_and_names() -> None:
+    document = r'{"a\u0000": "b\u0000c", "\ud800": ["\udc00\ud800", "\ud83d\ude00"], "n": 1}'
+    found = list(flatten("f", document))
+    assert found == [
+        ("f.a\ufffd", "text", "b\ufffdc"),
+        ("f.\ufffd[]", "text", "\ufffd\ufffd"),
+        ("f.\ufffd[]", "text", "\U0001f600"),
+        ("f.n", "number", "1"),
+    ]
+
+
+def test_what_is_too_deep_can_be_stored() -> None:
+    document = "[" * DEEPEST + r'{"\ud800": 1}' + "]" * DEEPEST
+    ((_, _, text),) = flatten("f", document)
+    assert text == '{"\ufffd": "1"}'
