@@ -1,6 +1,6 @@
 """Commits of a streaming query: what is kept and what has been made, by the id of the batch.
 
-    commits/000000000007.json    the state after batch 7, and which files hold it
+    commits/000000000042.json    the last commit: the state after a batch, and which files hold it
     state/                       these files; each kind of state has a name for it
     results/batch=7/             results of batch 7
     staging/                     results of batches that are not committed
@@ -8,6 +8,9 @@
 
 A batch is committed at the moment at which its commit gets its name, and state and results with it.
 Whatever else a process leaves behind when it dies is repeated or removed by the next one.
+
+Names count on. A process that begins gives the last commit the next name as well, before it removes
+anything: one that still works elsewhere finds the name taken, and can commit no more.
 """
 
 from __future__ import annotations
@@ -18,11 +21,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from uuid import uuid4
 
 import orjson
 
 __all__ = ["BatchCommit", "CommitDirectory", "FormatUnknown", "StateBusy", "StateMismatch"]
+
+_ATTEMPTS: Final = 16
+"""So often is the last commit sought while others commit, or take over."""
 
 
 class FormatUnknown(ValueError):
@@ -82,13 +89,18 @@ class CommitDirectory(Generic[CommitT]):
         self._type = commits
         self._commits = self.root / "commits"
         self._staging = self.root / "staging"
+        self._number = -1
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclude other processes of this machine, and finish what the last one left.
+        """Exclude other processes, and finish what the last one left.
+
+        One on this machine excludes this one. One elsewhere, where the lock is not seen, cannot
+        commit from now on.
 
         Raises:
-            StateBusy: There is one.
+            StateBusy: There is one on this machine, or others take over again and again.
+            FormatUnknown: The last commit is of another version.
         """
         for each in (self._commits, self.results):
             each.mkdir(parents=True, exist_ok=True)
@@ -97,7 +109,7 @@ class CommitDirectory(Generic[CommitT]):
                 flock(file, LOCK_EX | LOCK_NB)
             except OSError:
                 raise StateBusy(f"another process works on the state {self.root}") from None
-            self._recover()
+            self._take_over()
             yield
 
     def latest(self) -> CommitT:
@@ -106,10 +118,7 @@ class CommitDirectory(Generic[CommitT]):
         Raises:
             FormatUnknown: It is of another version.
         """
-        numbers = self._committed()
-        if not numbers:
-            return self._type()
-        return self._type.from_json(orjson.loads(self._commit_path(max(numbers)).read_bytes()))
+        return self._read(max(self._numbers(), default=-1))
 
     def is_next(self, batch: int, last: CommitT) -> bool:
         """Whether a batch follows the last commit; False: it is committed already.
@@ -132,11 +141,68 @@ class CommitDirectory(Generic[CommitT]):
         """Commit a batch: its state and its results, or neither.
 
         Raises:
-            StateMismatch: Somebody else has committed it.
+            StateMismatch: Another process has taken over; it has committed the batch, or will.
             OSError: It could not be written; the commit before is still the last one.
         """
-        path = self._commit_path(commit.batch)
-        temporary = path.with_name(f".{path.name}.{commit.attempt}")
+        if not self._append(commit):
+            raise StateMismatch(
+                f"batch {commit.batch} cannot be committed: another process has taken over the"
+                f" state {self.root}"
+            )
+        self.publish(commit)
+        self._remove(before.files - commit.files)
+        # The commit before stays, so that whoever lists names meanwhile sees one of the two.
+        self._path(self._number - 2).unlink(missing_ok=True)
+
+    def publish(self, commit: CommitT) -> None:
+        """Give the results of a commit their name, if they have another one still.
+
+        Raises:
+            StateMismatch: There are none.
+        """
+        if not commit.has_results:
+            return
+        published = self.results / f"batch={commit.batch}"
+        try:
+            self.staging(commit.batch, commit.attempt).rename(published)
+        except FileNotFoundError:
+            if not published.exists():
+                raise StateMismatch(f"results of batch {commit.batch} are missing") from None
+
+    def _take_over(self) -> None:
+        """Finish the last commit, and remove what executions that were not committed have left.
+
+        Only what was there before the name is taken is removed: what others write comes later.
+        """
+        files, staged = set(self._kept_files()), list(self._staging.glob("*"))
+        temporary = list(self._commits.glob(".*"))
+        last = self._take_name()
+        # Readers may have removed results that had their name already.
+        with suppress(StateMismatch):
+            self.publish(last)
+        for folder in staged:
+            shutil.rmtree(folder, ignore_errors=True)
+        # State is merged and dropped, which bounds the number of its files.
+        self._remove(files - last.files)
+        former = [self._path(each) for each in self._numbers() if each < self._number - 1]
+        for path in (*temporary, *former):
+            path.unlink(missing_ok=True)
+
+    def _take_name(self) -> CommitT:
+        """Give the last commit the next name, and return it."""
+        for _ in range(_ATTEMPTS):
+            self._number = max(self._numbers(), default=-1)
+            # Not found: others have gone on since.
+            with suppress(FileNotFoundError):
+                last = self._read(self._number)
+                if self._append(last):
+                    return last
+        raise StateBusy(f"other processes work on the state {self.root}")
+
+    def _append(self, commit: CommitT) -> bool:
+        """Give a commit the next name; False: another process has it, or a later one."""
+        path = self._path(self._number + 1)
+        temporary = path.with_name(f".{path.name}.{uuid4().hex}")
         try:
             with temporary.open("wb") as file:
                 file.write(orjson.dumps(commit.to_json()))
@@ -145,35 +211,20 @@ class CommitDirectory(Generic[CommitT]):
             # A link, unlike a renaming, fails if the name is taken.
             os.link(temporary, path)
             _flush(self._commits)
-        except FileExistsError:
-            raise StateMismatch(f"batch {commit.batch} has been committed by another") from None
+        except (FileExistsError, FileNotFoundError):
+            # Not found: whoever has taken over has removed the temporary file.
+            return False
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-        self.publish(commit)
-        self._remove(before.files - commit.files)
-        if before.batch >= 0:
-            self._commit_path(before.batch).unlink(missing_ok=True)
+        self._number += 1
+        # Names are removed in the end, so one that was taken long ago may be free again.
+        return max(self._numbers(), default=-1) == self._number
 
-    def publish(self, commit: CommitT) -> None:
-        """Give the results of a commit their name, if they have another one still."""
-        staged = self.staging(commit.batch, commit.attempt)
-        if commit.has_results and staged.exists():
-            staged.rename(self.results / f"batch={commit.batch}")
-
-    def _recover(self) -> None:
-        """Finish the last commit, and remove what executions that were not committed have left."""
-        last = self.latest()
-        self.publish(last)
-        shutil.rmtree(self._staging, ignore_errors=True)
-        for number in self._committed() - {last.batch}:
-            self._commit_path(number).unlink(missing_ok=True)
-        for each in self._commits.glob(".*"):
-            each.unlink(missing_ok=True)
-        # State is merged and dropped, which bounds the number of its files.
-        found = self.kept.rglob("*")
-        there = {str(each.relative_to(self.root)) for each in found if each.is_file()}
-        self._remove(there - last.files)
+    def _kept_files(self) -> Iterator[str]:
+        for each in self.kept.rglob("*"):
+            if each.is_file():
+                yield str(each.relative_to(self.root))
 
     def _remove(self, paths: frozenset[str] | set[str]) -> None:
         for each in paths:
@@ -184,11 +235,16 @@ class CommitDirectory(Generic[CommitT]):
                 for above in path.parents[: -len(self.kept.parents) - 1]:
                     above.rmdir()
 
-    def _committed(self) -> set[int]:
+    def _read(self, number: int) -> CommitT:
+        if number < 0:
+            return self._type()
+        return self._type.from_json(orjson.loads(self._path(number).read_bytes()))
+
+    def _numbers(self) -> set[int]:
         return {int(each.stem) for each in self._commits.glob("[0-9]*.json")}
 
-    def _commit_path(self, batch: int) -> Path:
-        return self._commits / f"{batch:012d}.json"
+    def _path(self, number: int) -> Path:
+        return self._commits / f"{number:012d}.json"
 
 
 def _flush(directory: Path) -> None:

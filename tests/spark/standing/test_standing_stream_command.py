@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mediator.standing.runtime import Runtime
+from spark_jobs.standing.commits import StateDirectory
 from tests.spark.cluster import command_on_cluster, executors
 from tests.spark.standing.feeds import (
     COUNT,
@@ -26,10 +27,6 @@ from tests.spark.standing.feeds import (
 from tests.unit.standing_spark.in_process import plan_of, results_in
 
 BATCHES = 6
-
-
-def commits(state: Path) -> list[int]:
-    return [int(each.stem) for each in (state / "commits").glob("[0-9]*.json")]
 
 
 @pytest.mark.timeout(900)  # five processes of Spark start, on a machine that may be busy
@@ -52,7 +49,7 @@ async def test_results_are_exact_after_an_executor_and_the_driver_are_killed(
     async with command_on_cluster(command, tmp_path, {}) as driver:
 
         async def committed(batch: int) -> None:
-            while max(commits(state), default=-1) < batch:
+            while StateDirectory(state).latest().batch < batch:
                 assert driver.returncode is None, log.read_text()
                 await asyncio.sleep(0.02)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from random import Random
@@ -19,7 +22,7 @@ from mediator.standing.planning import Plan
 from mediator.standing.state import StreamTuple
 from spark_jobs.commit_directory import FormatUnknown, StateBusy, StateMismatch
 from spark_jobs.standing import tasks
-from spark_jobs.standing.commits import Commit, StateDirectory
+from spark_jobs.standing.commits import Commit, Epoch, Segment, StateDirectory
 from spark_jobs.standing.segments import read_segment
 from tests.unit.standing.papers_queries import EXAMPLE_1, document
 from tests.unit.standing_spark.in_process import Fed, InProcess, plan_of, results_in
@@ -37,6 +40,14 @@ def batch_of(number: int, streams: str = "RS", step_s: float = 0.25) -> list[Fed
 
 def rows(path: Path) -> list[bytes]:
     return sorted(map(orjson.dumps, results_in(path)))
+
+
+@contextmanager
+def elsewhere(directory: StateDirectory) -> Iterator[None]:
+    """Lock a directory as on another machine, which does not see the locks of this one."""
+    (directory.root / "lock").unlink(missing_ok=True)
+    with directory.locked():
+        yield
 
 
 def test_a_batch_that_is_repeated_is_not_executed_again(tmp_path: Path) -> None:
@@ -72,12 +83,43 @@ def test_one_process_at_a_time_executes(tmp_path: Path) -> None:
 
 
 def test_of_two_executions_of_a_batch_one_is_committed(tmp_path: Path) -> None:
+    """The first one began before, on a machine with a lock of its own."""
+    first, second = StateDirectory(tmp_path), StateDirectory(tmp_path)
+    with first.locked(), elsewhere(second):
+        for attempt in range(5):
+            second.commit(Commit(attempt, "second"), Commit(attempt - 1, "second"))
+            with pytest.raises(StateMismatch, match="another process has taken over"):
+                first.commit(Commit(0, "first"), Commit())
+            assert second.latest() == Commit(attempt, "second")
+
+
+def test_what_a_process_has_written_is_not_committed_after_another_has_removed_it(
+    tmp_path: Path,
+) -> None:
+    first, second = StateDirectory(tmp_path), StateDirectory(tmp_path)
+    with first.locked():
+        for folder in (first.kept, first.staging(0, "first")):
+            folder.mkdir(parents=True)
+            (folder / "rows").touch()
+        with elsewhere(second):
+            assert not list(first.kept.iterdir())
+            with pytest.raises(StateMismatch, match="another process has taken over"):
+                first.commit(Commit(0, "first", has_results=True), Commit())
+            assert second.latest() == Commit()
+
+
+def test_results_that_are_gone_when_they_are_committed_are_missed(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path)
-    with directory.locked():
-        directory.commit(Commit(0, "one"), Commit())
-        with pytest.raises(StateMismatch, match="committed by another"):
-            directory.commit(Commit(0, "other"), Commit())
-        assert directory.latest().attempt == "one"
+    with directory.locked(), pytest.raises(StateMismatch, match="results of batch 0 are missing"):
+        directory.commit(Commit(0, "one", has_results=True), Commit())
+
+
+def test_results_that_were_published_may_be_removed(tmp_path: Path) -> None:
+    running = InProcess(tmp_path, plan_of(PAIR))
+    running.feed(0, batch_of(0))
+    running.joins.directory.publish(running.joins.directory.latest())
+    shutil.rmtree(tmp_path / "results" / "batch=0")
+    assert running.feed(1, batch_of(1)).batch == 1
 
 
 def test_results_that_a_commit_has_are_published_by_the_next_process(
@@ -103,7 +145,7 @@ def test_results_that_a_commit_has_are_published_by_the_next_process(
 
 def test_state_of_another_version_is_refused(tmp_path: Path) -> None:
     commit = InProcess(tmp_path, plan_of(PAIR)).feed(0, batch_of(0))
-    (file,) = (tmp_path / "commits").glob("*.json")
+    file = max((tmp_path / "commits").glob("*.json"))
     file.write_bytes(orjson.dumps({**orjson.loads(file.read_bytes()), "format": 0}))
     with pytest.raises(FormatUnknown):
         StateDirectory(tmp_path).latest()
@@ -149,7 +191,7 @@ def test_files_are_merged_and_dropped(tmp_path: Path, monkeypatch: pytest.Monkey
     assert max(files[30:]) <= max(files[:30]) <= 36
     assert any(each.tier > 0 for epoch in commit.epochs for each in epoch.segments)
     assert commit.results == sum(min(number, 16) * 2 + 1 for number in range(60))
-    assert len(list((tmp_path / "commits").iterdir())) == 1
+    assert len(list((tmp_path / "commits").iterdir())) <= 2
     assert not list((tmp_path / "staging").iterdir())
 
 
@@ -158,7 +200,10 @@ def test_a_disk_that_is_full_leaves_the_last_commit(tmp_path: Path) -> None:
     running.feed(0, batch_of(0))
     before, expected = running.joins.directory.latest(), rows(tmp_path)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    # The last commit can be written once more, and no file of the batch.
+    size = max(each.stat().st_size for each in (tmp_path / "commits").iterdir())
+    assert size < min((tmp_path / each).stat().st_size for each in before.files)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
             running.feed(1, batch_of(1))
@@ -172,7 +217,7 @@ def test_a_disk_that_is_full_leaves_the_last_commit(tmp_path: Path) -> None:
     )
 
 
-CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"}
+STEPS = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.scandir"}
 
 
 @cache
@@ -188,45 +233,114 @@ def execute(path: Path, batches: int) -> None:
         running.feed(number, batch_of(number, "RSTU"))
 
 
-def killed_at(step: int, work: Callable[[], None]) -> bool:
-    """Execute something in a process that dies before its n-th change of a file; False: it ends."""
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def interrupted_at(step: int, work: Callable[[], None], interrupt: Callable[[], None]) -> bool:
+    """Execute something in a process that is interrupted before it changes or lists files.
+
+    Args:
+        step: Before which change or list.
+
+    Returns:
+        Whether it has made so many.
+    """
     child = os.fork()
     if child == 0:
         left = step
 
         def count(event: str, arguments: tuple[Any, ...]) -> None:
             nonlocal left
-            if event in CHANGES or (event == "open" and arguments[1] in ("wb", "w")):
+            if event in STEPS or (event == "open" and arguments[1] in ("wb", "w")):
                 left -= 1
                 if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                    interrupt()
 
         sys.addaudithook(count)
         try:
             work()
         except BaseException:  # noqa: BLE001 - the process must not go on with pytest
+            traceback.print_exc()
             os._exit(1)
-        os._exit(0)
+        os._exit(2 if left <= 0 else 0)
     _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0
-    return os.WIFSIGNALED(status)
+    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) != 1
+    return os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 2
 
 
-def test_a_process_may_be_killed_before_any_change_of_a_file(tmp_path: Path) -> None:
+def test_a_process_may_be_killed_at_any_time(tmp_path: Path) -> None:
     execute(tmp_path / "whole", 3)
-    expected, commit = rows(tmp_path / "whole"), StateDirectory(tmp_path / "whole").latest()
     step, path = 1, tmp_path / "1"
-    while killed_at(step, partial(execute, path, 3)):
+    while interrupted_at(step, partial(execute, path, 3), killed):
         execute(path, 3)
-        found = StateDirectory(path).latest()
-        assert rows(path) == expected
-        assert (found.sent, found.rows, found.results) == (
-            commit.sent,
-            commit.rows,
-            commit.results,
-        )
-        there = {str(at.relative_to(path)) for at in path.glob("state/**/*") if at.is_file()}
-        assert there == found.files
-        step += 9
+        check_same(path, tmp_path / "whole")
+        step += 17
         path = tmp_path / str(step)
     assert step > 60
+
+
+def test_another_process_may_take_over_at_any_time(tmp_path: Path) -> None:
+    """It executes everything where the lock is not seen; then the first one goes on."""
+    execute(tmp_path / "whole", 3)
+    step, path = 1, tmp_path / "1"
+
+    def replaced() -> None:
+        (path / "lock").unlink(missing_ok=True)
+        execute(path, 3)
+
+    def replaced_later() -> None:
+        with suppress(StateMismatch, OSError):
+            execute(path, 3)
+
+    while interrupted_at(step, replaced_later, replaced):
+        with StateDirectory(path).locked():
+            pass
+        check_same(path, tmp_path / "whole")
+        step += 17
+        path = tmp_path / str(step)
+    assert step > 60
+
+
+def test_another_process_may_take_over_while_one_takes_over(tmp_path: Path) -> None:
+    epoch = Epoch(0, 0.0, (), (Segment(0, 0, "state/0/new", 1, 0),))
+    commit = Commit(0, "second", epochs=(epoch,), has_results=True)
+    step, path = 1, tmp_path / "1"
+
+    def leave(*files: Path) -> None:
+        for file in files:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+
+    def begin() -> None:
+        directory = StateDirectory(path)
+        leave(path / "state/0/old", directory.staging(0, "old") / "rows", path / "commits/.old")
+        with directory.locked():
+            pass
+
+    def replaced() -> None:
+        directory = StateDirectory(path)
+        with elsewhere(directory):
+            leave(path / "state/0/new", directory.staging(0, "second") / "rows")
+            directory.commit(commit, Commit())
+
+    while interrupted_at(step, begin, replaced):
+        assert StateDirectory(path).latest() == commit
+        assert (path / "state/0/new").exists()
+        assert (path / "results/batch=0/rows").exists()
+        step += 1
+        path = tmp_path / str(step)
+    assert step > 20
+
+
+def check_same(path: Path, whole: Path) -> None:
+    """Check that everything was executed once, and that nothing else is left."""
+    expected, found = StateDirectory(whole).latest(), StateDirectory(path).latest()
+    assert rows(path) == rows(whole)
+    assert (found.sent, found.rows, found.results) == (
+        expected.sent,
+        expected.rows,
+        expected.results,
+    )
+    there = {str(at.relative_to(path)) for at in path.glob("state/**/*") if at.is_file()}
+    assert there == found.files
