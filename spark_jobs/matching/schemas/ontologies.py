@@ -10,8 +10,9 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
+import rdflib
 from rdflib import OWL, RDF, RDFS, SKOS, BNode, Graph, Literal, URIRef
 from rdflib.term import Node
 
@@ -21,6 +22,8 @@ __all__ = ["Concept", "Ontology", "parse_ontology"]
 
 MOST_TEXT: Final = 64 * 2**20
 """Characters of an ontology's text."""
+MOST_TERMS: Final = 8 * MOST_TEXT
+"""Characters of the terms of all statements; prefixes and bases make long ones of a short text."""
 MOST_CONCEPTS: Final = 50_000
 MOST_LABELS: Final = 100
 """Labels and synonyms that are kept of one concept."""
@@ -32,6 +35,8 @@ MOST_ENTITIES: Final = 1_000
 _ENTITY: Final = re.compile(
     r"""<!ENTITY\s+(?:(?P<name>[\w.:-]+)\s+(?:"(?P<quoted>[^"&%]*)"|'(?P<single>[^'&%]*)')\s*>)?"""
 )
+_DEFAULTS: Final = "<!ATTLIST"
+"""Declares attributes that the parser adds to each element: a short text makes long ones of all."""
 _REFERENCE: Final = re.compile(r"&([\w.:-]++);")
 _LABELS: Final = (RDFS.label, SKOS.prefLabel)
 _SYNONYM: Final = re.compile(r"(?i)synonym|altLabel|hiddenLabel|IAO_0000118")
@@ -88,6 +93,32 @@ def parse_ontology(text: str, name: str) -> Ontology:
     return concepts
 
 
+class _BoundedGraph(Graph):
+    """Statements with so many characters as `MOST_TERMS`, however short the text is."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(bind_namespaces="none")
+        self._name = name
+        self._characters = 0
+
+    def add(self, triple: tuple[Node, Node, Node]) -> Self:
+        """Add a statement.
+
+        Raises:
+            InputUnfit: The terms are too long together.
+        """
+        self._characters += sum(map(_length, triple))
+        if self._characters > MOST_TERMS:
+            raise InputUnfit(f"{self._name}: its terms have {MOST_TERMS:,} characters at most.")
+        return super().add(triple)
+
+
+def _length(term: Node) -> int:
+    """Characters of a term, with those of the datatype that a literal has."""
+    datatype = term.datatype if isinstance(term, Literal) else None
+    return len(str(term)) + len(datatype or "")
+
+
 def _parse(text: str, name: str) -> Graph:
     beginning = text.lstrip("\ufeff \t\r\n")[:200]
     if beginning.startswith(("{", "[")) and '"' in beginning:
@@ -97,9 +128,12 @@ def _parse(text: str, name: str) -> Graph:
         _check_xml(text, name)
     logger = logging.getLogger("rdflib.term")  # warns of each literal that is not of its type
     logger.setLevel(logging.ERROR)
-    graph = Graph(bind_namespaces="none")
+    rdflib.NORMALIZE_LITERALS = False  # writes decimals out, with as many digits as they say
+    graph = _BoundedGraph(name)
     try:
         graph.parse(data=text.lstrip("\ufeff"), format=form)
+    except InputUnfit:
+        raise
     except Exception as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise InputUnfit(f"{name}: this is not {form}: {reason}") from error
@@ -107,7 +141,9 @@ def _parse(text: str, name: str) -> Graph:
 
 
 def _check_xml(text: str, name: str) -> None:
-    """Refuse entities that are external or refer to others, and texts that they make too large."""
+    """Refuse entities that are external or refer to others, and what would multiply the text."""
+    if _DEFAULTS in text:
+        raise InputUnfit(f"{name}: a document type that declares attributes is not read.")
     lengths: dict[str, int] = {}
     for found in _ENTITY.finditer(text):
         if found["name"] is None:

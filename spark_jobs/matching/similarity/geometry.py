@@ -11,9 +11,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 __all__ = [
     "MOST_POINTS",
+    "Cell",
     "Point",
     "Polyline",
     "cells",
+    "chord",
     "chord_similarity",
     "joined",
     "length_similarity",
@@ -136,16 +138,16 @@ def turn_similarity(one: Polyline, other: Polyline) -> float:
 
 def chord_similarity(one: Polyline, other: Polyline) -> float:
     """Compare the directions from end to end, whichever end is the first."""
-    (x0, y0), (x1, y1) = (_chord(line) for line in (one, other))
+    (x0, y0), (x1, y1) = (chord(line.points) for line in (one, other))
     product = hypot(x0, y0) * hypot(x1, y1)
     if not product:  # a closed line has no direction
         return 0.0
     return 1 - acos(min(1.0, abs(x0 * x1 + y0 * y1) / product)) / (pi / 2)
 
 
-def _chord(line: Polyline) -> Point:
-    (x0, y0), (x1, y1) = line.ends
-    return x1 - x0, y1 - y0
+def chord(points: Sequence[Point]) -> Point:
+    """Return the way from the first point to the last one, as its two coordinates."""
+    return points[-1][0] - points[0][0], points[-1][1] - points[0][1]
 
 
 def cells(line: Polyline, size: float, buffer: float, most: int) -> set[Cell] | None:
@@ -239,5 +241,6 @@ def nearest(point: Point, start: Point, end: Point) -> Point:
     x, y = end[0] - start[0], end[1] - start[1]
     square = x * x + y * y
     share = ((point[0] - start[0]) * x + (point[1] - start[1]) * y) / square if square else 0.0
-    share = min(1.0, max(0.0, share))
+    if not 0 < share < 1:  # exactly an end, so that what is snapped to it meets it
+        return end if share > 0 else start
     return start[0] + share * x, start[1] + share * y

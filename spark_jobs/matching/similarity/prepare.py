@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.matching.similarity.geometry import parse_polyline
-from spark_jobs.matching.similarity.roads import CrowdedCell, Road, RoadSettings, divided
+from spark_jobs.matching.similarity.lines import CrowdedCell, Road, RoadSettings
+from spark_jobs.matching.similarity.roads import divided
 from spark_jobs.matching.similarity.spec import Grid, RoadsSpec, Side, SimilaritySpec
 from spark_jobs.matching.similarity.task import SIDES
 from spark_jobs.runner.port import InputUnfit

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
-from math import dist
+from math import dist, remainder, tau
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_jobs.matching.similarity.geometry import Point, nearest
-from spark_jobs.matching.similarity.prepare import prepared_records
-from spark_jobs.matching.similarity.roads import CrowdedCell, Road, RoadSettings, divided
-from spark_jobs.matching.similarity.spec import SimilaritySpec
-from spark_jobs.runner.port import InputUnfit
-from spark_jobs.runner.specification import SpecInvalid
+from spark_jobs.matching.similarity.geometry import Point, nearest, polyline
+from spark_jobs.matching.similarity.lines import CrowdedCell, Road, RoadSettings
+from spark_jobs.matching.similarity.roads import divided
 
 PLAIN = RoadSettings(snap=0.0)
 SNAP = RoadSettings(snap=1.0)
@@ -155,6 +152,51 @@ def test_an_end_divides_every_line_that_it_lies_on() -> None:
     assert {*found} == {("a", 1), ("a", 2), ("b", 1), ("b", 2), ("end", 0)}
 
 
+# a node that touches a corner of a line, and lies before it or behind it by rounding
+AT_A_CORNER = (
+    ((-26.0, -33.0), (64.0, 27.0)),
+    ((23.0, 25.0), (51.0, -7.0)),
+    ((16.0, 21.0), (37.0, 9.0), (65.0, -7.0)),
+)
+AT_A_BEND = (*AT_A_CORNER[:2], ((16.0, 21.0), (37.0, 9.0), (37.0, 60.0)))
+SHORT_OF_A_CORNER = (
+    ((100 - 5e-7, 40.0), (100 - 5e-7, 0.0)),
+    ((0.0, 0.0), (100.0, 0.0), (200.0, 0.0)),
+)
+OUTSIDE_A_CORNER = (((9.75, -5.1), (6.75, 0.9)), ((0.5, 3.4), (6.5, 1.2), (9.5, 7.5)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        (PLAIN, AT_A_CORNER),
+        (PLAIN, AT_A_BEND),
+        (SNAP, SHORT_OF_A_CORNER),
+        (SNAP, OUTSIDE_A_CORNER),
+    ],
+)
+def test_a_node_at_a_corner_takes_its_place(settings: RoadSettings, lines: Any) -> None:
+    found = pieces(settings, *(road(str(n), *line) for n, line in enumerate(lines)))
+    assert {len(points) for points in found.values()} == {2}, "no corner is left"
+    bent = len(lines) - 1
+    assert found[str(bent), 1][-1] == found[str(bent), 2][0] == pytest.approx(lines[bent][1])
+
+
+def test_a_node_takes_the_place_of_all_corners_that_it_touches() -> None:
+    corners = ((5, -4e-7), (5, 0), (5, 4e-7))
+    found = pieces(PLAIN, road("a", (0, 0), *corners, (5, 5)), road("b", (9, 0), (5, 0)))
+    assert found == {
+        ("a", 1): ((0, 0), (5, 0)),
+        ("a", 2): ((5, 0), (5, 5)),
+        ("b", 0): ((9, 0), (5, 0)),
+    }
+
+
+def test_corners_that_no_node_touches_are_kept() -> None:
+    line = ((0.0, 0.0), (5.0, 0.0), (5.0, 4e-7), (5.0, 5.0))
+    assert pieces(PLAIN, road("a", *line)) == {("a", 0): line}
+
+
 def test_a_line_is_divided_where_it_ends_on_itself() -> None:
     loop = ((0.0, 0.0), (10.0, 0.0), (10.0, 5.0), (5.0, 5.0), (5.0, 0.0))
     assert pieces(PLAIN, road("a", *loop)) == {
@@ -175,74 +217,15 @@ def test_ends_that_nearly_meet_are_one() -> None:
     assert found["a", 0][-1] == found["b", 0][0] == (9.5, 0.5)
 
 
+def test_a_short_line_that_nearly_meets_the_end_of_another_one_has_that_end() -> None:
+    line = road("a", (1.7, 7.2), (9.7, 0.8))
+    short = road("b", (9.78, 0.74), (10.09, 0.48))
+    found = pieces(SNAP, line, short)
+    assert found["a", 0][-1] == found["b", 0][0]
+
+
 def test_a_line_shorter_than_the_snap_is_kept() -> None:
     assert pieces(SNAP, road("a", (0, 0), (0.5, 0)))["a", 0] == ((0, 0), (0.5, 0))
-
-
-LENGTHS = {"measure": "length", "field": "line", "weight": 1.0}
-SPEC: dict[str, Any] = {
-    "left": {"file": "left.csv"},
-    "right": {"file": "right.csv"},
-    "blocking": {"grid": {"field": "line"}, "buffer": 1.0},
-    "measures": [LENGTHS],
-    "threshold": 0.5,
-    "roads": {"snap": 1.0},
-}
-
-
-def records(*documents: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Prepare records as the stage does; return them by their ids."""
-    rows = [{"side": 0, "id": each["id"], "record": json.dumps(each)} for each in documents]
-    spec = SimilaritySpec.parse({**SPEC, **changes})
-    return {row["id"]: json.loads(row["record"]) for row in prepared_records(rows, spec)}
-
-
-def test_m5_a_record_becomes_those_of_its_pieces() -> None:
-    found = records(
-        {"id": "a", "name": "High", "line": "LINESTRING (0 0, 10 0)"},
-        {"id": "b", "name": "Low", "line": [[5, -5], [5, 5]]},
-        {"id": "c", "line": None},
-        {"id": "d", "line": [[7, 7], [7, 7]]},
-    )
-    assert {*found} == {"a/1", "a/2", "b/1", "b/2", "c", "d"}
-    assert found["a/2"] == {"id": "a/2", "name": "High", "line": [[5, 0], [10, 0]]}
-    assert found["c"] == {"id": "c", "line": None}
-
-
-def test_lanes_are_named_by_both() -> None:
-    lanes: list[dict[str, Any]] = [
-        {"id": "in", "line": [[0, 0], [100, 0]], "one": True},
-        {"id": "out", "line": [[100, 4], [0, 4]], "one": "yes"},
-    ]
-    roads = {"snap": 1.0, "axes": 6.0, "one_way": {"field": "one"}}
-    assert records(*lanes, roads=roads)["in+out"]["line"] == [[0, 2], [100, 2]]
-    assert {*records(*lanes)} == {"in", "out"}
-
-
-def test_a_piece_with_an_id_in_use_is_refused() -> None:
-    lines = [{"id": each.id, "line": each.points} for each in CROSSING]
-    with pytest.raises(InputUnfit, match="a/1"):
-        records(*lines, {"id": "a/1", "line": None})
-
-
-def test_lines_that_lie_at_one_place_are_named() -> None:
-    lines = [{"id": str(n), "line": [[0, n], [10, 9 - n]]} for n in range(9)]
-    with pytest.raises(InputUnfit, match=r"limits\.block_pairs"):
-        records(*lines, limits={"block_pairs": 1})
-
-
-@pytest.mark.parametrize(
-    ("changes", "pointer"),
-    [
-        ({"roads": {"snap": -1.0}}, "/roads/snap"),
-        ({"roads": {"snap": 1.0, "axes": 2.0}}, "/roads"),
-        ({"blocking": {"keys": [{"field": "line"}]}}, "/roads"),
-    ],
-)
-def test_a_specification_of_roads_that_contradicts_itself(changes: Any, pointer: str) -> None:
-    with pytest.raises(SpecInvalid) as refused:
-        SimilaritySpec.parse({**SPEC, **changes})
-    assert refused.value.pointer == pointer
 
 
 LANES = (
@@ -288,6 +271,13 @@ def test_lines_that_lie_at_one_place_are_refused() -> None:
         divided(lines, RoadSettings(snap=0.0, most_pairs=20))
 
 
+def test_ends_and_crossings_at_one_place_are_compared_with_so_many_segments() -> None:
+    lines = [road(str(n), (0, n), (10, -n * n / 4)) for n in range(12)]
+    assert len(pieces(RoadSettings(snap=0.0, most_pairs=1_000), *lines)) == 12 + 2 * 66
+    with pytest.raises(CrowdedCell, match="ends and crossings lie where 0 does"):
+        divided(lines, RoadSettings(snap=0.0, most_pairs=900))
+
+
 def bundle(count: int, end: float) -> list[Road]:
     """Lanes of one direction, close to each other: none is the other lane of another one."""
     return [road(str(n), (n * 1e-3, 0), (n * 1e-3, end), one_way=True) for n in range(count)]
@@ -307,12 +297,21 @@ def test_as_many_lanes_as_the_limit_are_compared() -> None:
         divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=15))
 
 
+def test_lines_that_end_at_lanes_are_compared_with_so_many_of_them() -> None:
+    sides = [road(f"side{n}", (3 * n, 40 + n), (3 * n, 4)) for n in range(9)]
+    assert len(divided([*LANES, *sides], replace(AXES, most_pairs=1_000))) > len(sides)
+    with pytest.raises(CrowdedCell, match="18 ends and crossings lie where in does"):
+        divided([*LANES, *sides], replace(AXES, most_pairs=10))
+
+
 coordinate = st.integers(0, 12).map(float)
 networks = st.lists(
     st.lists(st.tuples(coordinate, coordinate), min_size=2, max_size=4, unique=True), max_size=8
 )
 
 
+@example([[*line] for line in AT_A_CORNER], 0.0, Random(0))
+@example([[*line] for line in AT_A_BEND], 0.0, Random(0))
 @given(networks, st.sampled_from([0.0, 1.0]), st.randoms(use_true_random=False))
 def test_lines_keep_their_length_and_meet_at_ends_in_any_order(
     lines: list[list[tuple[float, float]]], snap: float, random: Random
@@ -329,6 +328,10 @@ def test_lines_keep_their_length_and_meet_at_ends_in_any_order(
             assert one.points[-1] == other.points[0]
         if not snap:
             assert length(given_.points) == pytest.approx(sum(length(p.points) for p in parts))
+            turned = sum(polyline(each.points).turn for each in parts)
+            assert remainder(turned - turn_between(parts, given_), tau) == pytest.approx(
+                0, abs=1e-6
+            )
     if not snap:
         assert not [
             (one, other)
@@ -343,6 +346,17 @@ def lies_inside(point: Point, line: tuple[Point, ...]) -> bool:
     if min(dist(point, line[0]), dist(point, line[-1])) < 1e-5:
         return False
     return any(dist(point, nearest(point, *segment)) < 1e-7 for segment in pairwise(line))
+
+
+def turn_between(parts: list[Road], line: Road) -> float:
+    """The turns of a line at those of its corners where it is not cut."""
+    cuts = [end for part in parts for end in (part.points[0], part.points[-1])]
+    corners = zip(line.points, line.points[1:], line.points[2:], strict=False)
+    return sum(
+        polyline(corner).turn
+        for corner in corners
+        if min(dist(corner[1], cut) for cut in cuts) > 1e-6
+    )
 
 
 def length(points: tuple[tuple[float, float], ...]) -> float:

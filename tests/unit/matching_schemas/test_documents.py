@@ -204,6 +204,52 @@ def test_what_is_no_ontology_is_refused(text: str, reason: str) -> None:
         parse_ontology(text, "left")
 
 
+DEFAULTS = '<!DOCTYPE rdf:RDF [<!ATTLIST owl:Class rdfs:comment CDATA "Hand">]>'
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-7"])
+def test_attributes_that_each_element_would_be_given_are_refused(encoding: str) -> None:
+    document = OWL.format(doctype=DEFAULTS, label="Hand")
+    with pytest.raises(InputUnfit, match="declares attributes"):
+        parse_ontology(document.replace('"1.0"', f'"1.0" encoding="{encoding}"'), "left")
+    with pytest.raises(InputUnfit, match=r"is not|declares attributes"):
+        parse_ontology(document.encode(encoding).decode("latin-1"), "left")
+
+
+CLASSES = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ xmlns:owl="http://www.w3.org/2002/07/owl#" xmlns:x="{0}" xml:base="{1}">{2}</rdf:RDF>"""
+LONG_IRI = "x" * 1_000
+
+
+@pytest.mark.parametrize(
+    ("form", "statement"),
+    [
+        ("@prefix : <{0}> . {2}", ":{n} a <http://www.w3.org/2002/07/owl#Class> . "),
+        ("@base <{1}> . {2}", "<#{n}> a <http://www.w3.org/2002/07/owl#Class> . "),
+        (
+            "@prefix : <{0}> . {2}",
+            '<urn:{n}> a <http://www.w3.org/2002/07/owl#Class> ; <urn:p> "1"^^:a . ',
+        ),
+        (CLASSES, '<owl:Class rdf:about="#{n}"/>'),
+        (CLASSES, '<owl:Class rdf:about="urn:{n}"><x:a>1</x:a></owl:Class>'),
+    ],
+)
+def test_what_prefixes_and_bases_make_of_a_short_text_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, form: str, statement: str
+) -> None:
+    monkeypatch.setattr(ontologies, "MOST_TERMS", 40_000)
+    statements = "".join(statement.format(n=n) for n in range(100))
+    assert len(parse_ontology(form.format("urn:x:", "http://x/", statements), "left")) == 100
+    with pytest.raises(InputUnfit, match="terms have 40,000 characters at most"):
+        parse_ontology(form.format(f"urn:{LONG_IRI}:", f"http://x/{LONG_IRI}/", statements), "left")
+
+
+def test_a_number_is_not_written_out() -> None:
+    number = '"1E5000"^^<http://www.w3.org/2001/XMLSchema#decimal>'
+    document = f"{SKOS} :pet skos:altLabel {number} ."
+    assert parse_ontology(document, "left")["urn:x:pet"].labels == ("Haustier", "1E5000")
+
+
 def test_the_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ontologies, "MOST_TEXT", 10)
     with pytest.raises(InputUnfit, match="10 characters at most"):

@@ -1,0 +1,113 @@
+"""Segments and points of road networks, found by the cells of a grid that they are near."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, product
+from math import dist, floor
+from typing import Final
+
+from spark_jobs.matching.similarity.geometry import Cell, Point, cells, nearest, polyline
+from spark_jobs.matching.similarity.lines import CrowdedCell, Road, RoadSettings
+
+__all__ = ["TOUCHES", "Gathered", "SegmentGrid", "cell_of", "cells_around"]
+
+TOUCHES: Final = 1e-6
+"""A distance of less is none."""
+_MOST_CELLS: Final = 10_000
+
+
+class SegmentGrid:
+    """Segments of lines by the cells that they come near; ends of lines may be moved as far.
+
+    Raises:
+        CrowdedCell: More segments are in one cell than the settings allow, or one is in too many.
+    """
+
+    def __init__(
+        self,
+        roads: Sequence[Road],
+        lines: Sequence[Sequence[Point]],
+        settings: RoadSettings,
+    ) -> None:
+        self._roads = roads
+        self._lines = lines
+        self._reach = max(settings.snap, TOUCHES)
+        self._size = max(_mean_length(lines), 2 * self._reach)
+        self.cells: defaultdict[Cell, list[tuple[int, int]]] = defaultdict(list)
+        for number, line in enumerate(lines):
+            for at, segment in enumerate(pairwise(line)):
+                near = self._reach + TOUCHES
+                touched = cells(polyline(segment), self._size, near, _MOST_CELLS)
+                if touched is None:
+                    raise CrowdedCell(f"{roads[number].id} is too long for its network.")
+                for cell in touched:
+                    self.cells[cell].append((number, at))
+        self._most_pairs = settings.most_pairs
+        for segments in self.cells.values():
+            if len(segments) * (len(segments) - 1) // 2 > self._most_pairs:
+                raise self._crowded(segments, f"{len(segments):,} segments lie")
+
+    def check_points(self, points: Iterable[Point]) -> None:
+        """Check how often ends and crossings of lines would be compared with what is around them.
+
+        Raises:
+            CrowdedCell: More often in one cell than the settings allow.
+        """
+        for cell, count in Counter(cell_of(point, self._size) for point in points).items():
+            segments = self.cells.get(cell, ())
+            if count * len(segments) > self._most_pairs:
+                raise self._crowded(segments, f"{count:,} ends and crossings lie")
+
+    def _crowded(self, segments: Sequence[tuple[int, int]], what: str) -> CrowdedCell:
+        return CrowdedCell(f"{what} where {self._roads[segments[0][0]].id} does.")
+
+    def around(self, point: Point) -> Sequence[tuple[int, int]]:
+        """Lines and segments that may be near a point."""
+        return self.cells.get(cell_of(point, self._size), ())
+
+    def nearest(self, point: Point, but: int | None = None) -> tuple[int, int, Point] | None:
+        """The nearest point on a line other than `but`, within the reach: line, segment, point."""
+        points = (
+            (number, at, nearest(point, *self._lines[number][at : at + 2]))
+            for number, at in self.around(point)
+            if number != but
+        )
+        found = ((dist(point, each[-1]), *each) for each in points)
+        best = min((each for each in found if each[0] <= self._reach), default=None)
+        return best and best[1:]
+
+
+def _mean_length(lines: Sequence[Sequence[Point]]) -> float:
+    lengths = [dist(*segment) for line in lines for segment in pairwise(line)]
+    return sum(lengths) / max(1, len(lengths))
+
+
+class Gathered:
+    """Points of which those as near as a distance are one."""
+
+    def __init__(self, distance: float) -> None:
+        self._distance = distance
+        self._kept: defaultdict[Cell, list[Point]] = defaultdict(list)
+
+    def least(self, point: Point) -> Point:
+        """Return the least point given before that is so near, or this one."""
+        cell = cell_of(point, self._distance)
+        around = (other for each in cells_around(cell) for other in self._kept.get(each, ()))
+        near = min(
+            (other for other in around if dist(point, other) <= self._distance), default=None
+        )
+        if near is None:
+            self._kept[cell].append(point)
+        return near or point
+
+
+def cell_of(point: Point, size: float) -> Cell:
+    """Return the cell of this size, in the unit of the coordinates, that a point lies in."""
+    return floor(point[0] / size), floor(point[1] / size)
+
+
+def cells_around(cell: Cell) -> Iterator[Cell]:
+    """Return the nine cells that are no farther than one step from a cell, with itself."""
+    return ((cell[0] + i, cell[1] + j) for i, j in product((-1, 0, 1), repeat=2))

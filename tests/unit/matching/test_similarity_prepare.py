@@ -1,0 +1,79 @@
+"""Records of roads become those of their pieces, before they are matched."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from spark_jobs.matching.similarity.prepare import prepared_records
+from spark_jobs.matching.similarity.spec import SimilaritySpec
+from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.specification import SpecInvalid
+
+LENGTHS = {"measure": "length", "field": "line", "weight": 1.0}
+SPEC: dict[str, Any] = {
+    "left": {"file": "left.csv"},
+    "right": {"file": "right.csv"},
+    "blocking": {"grid": {"field": "line"}, "buffer": 1.0},
+    "measures": [LENGTHS],
+    "threshold": 0.5,
+    "roads": {"snap": 1.0},
+}
+
+
+def records(*documents: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Prepare records as the stage does; return them by their ids."""
+    rows = [{"side": 0, "id": each["id"], "record": json.dumps(each)} for each in documents]
+    spec = SimilaritySpec.parse({**SPEC, **changes})
+    return {row["id"]: json.loads(row["record"]) for row in prepared_records(rows, spec)}
+
+
+def test_m5_a_record_becomes_those_of_its_pieces() -> None:
+    found = records(
+        {"id": "a", "name": "High", "line": "LINESTRING (0 0, 10 0)"},
+        {"id": "b", "name": "Low", "line": [[5, -5], [5, 5]]},
+        {"id": "c", "line": None},
+        {"id": "d", "line": [[7, 7], [7, 7]]},
+    )
+    assert {*found} == {"a/1", "a/2", "b/1", "b/2", "c", "d"}
+    assert found["a/2"] == {"id": "a/2", "name": "High", "line": [[5, 0], [10, 0]]}
+    assert found["c"] == {"id": "c", "line": None}
+
+
+def test_lanes_are_named_by_both() -> None:
+    lanes: list[dict[str, Any]] = [
+        {"id": "in", "line": [[0, 0], [100, 0]], "one": True},
+        {"id": "out", "line": [[100, 4], [0, 4]], "one": "yes"},
+    ]
+    roads = {"snap": 1.0, "axes": 6.0, "one_way": {"field": "one"}}
+    assert records(*lanes, roads=roads)["in+out"]["line"] == [[0, 2], [100, 2]]
+    assert {*records(*lanes)} == {"in", "out"}
+
+
+def test_a_piece_with_an_id_in_use_is_refused() -> None:
+    lines = {"a": [[0, 0], [10, 0]], "b": [[5, -5], [5, 5]]}
+    crossing = [{"id": id_, "line": line} for id_, line in lines.items()]
+    with pytest.raises(InputUnfit, match="a/1"):
+        records(*crossing, {"id": "a/1", "line": None})
+
+
+def test_lines_that_lie_at_one_place_are_named() -> None:
+    lines = [{"id": str(n), "line": [[0, n], [10, 9 - n]]} for n in range(9)]
+    with pytest.raises(InputUnfit, match=r"limits\.block_pairs"):
+        records(*lines, limits={"block_pairs": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"roads": {"snap": -1.0}}, "/roads/snap"),
+        ({"roads": {"snap": 1.0, "axes": 2.0}}, "/roads"),
+        ({"blocking": {"keys": [{"field": "line"}]}}, "/roads"),
+    ],
+)
+def test_a_specification_of_roads_that_contradicts_itself(changes: Any, pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        SimilaritySpec.parse({**SPEC, **changes})
+    assert refused.value.pointer == pointer
