@@ -26,7 +26,7 @@ from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.embedded.fleet import EmbeddedFleet
-from mediator.embedded.port import EmbeddedStartError, ServerUnavailable
+from mediator.embedded.port import EmbeddedStartError, Kind, ServerUnavailable
 
 __all__ = ["Addresses", "Serving", "listening", "make_server", "on_stores", "serving"]
 
@@ -129,19 +129,15 @@ async def on_stores(
         yield settings, ()
         return
     fleet = EmbeddedFleet(settings.data_dir, settings.durability)
-    revival = Scheduler(
-        [PeriodicTask("reviving embedded stores", REVIVED_EVERY_S, partial(_revive, fleet))]
-    )
     signals = Signals()
     signals.listen()
     async with interruptible(signals.ended):
         try:
             state = await asyncio.to_thread(fleet.start)
             _check_required(state.unavailable)
-            revival.start()
-            yield on_embedded(settings, state.endpoints), state.unavailable
+            async with _revived(fleet):
+                yield on_embedded(settings, state.endpoints), state.unavailable
         finally:
-            await revival.stop()
             await asyncio.to_thread(fleet.stop)
 
 
@@ -156,12 +152,30 @@ def _check_required(unavailable: Sequence[ServerUnavailable]) -> None:
             raise missing
 
 
-async def _revive(fleet: EmbeddedFleet) -> None:
+@contextlib.asynccontextmanager
+async def _revived(fleet: EmbeddedFleet) -> AsyncIterator[None]:
+    """Restart servers that exit while the block runs, whatever the others do meanwhile."""
+    revival = Scheduler(
+        [
+            PeriodicTask(
+                f"reviving embedded {kind}", REVIVED_EVERY_S, partial(_revive, fleet, kind)
+            )
+            for kind in fleet.endpoints
+        ]
+    )
+    revival.start()
     try:
-        revived = await asyncio.to_thread(fleet.revive)
+        yield
+    finally:
+        await revival.stop()
+
+
+async def _revive(fleet: EmbeddedFleet, kind: Kind) -> None:
+    try:
+        revived = await asyncio.to_thread(fleet.revive, kind)
     except EmbeddedStartError as error:
         raise Unavailable(str(error), system=error.kind) from error
-    for kind in revived:
+    if revived:
         log.warning("The embedded %s server had died and was started again.", kind)
 
 

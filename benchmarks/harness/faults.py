@@ -74,7 +74,7 @@ class Faults:
         _send(processes, signal.SIGKILL)
         await asyncio.to_thread(psutil.wait_procs, processes, _GONE_WITHIN_S)
         await asyncio.sleep(_DOWN_S)
-        await asyncio.to_thread(self._stage.fleet.revive)
+        await asyncio.to_thread(self._stage.fleet.revive, kind)
 
     async def _slow_store(self, kind: Kind) -> None:
         for _ in range(round(_SLOW_FOR_S / _STOPPED_S / 2)):

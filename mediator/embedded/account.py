@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mediator.embedded.files import create_file, read_file
+from mediator.embedded.files import read_file, write_file
 from mediator.embedded.port import EmbeddedStartError, Kind
 
 __all__ = ["Account", "accessible_directory", "chown_tree", "identity", "unprivileged_account"]
@@ -98,7 +98,8 @@ def accessible_directory(directory: Path, account: Account | None, kind: Kind) -
     `elsewhere` in the directory names the stand-in.
 
     Raises:
-        EmbeddedStartError: The account can enter neither directory, or `elsewhere` is not ours.
+        EmbeddedStartError: The account can enter neither directory, or `elsewhere` is not ours or
+            cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if account is None:
@@ -108,8 +109,11 @@ def accessible_directory(directory: Path, account: Account | None, kind: Kind) -
         if _is_given_to(directory, account):
             return directory
         # A name that only this directory knows: a later directory on the same path starts empty.
-        with create_file(pointer) as file:
-            file.write(bytes(_FALLBACK / f"{directory.name}-{secrets.token_hex(8)}"))
+        named = _FALLBACK / f"{directory.name}-{secrets.token_hex(8)}"
+        try:
+            write_file(pointer, bytes(named))
+        except OSError as error:
+            raise EmbeddedStartError(kind, f"{pointer} cannot be written: {error}") from None
     stand_in = _stand_in(pointer, kind)
     if _is_given_to(stand_in, account):
         return stand_in

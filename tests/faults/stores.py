@@ -95,4 +95,4 @@ class OwnStores(Stores):
         try:
             yield
         finally:
-            assert self._fleet.revive() == (KINDS[system],)
+            assert self._fleet.revive(KINDS[system])

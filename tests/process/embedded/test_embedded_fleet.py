@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
-from mediator.embedded.directories import DataDirectoryBusy
+from mediator.embedded.directories import DataDirectoryBusy, DataDirectoryLock
 from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import EmbeddedStartError
+from mediator.embedded.postgresql import EmbeddedPostgres
+from tests.process.embedded.altered_servers import recover_by
 from tests.process.embedded.servers import (
     KINDS,
     WITHIN_S,
@@ -44,6 +49,57 @@ def test_restarting_a_fleet_restarts_killed_servers(used_dir: Path) -> None:
         after = server_pids(used_dir)
         assert {kind for kind in before if before[kind] != after[kind]} == {"redis"}
         put(endpoints["redis"], "back")
+
+
+def test_a_fleet_that_was_stopped_does_not_start(used_dir: Path) -> None:
+    """As when a signal comes while the thread of the start has not begun."""
+    fleet = fleet_in(used_dir)
+    fleet.stop()
+    try:
+        with pytest.raises(RuntimeError, match="was stopped"):
+            fleet.start()
+        assert not processes_in(used_dir)
+    finally:
+        fleet.stop()
+
+
+def test_a_start_that_is_stopped_as_it_takes_its_directory_is_abandoned(
+    used_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, flock = fleet_in(used_dir), fcntl.flock
+
+    def stopped_meanwhile(descriptor: int, operation: int) -> None:
+        fleet.stop()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", stopped_meanwhile)
+    try:
+        with pytest.raises(EmbeddedStartError, match="its start was abandoned"):
+            fleet.start()
+        assert not processes_in(used_dir)
+    finally:
+        fleet.stop()
+    lock = DataDirectoryLock(used_dir)
+    lock.acquire()
+    lock.release()
+
+
+def test_a_server_that_fails_ends_the_start_of_one_that_loads(data_dir: Path) -> None:
+    """PostgreSQL would be recovering for ten minutes."""
+    with EmbeddedPostgres(data_dir / "postgresql") as server:
+        server.start()
+    recover_by(server, "sleep 600; false")
+    (data_dir / "redis").mkdir(mode=0o700)
+    (data_dir / "redis" / "appendonlydir").touch()
+    fleet = fleet_in(data_dir)
+    with ThreadPoolExecutor() as threads:
+        try:
+            start = threads.submit(fleet.start)
+            with pytest.raises(EmbeddedStartError, match="redis: the server ended"):
+                start.result(WITHIN_S)
+        finally:
+            fleet.stop()
+    assert not processes_in(data_dir)
 
 
 def test_a_second_service_on_the_directory_is_refused(used_dir: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import secrets
+import traceback
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from mediator.embedded.account import (
     chown_tree,
     unprivileged_account,
 )
+from mediator.embedded.files import remove_file
 from mediator.embedded.port import EmbeddedStartError
 from mediator.embedded.postgresql import EmbeddedPostgres
 from tests.process.embedded.servers import get, put
@@ -72,6 +75,27 @@ def test_a_forged_name_of_the_directory_is_refused(
             named.rmdir()
 
 
+def test_a_disk_that_was_full_does_not_keep_later_starts_from_a_directory(
+    data_dir: Path, account: Account
+) -> None:
+    closed = data_dir / "closed"
+    closed.mkdir(mode=0o700)
+    requested = closed / "data" / "postgresql"
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(EmbeddedStartError, match="elsewhere cannot be written"):
+            accessible_directory(requested, account, "postgresql")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
+    directory = accessible_directory(requested, account, "postgresql")
+    try:
+        assert directory.owner() == account.name
+        assert accessible_directory(requested, account, "postgresql") == directory
+    finally:
+        directory.rmdir()
+
+
 def test_a_link_is_not_given_to_the_account(data_dir: Path, victim: Path, account: Account) -> None:
     (data_dir / "link").symlink_to(victim)
     chown_tree(data_dir / "link", account)
@@ -104,6 +128,47 @@ def test_a_pipe_in_place_of_our_file_keeps_nobody_waiting(data_dir: Path, accoun
         os.mkfifo(directory / name)
     server = EmbeddedPostgres(directory)
     assert not server.is_running
+
+
+@pytest.mark.parametrize("there", ["pipe", "link", "text", "nothing"])
+def test_a_version_that_is_no_file_of_a_cluster_is_refused_and_not_quoted(
+    there: str, data_dir: Path, victim: Path
+) -> None:
+    version = data_dir / "postgresql" / "cluster" / "PG_VERSION"
+    version.parent.mkdir(parents=True)
+    if there == "pipe":
+        os.mkfifo(version)
+    elif there == "link":
+        version.symlink_to(victim / "file")
+    elif there == "text":
+        version.write_text("root's")
+    with pytest.raises(EmbeddedStartError, match="is not a PostgreSQL cluster") as refused:
+        EmbeddedPostgres(data_dir / "postgresql").start()
+    shown = "".join(traceback.format_exception(refused.value))
+    assert (victim / "file").read_text() not in shown
+
+
+def test_a_cluster_that_is_a_link_is_refused_and_not_touched(data_dir: Path) -> None:
+    with EmbeddedPostgres(data_dir / "other") as other:
+        endpoint = other.start()
+        put(endpoint, "kept")
+        lock = other.directory / "cluster" / "postmaster.pid"
+        before = lock.read_text()
+        (data_dir / "postgresql").mkdir()
+        (data_dir / "postgresql" / "cluster").symlink_to(other.directory / "cluster")
+        with pytest.raises(EmbeddedStartError, match="is not a PostgreSQL cluster"):
+            EmbeddedPostgres(data_dir / "postgresql").start()
+        assert lock.read_text() == before
+        assert get(endpoint) == "kept"
+
+
+def test_a_file_is_not_removed_from_a_directory_that_is_a_link(
+    data_dir: Path, victim: Path
+) -> None:
+    (data_dir / "link").symlink_to(victim)
+    with pytest.raises(OSError, match="link"):
+        remove_file(data_dir / "link" / "file")
+    assert (victim / "file").exists()
 
 
 def test_a_program_that_the_account_names_is_not_run(

@@ -1,4 +1,4 @@
-"""The start of a service on embedded servers: ended by a signal, or impossible on this machine."""
+"""A service on embedded servers: a start that a signal ends or that is impossible; restarts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from app.service import serving
 from mediator.embedded.postgresql import EmbeddedPostgres
 from tests.faults.conditions import eventually
 from tests.faults.operation.forked import Forked
+from tests.faults.stores import Stores
 from tests.process.embedded.altered_servers import hide_wheels, install_redis, recover_by
 from tests.process.embedded.servers import processes_in
 
@@ -36,7 +37,7 @@ async def test_a_signal_during_the_start_leaves_no_process(command: str, data_di
     portolan = await Forked.start(
         (*COMMANDS[command], "--data-dir", str(data_dir)), dict(os.environ)
     )
-    await eventually(partial(_are_started, data_dir))
+    await eventually(partial(_run, data_dir, "valkey-server", "postgres", "sleep"))
     portolan.send(signal.SIGTERM)
     status, output = await portolan.ended()
     assert (status, output.strip().splitlines()[-1]) == (130, "Interrupted.")
@@ -45,14 +46,35 @@ async def test_a_signal_during_the_start_leaves_no_process(command: str, data_di
 
 
 async def test_a_signal_before_the_service_answers_leaves_no_process(data_dir: Path) -> None:
+    portolan = await _on_servers(data_dir)
+    portolan.send(signal.SIGTERM)
+    assert (await portolan.ended())[0] == 130
+    assert not processes_in(data_dir)
+
+
+async def test_a_server_that_loads_keeps_no_other_from_being_restarted(data_dir: Path) -> None:
+    """PostgreSQL would be recovering for ten minutes."""
+    portolan, stores = await _on_servers(data_dir), Stores(data_dir)
+    try:
+        recover_by(EmbeddedPostgres(data_dir / "postgresql"), "sleep 600; false")
+        stores.kill("postgres")
+        await eventually(partial(_run, data_dir, "sleep"))
+        stores.kill("redis")
+        await eventually(partial(_run, data_dir, "valkey-server", "sleep"))
+    finally:
+        portolan.send(signal.SIGTERM)
+    assert (await portolan.ended())[0] == 130
+    assert not processes_in(data_dir)
+
+
+async def _on_servers(data_dir: Path) -> Forked:
+    """Start a service; return it when its servers run, while it does not answer yet."""
     portolan = await Forked.start(
         (*COMMANDS["serve"], "--data-dir", str(data_dir)), dict(os.environ), prepare=never_build
     )
     while b"building" not in await portolan.output.readline():
         pass
-    portolan.send(signal.SIGTERM)
-    assert (await portolan.ended())[0] == 130
-    assert not processes_in(data_dir)
+    return portolan
 
 
 def never_build() -> None:
@@ -65,9 +87,8 @@ def never_build() -> None:
     patch.object(serving, "build", build).start()
 
 
-async def _are_started(directory: Path) -> bool:
-    names = {process.info["name"] for process in processes_in(directory)}
-    return {"valkey-server", "postgres", "sleep"} <= names
+async def _run(directory: Path, *programs: str) -> bool:
+    return {*programs} <= {process.info["name"] for process in processes_in(directory)}
 
 
 async def test_an_old_redis_is_refused_with_a_remedy(data_dir: Path) -> None:
