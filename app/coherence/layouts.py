@@ -34,7 +34,9 @@ def layout_of(route: ClassRoute) -> dict[str, Any]:
     """Return the layout of a class: `groups` by field, and the groups that whole objects have.
 
     `names` has the name of each field by its stored name; null: it was dropped. `generation` is
-    another one for each class that ever has the name, in each database that ever has its name.
+    another one for each class that ever has the name, in each database that ever has its name. It
+    is also another one where the class comes back to a system that it has left, and where it leaves
+    that again: its anchor group has another name there. Such a move invalidates the class.
     """
     anchor = route.anchor
     return {

@@ -17,7 +17,7 @@ from mediator.changes.routes import RelayContext, SystemRoutes
 from mediator.changes.subscriptions import Subscriptions
 from mediator.changes.ticks import TickTimes
 from mediator.changes.writers import RENEW_S, Writers
-from mediator.routing.model import RoutingModel
+from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.stores.port import StoreError
 from mediator.stores.systems import Systems
 
@@ -98,13 +98,14 @@ class ChangeService:
         self._times.note(await feed.tick(), requested_at)
         known = self._model().by_id
         self._relayed = {id_: until for id_, until in self._relayed.items() if id_ in known}
-        for id_ in known:
-            self._relayed[id_] = await feed.relayed_until(id_)
+        for id_, route in known.items():
+            published = await feed.relayed_until(id_)
+            self._relayed[id_] = _latest(route, self._relayed.get(id_, {}), published)
 
     def lags(self) -> dict[tuple[str, str], float]:
         """Return for how many seconds feeds may lack changes, by database and system.
 
-        They grow while the feeds cannot be asked.
+        They grow while the feeds cannot be asked, or do not say it of a system.
         """
         return {
             (name, system): lag_s
@@ -117,3 +118,16 @@ class ChangeService:
         if self._feed is not None:
             for database_id in self._model().by_id:
                 await self._feed.trim(database_id)
+
+
+def _latest(
+    database: DatabaseRoute, known: Mapping[str, int], published: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Return the last known tick of each system that a database has.
+
+    A system stays at its last one while its writers are not known for sure, or one of them has
+    registered and not relayed yet, which is a number below every tick.
+    """
+    systems = {each.system for route in database.classes.values() for each in route.fragments}
+    ticks = {**known, **{system: tick for system, tick in published.items() if tick > 0}}
+    return {system: tick for system, tick in ticks.items() if system in systems}

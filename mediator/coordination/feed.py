@@ -14,7 +14,7 @@ of a database share one hash tag, so that one script sees them all:
 | `…:versions:<period>` | the same of those that are acknowledged, until it expires |
 | `…:floor` | hash: id of the last change removed, by partition |
 | `…:generation` | the feed's generation |
-| `…:run` | the run of the server that has appended the last changes |
+| `…:run` | the run of the server that has appended the last changes, or begun the generation |
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from redis_connection.commands import command
 __all__ = ["SCRIPTS", "RedisFeed", "Retention"]
 
 _NAMES: Final = (
-    *("append", "append_newer", "acknowledged", "publish_progress"),
+    *("append", "append_newer", "acknowledged", "generation", "publish_progress"),
     *("relayed_until", "retire", "tick", "trim"),
 )
 _SCRIPTS: Final = {name: script_of(name) for name in _NAMES}
@@ -220,10 +220,8 @@ class RedisFeed:
         return floor.decode() if floor else BEGINNING
 
     async def generation(self, database: str) -> str:
-        key = feed_key(database, "generation")
         # Of several replicas, the first one names the generation.
-        await reply_of(self._redis.set(key, uuid4().hex, nx=True))
-        return str((await reply_of(self._redis.get(key)) or b"").decode())
+        return str((await self._call("generation", database, [uuid4().hex])).decode())
 
     async def start_generation(self, database: str) -> None:
         await reply_of(self._redis.set(feed_key(database, "generation"), uuid4().hex))

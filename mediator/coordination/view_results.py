@@ -9,12 +9,13 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `…:states` | hash: the state of each view that is no longer building |
 | `…:published` | hash: `sequence` and `position` of the last publication, `revision` of the views |
 | `…:rows:<view>` | hash: how many there are of each row |
-| `…:deltas:<view>` | stream: `position` and `rows` of each delta |
+| `…:deltas:<view>` | stream: `position` and `rows` of each delta, by its time and a random number |
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from secrets import randbits
 from typing import Any, Final
 
 import orjson
@@ -23,7 +24,7 @@ from redis.asyncio import Redis
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
 from mediator.coordination.definitions import Definition, Definitions
-from mediator.coordination.errors import entries_of, reply_of, texts_of
+from mediator.coordination.errors import reply_of, texts_of
 from mediator.views.results import (
     MOST_DELTAS,
     Publication,
@@ -40,6 +41,8 @@ from redis_connection.scripts import lua_text
 __all__ = ["RedisViewResults"]
 
 _LEASE_LOST: Final = -1
+_RANDOM_BITS: Final = 53
+"""Of a delta's id, which has 16 digits of them at most."""
 
 
 class RedisViewResults:
@@ -96,6 +99,7 @@ class RedisViewResults:
         publications: Mapping[str, Publication],
     ) -> None:
         args: list[Any] = [lease.token, sequence, position, MOST_DELTAS]
+        args.append(randbits(_RANDOM_BITS))
         for id_, each in publications.items():
             state = "" if each.state is None else orjson.dumps(list(each.state))
             delta = _delta_rows(each) if each.rows or each.is_first else ""
@@ -126,16 +130,20 @@ class RedisViewResults:
         self, key: ViewKey, after: str, limit: int, wait_s: float
     ) -> list[StoredDelta]:
         stream = f"{self._base(key.database)}deltas:{key.view}"
+        newer = await self._deltas(stream, after, limit)
+        if not newer and wait_s > 0:
+            block = max(1, round(wait_s * 1000))
+            if await reply_of(self._redis.xread({stream: after}, 1, block)):
+                # The server may have lost the delta meanwhile, and what came is not based on it.
+                newer = await self._deltas(stream, after, limit)
+        return newer
+
+    async def _deltas(self, stream: str, after: str, limit: int) -> list[StoredDelta]:
         # With the delta itself: if it is gone, others after it may be, too.
         found = await reply_of(self._redis.xrange(stream, after, "+", limit + 1))
         if not found or found[0][0].decode() != after:
             raise PositionGone("The deltas after this one are no longer kept.")
-        newer = found[1:]
-        if not newer and wait_s > 0:
-            block = max(1, round(wait_s * 1000))
-            reply = await reply_of(self._redis.xread({stream: after}, limit, block))
-            newer = entries_of(reply)
-        return [_delta(*entry) for entry in newer]
+        return [_delta(*entry) for entry in found[1:]]
 
 
 def _delta_rows(publication: Publication) -> bytes:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from sketch.protocol.wire import LATE_S
 
-__all__ = ["Clock", "ElapsedTime", "SketchClock", "StrictlyIncreasing"]
+__all__ = ["LEAST_US", "Clock", "ElapsedTime", "SketchClock", "StrictlyIncreasing"]
 
 Clock = Callable[[], float]
 """Returns seconds since some moment; never goes back."""
@@ -21,6 +21,9 @@ _DRIFT = 500e-6
 
 _US: Final = 1_000_000 * (1 + _DRIFT)
 """The most microseconds that the sketch's clock advances in a second of the client's."""
+
+LEAST_US: Final = 1_000_000 * (1 - _DRIFT)
+"""The fewest, unless it is set back."""
 
 
 class ElapsedTime:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sketch.client.answers import NOT_MODIFIED, OK, age_s
-from sketch.client.clock import Clock, SketchClock
+from sketch.client.clock import LEAST_US, Clock, SketchClock
 from sketch.client.connection import Get, ServiceResponse
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
 from sketch.client.statistics import Statistics
@@ -29,9 +29,19 @@ _PATH = "sketch"
 
 @dataclass(frozen=True, slots=True)
 class HeldFilter:
+    """A filter, and between which times of the client's clock the sketch's showed its time.
+
+    Attributes:
+        document: The filter.
+        tag: Its ETag.
+        generated_at: When it was requested, less its age: it may have been generated that early.
+        received_at: When the response with its time was received.
+    """
+
     document: FilterDocument
     tag: str | None
     generated_at: float
+    received_at: float
 
 
 @dataclass(eq=False)
@@ -57,7 +67,7 @@ class FilterKeeper:
     _fetching: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _background: asyncio.Task[bool] | None = field(default=None, init=False)
     _current: HeldFilter | None = field(default=None, init=False)
-    _last: FilterDocument | None = field(default=None, init=False)
+    _last: HeldFilter | None = field(default=None, init=False)
     _not_before: float = field(default=-math.inf, init=False)
     requested_at: float = field(default=-math.inf, init=False)
     epoch: int = field(default=0, init=False)
@@ -76,7 +86,9 @@ class FilterKeeper:
     def bound_s(self) -> float:
         """The greatest usable age (seconds): Δ, or less if the filters say so."""
         last = self._last
-        return self.delta_s if last is None else min(self.delta_s, last.valid_for_ms / 1000)
+        if last is None:
+            return self.delta_s
+        return min(self.delta_s, last.document.valid_for_ms / 1000)
 
     @property
     def pace_s(self) -> float:
@@ -92,7 +104,7 @@ class FilterKeeper:
         return math.inf if self._current is None else self.sketch_clock.latest_us(now)
 
     def groups(self) -> GroupMap:
-        return {} if self._last is None else self._last.map
+        return {} if self._last is None else self._last.document.map
 
     async def refresh(self) -> None:
         """Get a filter that is generated after this call, or raise; reads use it from now on."""
@@ -160,21 +172,33 @@ class FilterKeeper:
         if current is not None and current.tag is not None:
             headers["If-None-Match"] = current.tag
         response = await self._get(_PATH, headers)
-        # Dated by its request, not its receipt: it may have been generated that early.
-        generated_at = sent - age_s(response.headers)
+        received_at, generated_at = self._clock(), sent - age_s(response.headers)
         if response.status == NOT_MODIFIED and current is not None:
             self._statistics.filter_not_modified += 1
-            return _renewed(current, response, generated_at)
+            time_us = _time_us(response)
+            document = replace(current.document, time_us=time_us)
+            return HeldFilter(document, current.tag, generated_at, received_at)
         if response.status == OK:
-            return HeldFilter(self._read(response), response.headers.get("etag"), generated_at)
+            tag = response.headers.get("etag")
+            return HeldFilter(self._read(response), tag, generated_at, received_at)
         raise problem_of(response.status, response.content, response.headers)
 
     def _is_older(self, new: HeldFilter) -> bool:
         """Whether a filter shows an earlier time than the last one of the same sketch."""
-        last, document = self._last, new.document
-        if last is None or document.generation != last.generation:
+        last = self._last
+        if last is None or new.document.generation != last.document.generation:
             return False
-        return document.time_us < last.time_us
+        return new.document.time_us < last.document.time_us
+
+    def _is_of_another_clock(self, new: HeldFilter, last: HeldFilter) -> bool:
+        """Whether the sketch was lost, or its clock was set back since the last filter.
+
+        A clock shows that by less time than has passed, even if it has come beyond the last one.
+        """
+        if new.document.generation != last.document.generation:
+            return True
+        passed_s = max(0.0, new.generated_at - last.received_at)
+        return new.document.time_us < last.document.time_us + passed_s * LEAST_US
 
     def _read(self, response: ServiceResponse) -> FilterDocument:
         try:
@@ -186,24 +210,21 @@ class FilterKeeper:
 
     def _adopt(self, new: HeldFilter) -> None:
         last, document, before = self._last, new.document, self.epoch
-        if last is not None and (document.generation != last.generation or self._is_older(new)):
-            # The sketch was lost, and its clock may be another one; or that was set back, and by it
-            # copies would revive whose keys have left the filter. Those of before are not covered.
+        if last is not None and self._is_of_another_clock(new, last):
+            # By it copies would revive whose keys have left the filter: those that were received
+            # before are not covered.
             self.epoch += 1
             self.sketch_clock.begin_anew()
         elif last is not None:
-            self.epoch += document.map != last.map
-        self._current = new
-        self._last = document
+            self.epoch += document.map != last.document.map
+        self._current = self._last = new
         self.sketch_clock.note(new.generated_at, document.time_us)
         self._on_filter(new.generated_at - self.delta_s, self.epoch != before)
 
 
-def _renewed(current: HeldFilter, response: ServiceResponse, generated_at: float) -> HeldFilter:
-    """Return the filter with the time of a 304: its bits were current then."""
+def _time_us(response: ServiceResponse) -> int:
+    """Return the time of a 304: the bits were current then."""
     time = response.headers.get("portolan-sketch-time", "")
     if not (time.isascii() and time.isdigit()):
         raise BrokenFilter("a 304 has no time")
-    return replace(
-        current, document=replace(current.document, time_us=int(time)), generated_at=generated_at
-    )
+    return int(time)

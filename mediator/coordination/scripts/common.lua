@@ -4,11 +4,6 @@ if redis.replicate_commands then redis.replicate_commands() end
 
 local base = KEYS[1]
 
--- Names the generation of the feed, if it has just begun.
-local function begin_generation(proposal)
-  redis.call('SET', base .. 'generation', proposal, 'NX')
-end
-
 -- Whether a position in a log is before another. Lua's own comparison goes by the server's locale.
 local function is_before(one, other)
   for i = 1, math.min(#one, #other) do
@@ -23,6 +18,13 @@ local function server_run()
   return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 end
 
+-- Names the generation of the feed, if it has just begun: no id of it was given out before.
+local function begin_generation(proposal)
+  if redis.call('SET', base .. 'generation', proposal, 'NX') then
+    redis.call('SET', base .. 'run', server_run())
+  end
+end
+
 -- The milliseconds of the last id that a stream has given out; 0: there is no stream.
 local function last_ms(stream)
   if redis.call('EXISTS', stream) == 0 then return 0 end
@@ -34,14 +36,15 @@ end
 
 -- Moves the ids of all partitions on, where another run of the server goes on. Followers may have
 -- read ids that it has lost: what is appended from now on must come after them, or they would
--- never see it. Partitions that it has lost altogether go by the others.
+-- never see it. Its clock may be behind, and the last id that it still has may be an old one, or
+-- there may be none: what is later of the two says best which ids were given out.
 local function skip_lost_ids()
   local run = server_run()
   if redis.call('GET', base .. 'run') == run then return end
   redis.call('SET', base .. 'run', run)
-  local last = 0
+  local clock = redis.call('TIME')
+  local last = clock[1] * 1000 + math.floor(clock[2] / 1000)
   for partition = 0, PARTITIONS - 1 do last = math.max(last, last_ms(base .. partition)) end
-  if last == 0 then return end
   local id = string.format('%.0f-0', last + SKIPPED / 1000)
   for partition = 0, PARTITIONS - 1 do
     local stream = base .. partition

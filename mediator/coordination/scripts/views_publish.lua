@@ -1,19 +1,30 @@
 -- Publishes what a database's views have become.
--- KEYS: prefix, lease. ARGV: token, sequence before, position ('' if it stays), deltas kept; then for
--- each view: id, state ('' if it stays), delta ('' for none), how many rows follow, and these as row
--- and count.
+-- KEYS: prefix, lease. ARGV: token, sequence before, position ('' if it stays), deltas kept, a random
+-- number; then for each view: id, state ('' if it stays), delta ('' for none), how many rows follow,
+-- and these as row and count.
 -- Returns 1; -1: no lease, or another sequence. What was published by the same call before stays.
 
 if redis.replicate_commands then redis.replicate_commands() end
 
 local base, sequence = KEYS[1], tonumber(ARGV[2])
+
+-- The id of the next delta in a stream. Where the server goes on with an older state, the random
+-- number keeps it from being one that was lost, and that followers go on from.
+local function next_id(stream)
+  local clock = redis.call('TIME')
+  local ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
+  local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+  if last then ms = math.max(ms, string.match(last[1], '%d+') + 1) end
+  return string.format('%.0f-', ms) .. ARGV[5]
+end
+
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
 local present = tonumber(redis.call('HGET', base .. 'published', 'sequence') or 0)
 if present == sequence + 1 then return 1 end
 if present ~= sequence then return -1 end
 redis.call('HSET', base .. 'published', 'sequence', sequence + 1)
 if ARGV[3] ~= '' then redis.call('HSET', base .. 'published', 'position', ARGV[3]) end
-local at = 5
+local at = 6
 while at <= #ARGV do
   local view, state, delta, count = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
   at = at + 4
@@ -21,8 +32,8 @@ while at <= #ARGV do
   local rows = base .. 'rows:' .. view
   if exists and state ~= '' then redis.call('HSET', base .. 'states', view, state) end
   if exists and delta ~= '' then
-    redis.call('XADD', base .. 'deltas:' .. view, 'MAXLEN', ARGV[4], '*',
-      'position', ARGV[3], 'rows', delta)
+    local stream = base .. 'deltas:' .. view
+    redis.call('XADD', stream, 'MAXLEN', ARGV[4], next_id(stream), 'position', ARGV[3], 'rows', delta)
   end
   for row = at, at + 2 * count - 1, 2 do
     if not exists then break end

@@ -6,11 +6,15 @@ import { failure, problemOf } from "./problems.mjs";
 const MEDIA_TYPE = "application/vnd.portolan.sketch";
 const PUNCTUALITY = 0.9; // Of the time between two filters: timers come late.
 const LEAST_PACE_S = 0.1;
+const DRIFT = 500e-6; // The most that two clocks differ by in a second, if neither is set.
 
 const natural = (text) => (/^\d+$/.test(text) ? +text : 0);
 
 export class FilterKeeper {
-  /** The filter, with `generatedAt`: the earliest time at which it can have been generated. */
+  /**
+   * The filter, with `generatedAt`: the earliest time at which it can have been generated, and `receivedAt`: the latest
+   * at which the sketch's clock can have shown its time.
+   */
   current = null;
   /** The latest filter that could be read, whatever came after it. */
   last = null;
@@ -86,12 +90,18 @@ export class FilterKeeper {
     const isNew = response.status === 200;
     if (!isNew && !(response.status === 304 && held && timeUs)) throw problemOf(response);
     const filter = isNew ? this.#read(response) : { ...held, timeUs };
-    return { ...filter, generatedAt: sent - response.cachedS };
+    return { ...filter, generatedAt: sent - response.cachedS, receivedAt: this.now() };
   }
 
   /** Whether a filter shows an earlier time than the last one of the same sketch. */
   #isOlder({ generation, timeUs }) {
     return this.last?.generation === generation && timeUs < this.last.timeUs;
+  }
+
+  /** Whether the sketch was lost, or its clock shows by less time than has passed that it was set back. */
+  #isOfAnotherClock({ generation, timeUs, generatedAt }, last) {
+    const leastS = Math.max(0, generatedAt - last.receivedAt) * (1 - DRIFT);
+    return generation !== last.generation || timeUs < last.timeUs + leastS * 1e6;
   }
 
   #read({ raw, etag }) {
@@ -105,8 +115,8 @@ export class FilterKeeper {
 
   #adopt(next) {
     const { last } = this;
-    // By a clock that was set back, copies would revive whose keys have left the filter.
-    if (last && (last.generation !== next.generation || last.map !== next.map || this.#isOlder(next))) {
+    // By another clock, copies would revive whose keys have left the filter.
+    if (last && (this.#isOfAnotherClock(next, last) || last.map !== next.map)) {
       this.epoch++;
       this.ownWrites.blur();
     }

@@ -14,7 +14,7 @@ from sketch.client import (
     Unavailable,
     Unreachable,
 )
-from tests.process.caching.coherent_origin import Exchange, Origin
+from tests.process.caching.coherent_origin import Exchange, Origin, Stage
 from tests.process.caching.serving import Message, Reply, send_reply, served, until
 from tests.process.caching.sketch_clients import connected, title
 
@@ -220,6 +220,49 @@ async def test_a_copy_that_had_expired_does_not_revive_when_the_clock_is_set_bac
             origin.time.advance(8)
         await client.refresh_filter()
         assert await title(client) == ("new", Source.ORIGIN)
+
+
+async def test_an_expired_copy_does_not_revive_when_the_clock_is_set_back_between_two_filters(
+    origin: Origin,
+) -> None:
+    """The later one shows a later time than the earlier one, but less than has passed."""
+    async with connected(origin) as client, connected(origin) as other:
+        await title(client)
+        await origin.write("articles", "a1", {"title": "new"})
+        origin.time.advance(70)
+        await other.refresh_filter()
+        origin.set_us -= 60 * 1_000_000
+        origin.time.advance(30)
+        await client.refresh_filter()
+        assert not origin.filters()[-1].forced
+        assert await title(client) == ("new", Source.ORIGIN)
+
+
+async def test_a_clock_that_drifts_was_not_set_back(origin: Origin) -> None:
+    async with connected(origin) as client:
+        await title(client)
+        origin.time.advance(9)
+        origin.set_us -= 9 * 400
+        await client.refresh_filter()
+        assert await title(client) == ("old", Source.OWN)
+
+
+@pytest.mark.parametrize("stage", ["arrived", "read"])
+async def test_the_clock_was_not_set_back_because_a_filter_was_late(
+    origin: Origin, stage: Stage
+) -> None:
+    """What counts is the time that has certainly passed from one to the other."""
+    async with connected(origin) as client:
+        await title(client)
+        for _ in range(2):
+            pause = origin.hold("GET", "/sketch", stage)
+            late = asyncio.create_task(client.refresh_filter())
+            await pause.reached.wait()
+            origin.time.advance(3)
+            pause.open()
+            await late
+            await client.refresh_filter()
+        assert await title(client) == ("old", Source.OWN)
 
 
 async def test_a_class_that_the_filter_does_not_know_is_read_at_the_origin(origin: Origin) -> None:

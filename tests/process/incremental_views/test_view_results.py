@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -16,6 +17,7 @@ from mediator.stores.port import SystemConfig
 from mediator.views import results as port
 from mediator.views.parser import parse_view
 from mediator.views.results import READY, Publication, ViewKey, ViewState
+from tests.faults.conditions import eventually
 from tests.process.service import unique
 from tests.unit.views.shop import SCHEMA
 
@@ -25,9 +27,14 @@ FIRST = Publication(ViewState(READY), [(ONE, 2, 2)], is_first=True)
 
 
 class Published:
-    """A database with one view, and the lease of its holder."""
+    """A database with one view, and the lease of its holder.
+
+    Attributes:
+        redis: Where it is.
+    """
 
     def __init__(self, redis: Redis) -> None:
+        self.redis = redis
         self.results = RedisViewResults(redis)
         self.leases = Leases(redis)
         self.key = ViewKey(unique(), unique())
@@ -125,6 +132,75 @@ async def test_the_oldest_deltas_are_not_kept(
     with pytest.raises(PositionGone):
         await published.results.deltas(published.key, first, 10, 0)
     assert port.MOST_DELTAS == 1_000
+
+
+async def state_of(published: Published) -> dict[bytes, Any]:
+    """Return all keys of the database."""
+    pattern = f"*views:{published.key.database}*:*"
+    return {
+        key: await published.redis.dump(key) async for key in published.redis.scan_iter(pattern)
+    }
+
+
+async def return_to(published: Published, state: dict[bytes, Any]) -> None:
+    """Have the server go on with an older state, as after a failover."""
+    async with published.redis.pipeline(transaction=True) as pipe:
+        for key, dumped in state.items():
+            pipe.restore(key, 0, dumped, replace=True)
+        await pipe.execute()
+
+
+async def published_ahead(published: Published) -> str:
+    """Publish a result as by a clock that is ahead, and return the id of its delta."""
+    await published.publish(0, FIRST)
+    (stream,) = [each async for each in published.redis.scan_iter(f"*:deltas:{published.key.view}")]
+    seconds, _ = await published.redis.time()
+    added: Any = await published.redis.xadd(
+        stream, {"position": "p", "rows": "[]"}, f"{(seconds + 60) * 1000}-1"
+    )
+    return str(added.decode())
+
+
+ADDED = Publication(None, [(TWO, 1, 1)])
+
+
+async def test_a_delta_that_was_lost_is_not_taken_for_the_one_that_came_instead(
+    published: Published,
+) -> None:
+    first = await published_ahead(published)
+    state = await state_of(published)
+    await published.publish(1, ADDED)
+    [lost] = await published.results.deltas(published.key, first, 10, 0)
+    await return_to(published, state)
+    await published.publish(1, ADDED)
+    [delta] = await published.results.deltas(published.key, first, 10, 0)
+    assert delta.id != lost.id
+    with pytest.raises(PositionGone):
+        await published.results.deltas(published.key, lost.id, 10, 0)
+
+
+async def test_a_follower_that_waits_while_its_delta_is_lost_gets_none_that_is_not_based_on_it(
+    published: Published, redis_config: SystemConfig
+) -> None:
+    first = await published_ahead(published)
+    state = await state_of(published)
+    await published.publish(1, ADDED)
+    [lost] = await published.results.deltas(published.key, first, 10, 0)
+    name = unique()
+    async with Redis.from_url(redis_config.url, client_name=name) as own:
+        following = RedisViewResults(own).deltas(published.key, lost.id, 10, 60)
+        waiting = asyncio.create_task(following)
+
+        async def is_blocked() -> bool:
+            clients = await published.redis.client_list()
+            return any(each["name"] == name and "b" in each["flags"] for each in clients)
+
+        await eventually(is_blocked)
+        await return_to(published, state)
+        for sequence in (1, 2):
+            await published.publish(sequence, ADDED)
+        with pytest.raises(PositionGone):
+            await waiting
 
 
 async def test_a_database_has_so_many_views_at_most(published: Published) -> None:

@@ -182,16 +182,41 @@ test("filters of a clock that was set back are used", async () => {
   assert.equal(filters().at(-1).headers["Cache-Control"], undefined);
 });
 
-test("a copy that had expired does not revive when the clock is set back", async () => {
+for (const skew of [-3600, -30])
+  test(`a copy that had expired does not revive when the clock is set back by ${-skew} s`, async () => {
+    const { origin, client, title } = await begin();
+    await title();
+    origin.write("articles/a1", "new");
+    origin.advance(61);
+    origin.stale.clear();
+    origin.skew = skew;
+    await client.refreshFilter();
+    assert.deepEqual(await title(), ["new", "origin"]);
+  });
+
+test("a clock that drifts was not set back", async () => {
   const { origin, client, title } = await begin();
   await title();
-  origin.write("articles/a1", "new");
-  origin.advance(61);
-  origin.stale.clear();
-  origin.skew = -3600;
+  origin.advance(9);
+  origin.skew -= 9 * 400e-6;
   await client.refreshFilter();
-  assert.deepEqual(await title(), ["new", "origin"]);
+  assert.deepEqual(await title(), ["old", "own"]);
 });
+
+for (const stage of ["arrived", "read"])
+  test(`the clock was not set back because a filter was late when it ${stage}`, async () => {
+    const { origin, client, title } = await begin();
+    await title();
+    for (let turn = 0; turn < 2; turn++) {
+      const gate = origin.hold("/sketch", stage), late = client.refreshFilter();
+      await gate.reached;
+      origin.advance(3);
+      gate.open();
+      await late;
+      await client.refreshFilter();
+    }
+    assert.deepEqual(await title(), ["old", "own"]);
+  });
 
 test("a filter that was overtaken does not replace the one requested after it", async () => {
   const { origin, client, title } = await begin();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import orjson
 import pytest
@@ -17,7 +18,7 @@ from mediator.model.change import Change
 from tests.faults.caching.redis_server import Server, running
 from tests.process.changes.log_relay.logs import Harness, drain
 
-AHEAD_MS = 60_000
+AHEAD_MS, IDLE_MS = 60_000, 7_200_000
 
 Append = Callable[[Harness, list[Change]], Awaitable[None]]
 
@@ -72,14 +73,26 @@ class Failover:
 
     async def set_ahead(self) -> None:
         """Have the server number changes as if its clock were ahead of that of the other one."""
-        redis = self.harness.redis
-        seconds, _ = await redis.time()
         for number in range(PARTITIONS):
-            id_ = f"{seconds * 1000 + AHEAD_MS + number}-0"
             stream = feed_key(self.database, number)
+            id_ = await self._add(stream, {"k": "", "c": ""}, AHEAD_MS + number)
             # An entry that is removed at once leaves its id.
-            await redis.xadd(stream, {"k": "", "c": ""}, id_)
-            await redis.xdel(stream, id_)
+            await self.harness.redis.xdel(stream, id_)
+
+    async def set_idle(self) -> None:
+        """Have what was appended so far be hours old."""
+        redis = self.harness.redis
+        for number in range(PARTITIONS):
+            stream = feed_key(self.database, number)
+            entries: Any = await redis.xrange(stream)
+            await redis.delete(stream)
+            for at, (_, fields) in enumerate(entries):
+                await self._add(stream, fields, at - IDLE_MS)
+
+    async def _add(self, stream: str, fields: Any, ahead_ms: int) -> Any:
+        seconds, _ = await self.harness.redis.time()
+        id_ = f"{seconds * 1000 + ahead_ms}-0"
+        return await self.harness.redis.xadd(stream, fields, id_)
 
     async def fail_over(self) -> None:
         before = self.harness
@@ -121,6 +134,27 @@ async def test_a_follower_misses_nothing_after_a_failover_to_a_clock_that_is_beh
         await failover.write(*lost)
         read, position = await failover.read(first)
         assert read == [change.id for change in failover.changes[1:]]
+        await failover.fail_over()
+        await failover.write("x", "a", "b", "c", "d")
+        again, _ = await failover.read(position)
+        assert again == read + [change.id for change in failover.changes[-5:]]
+
+
+@pytest.mark.parametrize("append", [by_a_new_relay, from_records])
+@pytest.mark.parametrize("kept", [(), ("x",)], ids=["nothing", "old changes"])
+async def test_a_follower_misses_nothing_after_a_failover_of_a_feed_that_was_idle(
+    append: Append, kept: tuple[str, ...]
+) -> None:
+    """The last id that is left says nothing of those that were given out since."""
+    async with failing_over(append) as failover:
+        beginning = await _beginning(failover)
+        await failover.write(*kept)
+        _, first = await failover.read(beginning)
+        await failover.set_idle()
+        failover.keep()
+        await failover.set_ahead()
+        await failover.write("x", "a")
+        read, position = await failover.read(first)
         await failover.fail_over()
         await failover.write("x", "a", "b", "c", "d")
         again, _ = await failover.read(position)
