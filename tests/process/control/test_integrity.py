@@ -275,8 +275,9 @@ class CrowdedFeed:
 
 async def test_objects_that_are_left_out_take_no_memory(with_feed: Service) -> None:
     """A feed has changes of millions of objects."""
-    database, feed = await filled(with_feed), with_feed.mediator.coordination.feed
-    crowded: Any = CrowdedFeed(feed)
+    database, shared = await filled(with_feed), with_feed.mediator.coordination
+    assert shared is not None
+    crowded: Any = CrowdedFeed(shared.feed)
     integrity = Integrity(with_feed.mediator.data, crowded, SystemClock())
     tracemalloc.start()
     try:
