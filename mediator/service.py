@@ -437,6 +437,7 @@ class Mediator:
             await self.coordination.close()
         await self.membership.close()
         await self._presence.close()
+        await self._exchange.leave(self.replica)
         await asyncio.gather(self.registry.close(), self.catalogue.close(), self._exchange.close())
 
     def _on_event(self, event: Observation) -> None:

@@ -1,4 +1,4 @@
-"""A connection pool to the catalogue; its errors are `Unavailable`."""
+"""A connection pool to the catalogue, and its errors: `Unavailable`, or `Invalid` for a value."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import asyncpg
 import orjson
 from sqlalchemy import Connection, CursorResult, Executable, event, make_url, select, text
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
-from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError, StatementError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from mediator.base.errors import Conflict, Unavailable
+from mediator.base.errors import Conflict, Invalid, MediatorError, Unavailable
 from mediator.catalogue.revisions import Compatibility, Revisions
 from mediator.stores.postgres.connection import Pool
 
@@ -52,11 +52,18 @@ _FAILURES: Final = (
 """Errors of the driver, of SQLAlchemy, and of its dialect, which has its own for opening a
 connection. A timeout is an OSError."""
 
+_REFUSALS: Final = ("22", "54")
+"""Classes of SQLSTATE: data that PostgreSQL cannot keep, and limits that a statement exceeds."""
+
 T = TypeVar("T")
 
 
 class Catalogue:
-    """The catalogue's database, by its ``postgresql://…``; `migrate` lets `open` upgrade it."""
+    """The catalogue's database, by its ``postgresql://…``; `migrate` lets `open` upgrade it.
+
+    What runs statements raises `Unavailable` if it does not answer, and `Invalid` for a value that
+    it cannot keep, however often it is sent.
+    """
 
     def __init__(
         self, url: str, *, migrate: bool = True, revisions: Revisions | None = None
@@ -170,7 +177,7 @@ class Catalogue:
                     raise
             return await self._fetch(statement, arguments)
         except _FAILURES as error:  # without the generator of `translating_errors`
-            raise _unavailable() from error
+            raise _translated(error) from error
 
     async def _fetch(self, statement: str, arguments: Sequence[Any]) -> Sequence[Any]:
         async with asyncio.timeout(DEADLINE_S):
@@ -196,7 +203,7 @@ class Catalogue:
         try:
             yield
         except _FAILURES as error:
-            raise _unavailable() from error
+            raise _translated(error) from error
 
 
 async def _lock(connection: AsyncConnection, name: str, within_s: float) -> None:
@@ -226,7 +233,12 @@ def _is_readable(transport: asyncio.BaseTransport) -> bool:
     return bool(waiting.poll(0))
 
 
-def _unavailable() -> Unavailable:
+def _translated(error: BaseException) -> MediatorError:
+    cause = error.orig if isinstance(error, StatementError) else error
+    state = str(getattr(cause, "sqlstate", None) or "")
+    # The other two come from encoding a parameter: nothing was sent.
+    if state.startswith(_REFUSALS) or isinstance(cause, TypeError | ValueError):
+        return Invalid("The catalogue cannot keep a value of this request.")
     return Unavailable("The catalogue does not answer.", system=NAME)
 
 

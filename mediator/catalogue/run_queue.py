@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from mediator.admission.load import Load
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.runs import MOST_KEPT, UNDER_WAY, RunState, change
+from mediator.catalogue.storable import storable, storable_text
 from mediator.catalogue.tables import runs, workers
 
 __all__ = ["CatalogueWorkers", "HeartbeatReply", "RunQueue", "TakenRun", "WorkersSeen"]
@@ -79,7 +80,8 @@ class RunQueue:
     async def heartbeat(
         self, run: TakenRun, state: RunState, progress: Mapping[str, Any], lease_s: float
     ) -> HeartbeatReply:
-        report = change(state=state, progress=progress, leased_until=_in(lease_s))
+        kept = storable(progress)
+        report = change(state=state, progress=kept, leased_until=_in(lease_s))
         wanted = runs.c.cancelling, runs.c.held
         found = await self._catalogue.execute(report.where(_leased(run)).returning(*wanted))
         row = found.first()
@@ -96,10 +98,14 @@ class RunQueue:
         progress: Mapping[str, Any],
         outcome: Mapping[str, Any],
     ) -> bool:
-        """End a run; false if another worker has it, or it has ended."""
-        ended = change(
-            state=state, progress=progress, outcome=outcome, ended=func.now(), leased_until=None
-        )
+        """End a run; false if another worker has it, or it has ended.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
+            Invalid: It cannot keep the progress or the outcome, and never will.
+        """
+        report = {"progress": storable(progress), "outcome": storable(outcome)}
+        ended = change(state=state, **report, ended=func.now(), leased_until=None)
         row = await self._catalogue.execute(ended.where(_leased(run)).returning(runs.c.id))
         return row.first() is not None
 
@@ -165,7 +171,8 @@ class CatalogueWorkers:
 
     async def heartbeat(self, worker: str, failure: str | None, load: Load | None = None) -> None:
         shown = None if load is None else asdict(load)
-        values = {"seen": func.now(), "failure": failure, "load": shown}
+        reason = None if failure is None else storable_text(failure)
+        values = {"seen": func.now(), "failure": reason, "load": shown}
         new = insert(workers).values(name=worker, **values)
         row = new.on_conflict_do_update(index_elements=["name"], set_=values)
         async with self._catalogue.begin() as connection:

@@ -4,7 +4,8 @@ Stores name records of a class by its *generation*. A class gets one when it is 
 one when it is placed anew and leaves a system. If it holds objects it keeps its generation, and
 leaves a system only with fields that are dropped: how often it did follows the generation there. So
 a late write to a former location, or the removal of that location, affects nothing of the class as
-it is now.
+it is now. When it got its generation is kept as well, by the clock of the replica that planned it:
+changes of a former class of the name are older.
 
 Likewise they name fields by *stored names*, for as long as the class keeps its generation. The
 stored name of a field is the first name that it had, unless that is taken: by a field that was
@@ -121,14 +122,16 @@ def layout_of(
     versions: Mapping[str, int],
     view: str | None,
     present: Mapping[str, Any],
+    now: float,
     holding: Collection[str] = (),
     retyped: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, Any]:
     """Return the layout of a decision, with the schema version of each class.
 
     `view` is the system of the copies; classes keep the generations of the layout `present`, and
-    the names of what their objects have, if they hold any. Fields that are `retyped` (by class; it
-    holds no objects) are others under the same names.
+    the names of what their objects have, if they hold any; others are made `now` (seconds since
+    1970). Fields that are `retyped` (by class; it holds no objects) are others under the same
+    names.
     """
     return {
         class_name: {
@@ -137,6 +140,7 @@ def layout_of(
                 present.get(class_name),
                 groups,
                 (retyped or {}).get(class_name, ()),
+                now,
                 holding=class_name in holding,
             ),
             "view": view,
@@ -239,6 +243,7 @@ def _stored_as(
     present: Mapping[str, Any] | None,
     groups: Mapping[str, GroupPlacement],
     retyped: Collection[str],
+    now: float,
     *,
     holding: bool,
 ) -> dict[str, Any]:
@@ -248,7 +253,8 @@ def _stored_as(
     """
     generation = _generation(present, groups, holding=holding)
     if present is None or generation != present["generation"]:
-        return {"generation": generation, "left": {}, "names": {}, "dropped": [], "erasing": []}
+        made = {"generation": generation, "made_us": int(now * 1e6)}
+        return {**made, "left": {}, "names": {}, "dropped": [], "erasing": []}
     names, dropped = present.get("names", {}), {*present.get("dropped", ())}
     before = {name for placed in present["groups"].values() for name in placed["fields"]}
     fields = [name for placed in groups.values() for name in placed.fields]
@@ -264,6 +270,7 @@ def _stored_as(
     differing = {name: stored for name, stored in sorted(kept.items()) if name != stored}
     return {
         "generation": generation,
+        "made_us": present.get("made_us", 0),
         "left": _times_left(present, groups),
         "names": differing,
         "dropped": sorted(dropped),
@@ -319,7 +326,8 @@ def _identified(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
     copy = identified(route.copy) if route.copy is not None else None
     fragments = tuple(map(named, route.fragments))
     dropped = frozenset(layout.get("dropped", ()))
-    return replace(route, fragments=fragments, copy=copy, dropped=dropped)
+    made_us = layout.get("made_us", 0)
+    return replace(route, fragments=fragments, copy=copy, dropped=dropped, made_us=made_us)
 
 
 def _placed(form: Mapping[str, Any]) -> GroupPlacement:

@@ -63,11 +63,13 @@ def stored_form(
     decision: Decision,
     before: Before,
     overrides: Overrides,
+    now: float,
     unfit: Collection[str] = (),
 ) -> StoredDatabase:
     """Return a schema and its placements as the catalogue keeps them.
 
-    Systems that are `unfit` take no copies.
+    Systems that are `unfit` take no copies. Classes that are new are made `now` (seconds since
+    1970).
     """
     stored = before.stored
     document = schema_document(schema)
@@ -79,7 +81,7 @@ def stored_form(
     layout = {}
     if schema.mode is not Mode.ADVISORY:
         retyped = _retyped(before.renamed.document if before.renamed else {}, document)
-        layout = layout_of(decision, versions, view, kept, before.holding, retyped)
+        layout = layout_of(decision, versions, view, kept, now, before.holding, retyped)
     version = stored.version + 1 if stored else 1
     id_ = stored.id if stored else new_id(schema.database)
     new = StoredDatabase(

@@ -93,7 +93,7 @@ class SchemaPlanner:
             True, decide_change, schema, present, holding, candidates, overrides, options.drop
         )
         unfit = without_copies(self._systems)
-        new = await offload(True, stored_form, schema, decision, before, overrides, unfit)
+        new = await offload(True, stored_form, schema, decision, before, overrides, now, unfit)
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         check_indexes(route)

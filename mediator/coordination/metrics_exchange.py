@@ -43,6 +43,12 @@ class MetricsExchange:
         with suppress(RedisError, OSError):
             await self._redis.hset(self._key, replica, entry)
 
+    async def leave(self, replica: str) -> None:
+        """Remove what a replica has published: it ends, and its load is served by others."""
+        if self._redis is not None:
+            with suppress(RedisError, OSError):
+                await self._redis.hdel(self._key, replica)
+
     async def others(self, replica: str) -> list[dict[str, Any]]:
         """Return what the other replicas published lately, and remove those that are gone.
 

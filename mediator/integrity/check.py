@@ -23,6 +23,7 @@ from mediator.base.errors import Conflict, NotFound, Unavailable
 from mediator.changes.feed import PARTITIONS, Feed, PositionGone, partition_of
 from mediator.data_plane.port import DataPlane, pages
 from mediator.integrity.histories import GroupHistory, Mismatch, MismatchKind, compare
+from mediator.integrity.key_bitmap import KeyBitmap
 from mediator.model.change import Change
 from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import STRONG
@@ -46,7 +47,7 @@ class IntegrityReport:
     """How many cache groups differ from their histories (`counts`), and some of them.
 
     Objects that are `older` have no changes in the feed; those `left_out` are beyond the number
-    that was to be compared.
+    that was to be compared: of many, about so many.
     """
 
     compared: int = 0
@@ -99,7 +100,7 @@ class _Check:
     _histories: dict[_Key, dict[str, GroupHistory]] = field(default_factory=dict)
     _at: dict[int, str] = field(default_factory=dict)
     _since: dict[int, int] = field(default_factory=dict)
-    _ignored: set[_Key] = field(default_factory=set)
+    _ignored: KeyBitmap = field(default_factory=KeyBitmap)
     _report: IntegrityReport = field(default_factory=IntegrityReport)
 
     async def run(self) -> IntegrityReport:
@@ -140,8 +141,9 @@ class _Check:
 
     def _add(self, change: Change) -> None:
         key = (change.class_name, change.object_id)
-        if change.class_name not in self._route.classes:
-            return  # it was dropped since
+        route = self._route.classes.get(change.class_name)
+        if route is None or change.version < route.made_us:
+            return  # the class was dropped since, and may have been made again
         if key not in self._histories and len(self._histories) >= self._most:
             self._ignored.add(key)
             return
@@ -189,6 +191,7 @@ class _Check:
         since = self._since.get(partition_of(name, outcome.id))
         if since is None or key in self._ignored:
             return []
+        since = max(since, self._route.classes[name].made_us)
         histories = self._histories.get(key, {})
         return [
             Mismatch(name, outcome.id, group, MismatchKind.UNRECORDED)

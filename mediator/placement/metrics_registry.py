@@ -6,7 +6,7 @@ them through snapshots: plain JSON, taken and merged by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -125,11 +125,7 @@ class MetricsRegistry:
 
     def offered(self) -> dict[tuple[str, str], float]:
         """Return the present rate of each (system, operation) in operations/s; never scored."""
-        rates: dict[tuple[str, str], float] = {}
-        for row in self._rows("lanes"):
-            key = (row["system"], row["operation"])
-            rates[key] = rates.get(key, 0.0) + row["rate"]
-        return rates
+        return self._total(lambda row: row["rate"])
 
     def snapshot(self) -> dict[str, Any]:
         self._forget_faded()
@@ -144,8 +140,16 @@ class MetricsRegistry:
         now = self._monotonic()
         self._peers = tuple((now - each.get("age_s", 0.0), each) for each in snapshots)
         # What all replicas sustain together, none of them sees alone.
-        for (system, operation), rate in self.offered().items():
-            self._lanes.setdefault((system, operation), SystemSeries(now)).raise_peak(rate)
+        for key, rate in self._total(pooling.sustained_rate).items():
+            self._lanes.setdefault(key, SystemSeries(now)).raise_peak(rate)
+
+    def _total(self, rate: Callable[[Mapping[str, Any]], float]) -> dict[tuple[str, str], float]:
+        """Add up a rate of all replicas, for each (system, operation)."""
+        rates: dict[tuple[str, str], float] = {}
+        for row in self._rows("lanes"):
+            key = (row["system"], row["operation"])
+            rates[key] = rates.get(key, 0.0) + rate(row)
+        return rates
 
     def _take_up(self) -> None:
         waiting, self._waiting = self._waiting, []

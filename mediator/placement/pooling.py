@@ -10,12 +10,22 @@ from mediator.placement.series import (
     AVAILABILITY_HALF_LIFE_S,
     CAPACITY_HALF_LIFE_S,
     LATENCY_HALF_LIFE_S,
+    SUSTAINED_S,
     faded,
     percentile,
     pooled,
 )
 
-__all__ = ["aged", "availability", "blend", "capacity", "latency", "p99", "statistic"]
+__all__ = [
+    "aged",
+    "availability",
+    "blend",
+    "capacity",
+    "latency",
+    "p99",
+    "statistic",
+    "sustained_rate",
+]
 
 HISTORY_CALLS: Final = 200
 """In the availability, history weighs like this many calls, against those that have not faded."""
@@ -26,15 +36,29 @@ it count with the historic latency: so a burst hardly shows, and silence leads b
 
 
 def aged(lane: Mapping[str, Any], seconds: int) -> Mapping[str, Any]:
-    """Return the row of another replica's snapshot, aged by some seconds."""
+    """Return the row of another replica's snapshot, aged by some seconds.
+
+    A replica that is silent for as long as a rate is measured over has no rate any more: it has
+    ended, and what it served is served by others.
+    """
     answered = faded(seconds, AVAILABILITY_HALF_LIFE_S)
     return {
         **lane,
+        "age_s": seconds,
+        "rate": lane["rate"] if seconds <= SUSTAINED_S else 0.0,
         "seen": lane["seen"] * faded(seconds, LATENCY_HALF_LIFE_S),
         "ok": lane["ok"] * answered,
         "all": lane["all"] * answered,
         "peak": lane["peak"] * faded(seconds, CAPACITY_HALF_LIFE_S),
     }
+
+
+def sustained_rate(lane: Mapping[str, Any]) -> float:
+    """Return what a replica has certainly served, in operations/s over the last `SUSTAINED_S`.
+
+    It may have ended with its snapshot. Then its load is elsewhere since, and would count twice.
+    """
+    return float(lane["rate"] * (1 - lane.get("age_s", 0) / SUSTAINED_S))
 
 
 def latency(lanes: Sequence[Mapping[str, Any]]) -> tuple[float | None, float]:

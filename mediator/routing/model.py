@@ -31,6 +31,8 @@ class ClassRoute:
         foreign_keys: Those of the class.
         referenced_by: Those of all classes that refer to it.
         partly_unique: Of a former schema, the fields of unique constraints of which it lacks some.
+        made_us: When the class was made or placed anew, in microseconds since 1970: changes whose
+            version is below are of a former class of the name. 0: it is not known.
     """
 
     schema: ClassSchema
@@ -41,6 +43,7 @@ class ClassRoute:
     foreign_keys: tuple[ForeignKey, ...] = ()
     referenced_by: tuple[ForeignKey, ...] = ()
     partly_unique: frozenset[str] = frozenset()
+    made_us: int = 0
 
     @property
     def anchor(self) -> Fragment:

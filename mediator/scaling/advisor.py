@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from mediator.base.clock import Clock
 from mediator.placement.candidates import Candidate
+from mediator.placement.series import SUSTAINED_S
 from mediator.scaling.energy import Energy, SystemLoad, energy_report
 from mediator.scaling.model import BAND, Sample, ScalingSubject, SystemFigures
 from mediator.scaling.recommend import HISTORY_S, recommend
@@ -73,8 +74,10 @@ class Advisor:
         return {_SHARED: self._own}
 
     def merge(self, others: Sequence[Mapping[str, Any]]) -> None:
-        self._replicas = 1 + len(others)
-        shared = (other.get(_SHARED) for other in others)
+        """Take what the other replicas share; those that are silent have ended (`age_s`)."""
+        live = [other for other in others if other.get("age_s", 0.0) <= SUSTAINED_S]
+        self._replicas = 1 + len(live)
+        shared = (other.get(_SHARED) for other in live)
         self._others = tuple(float(used) for used in shared if used is not None)
 
     async def sample(self) -> None:

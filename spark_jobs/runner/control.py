@@ -68,6 +68,11 @@ class Control:
         """Set the end of the lease, on the monotonic clock."""
         self._lease_until = until
 
+    @property
+    def holds_lease(self) -> bool:
+        """Whether the lease has certainly not passed: no other worker can have the run."""
+        return monotonic() < self._lease_until
+
     def begin_publishing(self) -> None:
         """Begin to write what others see; only the holder of the lease may.
 
@@ -82,7 +87,7 @@ class Control:
 
     def check(self) -> None:
         """Raise `RunCancelled` if the run is to end, or its lease has passed."""
-        if self._publishing and monotonic() >= self._lease_until:
+        if self._publishing and not self.holds_lease:
             self.lease_lost = True
         if self.cancelled or self.lease_lost:
             raise RunCancelled

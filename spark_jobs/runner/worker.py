@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from mediator.admission.load import LoadMeter
 from mediator.base.concurrency import end
-from mediator.base.errors import Unavailable
+from mediator.base.errors import Invalid, Unavailable
 from mediator.catalogue.run_queue import CatalogueWorkers, HeartbeatReply, RunQueue, TakenRun
 from mediator.catalogue.runs import RunState
 from spark_jobs.runner.attempt import (
@@ -49,6 +49,10 @@ RUN_HEARTBEAT_S: Final = 1.0
 _WORKER_HEARTBEAT_S: Final = 5.0
 _IDLE_S: Final = 0.5
 _REAP_S: Final = 600.0
+
+_NOT_KEPT: Final = (
+    "The catalogue cannot keep what the run reports; the log of the worker has the reason."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,7 @@ class RunExecution:
             self._reply = await self._worker.queue.heartbeat(
                 self._run, state, self._control.snapshot(), self._worker.options.lease_s
             )
-        except Unavailable as error:
+        except (Unavailable, Invalid) as error:
             # The run goes on. If another worker takes it meanwhile, our attempt does not count, and
             # without a lease nothing is written into a class.
             _log.warning("run %s cannot be reported: %s", self._run.id, error.detail)
@@ -243,16 +247,24 @@ class RunExecution:
         return True
 
     async def _end(self, ending: Ending) -> None:
-        """Record the ending; retried for ever, because the work is done."""
+        """Record the ending; retried, because the work is done, until the worker is to end."""
+        state: RunState = ending.state
         progress, document = self._control.snapshot(), _document(ending, self._directory)
         while True:
             try:
-                await self._worker.queue.end(self._run, ending.state, progress, document)
+                await self._worker.queue.end(self._run, state, progress, document)
             except Unavailable as error:
                 _log.warning("run %s cannot be ended: %s", self._run.id, error.detail)
-                await asyncio.sleep(RUN_HEARTBEAT_S)
+            except Invalid as error:
+                # It would be refused again, and by every worker that takes the run after this one.
+                _log.error("run %s cannot be kept", self._run.id, exc_info=error)
+                state, progress, document = "failed", {}, {"reasons": [_NOT_KEPT]}
             else:
                 return
+            if self._stopping.is_set() and not self._control.holds_lease:
+                _log.warning("run %s is left to another worker", self._run.id)
+                return
+            await asyncio.sleep(RUN_HEARTBEAT_S)
 
 
 def _document(ending: Ending, directory: RunDirectory | None) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from spark_jobs.runner.port import ColumnType, Input, InputUnfit, StageContext
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.worker import Worker, WorkerOptions
 from spark_jobs.session import LazySession
-from tests.faults.conditions import eventually
+from tests.faults.conditions import WITHIN_S, eventually
 
 __all__ = ["JOB", "ClassStandIn", "Office", "people"]
 
@@ -99,6 +99,7 @@ class Office:
         read: Callable[[SparkSession, Input], DataFrame] = people,
         writer: ResultWriter | None = None,
         session: LazySession | None = None,
+        queue: RunQueue | None = None,
         **options: Any,
     ) -> AsyncIterator[asyncio.Event]:
         """Let a worker work while the block runs; the event stops it."""
@@ -106,7 +107,7 @@ class Office:
         chosen = WorkerOptions(uuid4().hex, self.directory, **options)
         workers = CatalogueWorkers(self.catalogue)
         worker = Worker(
-            RunQueue(self.catalogue),
+            queue or RunQueue(self.catalogue),
             workers,
             session or LazySession.of(self.spark),
             read,
@@ -118,4 +119,4 @@ class Office:
             yield ending
         finally:
             ending.set()
-            await work
+            await asyncio.wait_for(work, WITHIN_S)

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from mediator.base.errors import (
     NotFound,
 )
+from mediator.coordination.metrics_exchange import KEY
 from mediator.model.operations import Outcome
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
@@ -131,3 +133,16 @@ async def test_replicas_share_what_they_measured(
         rows = (await two.mediator.control.system("redis"))["traffic"]
         assert any(row["database"] == name for row in rows)
         await one.mediator.control.delete_schema(name)
+
+
+async def test_a_replica_that_has_ended_shares_nothing(
+    mediator: Service, redis_config: SystemConfig
+) -> None:
+    """Its load is served by others by then, and would count twice."""
+    url = redis_config.url
+    async with Redis.from_url(url) as shared:
+        async with service([], mediator.catalogue_url, coordination_url=url) as one:
+            replica = one.mediator.replica
+            await one.mediator.share_metrics()
+            assert await shared.hexists(KEY, replica)
+        assert not await shared.hexists(KEY, replica)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -17,6 +20,8 @@ from app.admin.context import AdminContext
 from app.commands.doctor.service import examine_service
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Conflict, NotFound
+from mediator.changes.feed import PARTITIONS, Feed
+from mediator.control.port import ChangeOptions
 from mediator.integrity.check import Integrity, IntegrityReport
 from mediator.integrity.histories import GroupHistory, MismatchKind
 from mediator.model.change import Change
@@ -192,10 +197,97 @@ async def test_concurrent_writes_cause_no_findings(with_feed: Service) -> None:
     assert [report.counts for report in found] == [{}, {}, {}], [r.examples for r in found]
 
 
+@pytest.mark.parametrize("name", CLASSES)
+async def test_objects_of_a_former_class_of_the_name_are_not_missed(
+    with_feed: Service, name: str
+) -> None:
+    database = await filled(with_feed)
+    await check(with_feed, database)  # then the feed has all of their changes
+    await dropped_and_made_again(with_feed, database, name)
+    after = await check(with_feed, database)
+    assert (after.compared, after.counts, after.left_out) == (6, {}, 0)
+    await with_feed.create(database, name, "a", title="first", hits=1)
+    await with_feed.create(database, name, "new", title="first", hits=1)
+    clean = await check(with_feed, database)
+    assert (clean.compared, clean.counts, clean.older) == (8, {}, 0)
+    await Behind(with_feed, database).title(name, "a", "bypass")
+    found = await check(with_feed, database)
+    assert [(m.class_name, m.id, m.wrong) for m in found.examples] == [
+        (name, "a", MismatchKind.CHANGED)
+    ]
+
+
+async def dropped_and_made_again(of: Service, database: str, name: str) -> None:
+    """Drop a class with its objects, and make one of the same name."""
+    others = {each: schema for each, schema in CLASSES.items() if each != name}
+    drop = ChangeOptions(drop=frozenset({name}))
+    await of.mediator.control.set_schema(database, {"classes": others}, options=drop)
+    await of.mediator.control.set_schema(database, {"classes": CLASSES})
+
+
+async def test_objects_are_older_than_a_class_if_a_clock_is_behind(with_feed: Service) -> None:
+    """Of a store: its changes seem to be of a former class, which proves nothing."""
+    database = await filled(with_feed)
+    model = with_feed.mediator.data.model
+    route = model.databases[database]
+    ahead_us = time.time_ns() // 1_000 + 60_000_000
+    classes = {name: replace(each, made_us=ahead_us) for name, each in route.classes.items()}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(model.databases, database, replace(route, classes=classes))
+        report = await check(with_feed, database)
+    assert (report.compared, report.older, report.counts) == (0, 9, {})
+
+
 async def test_no_more_objects_are_compared_than_requested(with_feed: Service) -> None:
     database = await filled(with_feed)
     report = await with_feed.mediator.integrity.check(database, 4)
     assert (report.compared, report.left_out, report.counts) == (4, 5, {})
+
+
+class CrowdedFeed:
+    """A feed that has, behind its own changes, those of many other objects."""
+
+    MANY = 100_000
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._feed, name)
+
+    async def read(
+        self, database: str, partition: int, after: str, limit: int
+    ) -> list[tuple[str, Change]]:
+        own: list[tuple[str, Change]] = []
+        if not after.startswith("more-"):
+            own = await self._feed.read(database, partition, after, limit)
+        if partition < PARTITIONS - 1:
+            return own
+        first = 0 if own or not after.startswith("more-") else int(after.removeprefix("more-")) + 1
+        last = min(first + limit - len(own), self.MANY)
+        return own + [(f"more-{n}", self._change(n)) for n in range(first, last)]
+
+    def _change(self, number: int) -> Change:
+        now_us, values = time.time_ns() // 1_000, {"title": "x"}
+        names = ("d", "onredis", f"object-{number}", "g")
+        return Change("i", *names, now_us, "create", None, values, now_us, "d")
+
+
+async def test_objects_that_are_left_out_take_no_memory(with_feed: Service) -> None:
+    """A feed has changes of millions of objects."""
+    database, shared = await filled(with_feed), with_feed.mediator.coordination
+    assert shared is not None
+    crowded: Any = CrowdedFeed(shared.feed)
+    integrity = Integrity(with_feed.mediator.data, crowded, SystemClock())
+    tracemalloc.start()
+    try:
+        report = await integrity.check(database, 9)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8_000_000
+    assert (report.compared, report.older, report.counts) == (9, 0, {})
+    assert report.left_out == pytest.approx(CrowdedFeed.MANY, rel=0.01)
 
 
 async def test_a_comparison_without_database_or_feed_is_refused(with_feed: Service) -> None:

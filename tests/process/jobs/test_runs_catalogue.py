@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import select, text, update
 
-from mediator.base.errors import Conflict, IdempotencyReused, NotFound, Unavailable
+from mediator.base.errors import Conflict, IdempotencyReused, Invalid, NotFound, Unavailable
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from mediator.catalogue.runs import CatalogueRuns, StoredRun
@@ -99,6 +99,43 @@ async def test_a_worker_without_heartbeats_loses_its_run(catalogue: RunCatalogue
     assert await catalogue.queue.end(second, "done", {}, {"rows": 2})
     assert await catalogue.queue.heartbeat(second, "running", {}, LEASE_S) == "lost"
     assert (await catalogue.find(run.id)).outcome == {"rows": 2}
+
+
+async def test_texts_that_postgresql_cannot_keep_are_replaced(catalogue: RunCatalogue) -> None:
+    """They come from messages of libraries, and data. Nobody could end the run otherwise."""
+    run = await catalogue.submit()
+    taken = await catalogue.take()
+    shown = {"log": ["a\0b", "c\ud800d", "\U0001f600"]}
+    kept = {"log": ["a\ufffdb", "c\ufffdd", "\U0001f600"]}
+    assert await catalogue.queue.heartbeat(taken, "running", shown, LEASE_S) == "continue"
+    assert (await catalogue.find(run.id)).progress == kept
+    assert await catalogue.queue.end(taken, "failed", shown, {"reports": {"\0": [{"n": 1}, "\0"]}})
+    ended = await catalogue.find(run.id)
+    assert ended.progress == kept
+    assert ended.outcome == {"reports": {"\ufffd": [{"n": 1}, "\ufffd"]}}
+    await catalogue.workers.heartbeat("one", "Java\0is missing")
+    assert (await catalogue.workers.seen(60)).failure == "Java\ufffdis missing"
+
+
+@pytest.mark.parametrize("document", [{"text": "\0"}, {"text": "\ud800"}, {"number": 2**70}])
+async def test_a_document_that_cannot_be_kept_is_invalid(
+    catalogue: RunCatalogue, document: dict[str, object]
+) -> None:
+    """Not unavailable, which is retried: it would be refused each time."""
+    run = await catalogue.submit()
+    changed = update(table).where(table.c.id == run.id).values(document=document)
+    with pytest.raises(Invalid, match="cannot keep"):
+        await catalogue.catalogue.execute(changed)
+    assert (await catalogue.find(run.id)).document == run.document
+
+
+@pytest.mark.parametrize("parameter", ["\0", "\ud800"])
+async def test_a_parameter_that_cannot_be_sent_is_invalid(
+    catalogue: RunCatalogue, parameter: str
+) -> None:
+    with pytest.raises(Invalid, match="cannot keep"):
+        await catalogue.catalogue.fetch("SELECT $1::text", parameter)
+    assert await catalogue.catalogue.fetch("SELECT 1 AS one")
 
 
 async def test_a_worker_whose_heartbeat_is_in_time_keeps_its_run(catalogue: RunCatalogue) -> None:

@@ -7,7 +7,7 @@ import pytest
 from mediator.coordination import metrics_exchange
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.stores.port import SystemConfig
-from tests.process.service import unique
+from tests.process.service import NOWHERE, unique
 
 
 class HandClock:
@@ -41,3 +41,23 @@ async def test_ages_are_measured_by_one_clock_and_a_silent_replica_is_dropped(
     finally:
         await own.close()
         await other.close()
+
+
+async def test_a_replica_that_leaves_is_gone_at_once(redis_config: SystemConfig) -> None:
+    key = unique("metrics")
+    own, other = MetricsExchange(redis_config.url, key), MetricsExchange(redis_config.url, key)
+    try:
+        await own.publish("own", {"lanes": [1]})
+        await other.publish("other", {"lanes": [2]})
+        await other.leave("other")
+        assert await own.others("own") == []
+        assert await other.others("other") == [{"lanes": [1], "age_s": 0.0}]
+    finally:
+        await own.close()
+        await other.close()
+
+
+async def test_who_leaves_does_not_need_the_exchange() -> None:
+    for alone in (MetricsExchange(), MetricsExchange(NOWHERE)):
+        await alone.leave("own")
+        await alone.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
 from threading import Event
@@ -12,11 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mediator.base.errors import NotFound
+from mediator.base.errors import NotFound, Unavailable
 from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.held_runs import HeldRuns
-from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
-from mediator.catalogue.runs import StoredRun
+from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
+from mediator.catalogue.runs import RunState, StoredRun
 from mediator.stores.port import REPEATABLE_S
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
@@ -230,6 +231,65 @@ async def test_a_result_is_not_written_on_when_what_was_written_may_be_forgotten
     async with office.worker(people, written):
         assert (await office.ended(run)).state == "done"
     assert len(written.rows) == 2
+
+
+async def test_a_reason_that_postgresql_cannot_keep_ends_the_run(office: Office) -> None:
+    """A name of a column may hold NUL, and the reason names it."""
+    job = {**JOB, "into": {"class": "cities", "id": ["value"]}}
+    run, next_run = await office.submit(job), await office.submit()
+    async with office.worker(writer=ClassStandIn("there is no field \0 or \ud800")):
+        failed = await office.ended(run)
+        assert (await office.ended(next_run)).state == "done"
+    assert failed.state == "failed"
+    assert failed.outcome["reasons"] == ["there is no field \ufffd or \ufffd"]
+
+
+class ReportingTooMuch(RunQueue):
+    """A queue of runs whose outcomes have what the catalogue cannot keep."""
+
+    async def end(
+        self,
+        run: TakenRun,
+        state: RunState,
+        progress: Mapping[str, Any],
+        outcome: Mapping[str, Any],
+    ) -> bool:
+        more = {} if state == "failed" else {"number": 2**70}
+        return await super().end(run, state, progress, {**outcome, **more})
+
+
+async def test_a_run_whose_outcome_cannot_be_kept_has_failed(office: Office) -> None:
+    run = await office.submit()
+    async with office.worker(queue=ReportingTooMuch(office.catalogue)):
+        failed = await office.ended(run)
+    assert failed.state == "failed"
+    assert "cannot keep" in failed.outcome["reasons"][0]
+    assert failed.attempt == 1
+
+
+class Unreachable(RunQueue):
+    """A queue that a worker loses at the end of a run; `lost`: it has tried to end it."""
+
+    def __init__(self, office: Office) -> None:
+        super().__init__(office.catalogue)
+        self.lost = asyncio.Event()
+
+    async def end(self, *_: Any) -> bool:
+        self.lost.set()
+        raise Unavailable("The catalogue does not answer.", system="catalogue")
+
+
+async def test_a_worker_that_is_to_end_does_not_wait_for_the_catalogue_for_ever(
+    office: Office,
+) -> None:
+    run, queue = await office.submit(), Unreachable(office)
+    async with office.worker(queue=queue, lease_s=2.0) as ending:
+        await queue.lost.wait()
+        ending.set()  # at the end of the block the worker has ended
+    assert (await office.find(run)).state == "running"
+    async with office.worker():
+        done = await office.ended(run)
+    assert (done.state, done.attempt) == ("done", 2)
 
 
 async def test_a_worker_removes_old_runs(office: Office) -> None:

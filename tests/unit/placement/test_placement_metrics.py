@@ -22,6 +22,7 @@ from mediator.placement.series import (
     CAPACITY_HALF_LIFE_S,
     LATENCY_HALF_LIFE_S,
     SHOWN_HALF_LIFE_S,
+    SUSTAINED_S,
     bucket_of,
     percentile,
 )
@@ -313,6 +314,28 @@ def test_the_capacity_of_replicas_adds_up() -> None:
     assert one.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
     one.registry.merge([])
     assert one.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
+
+
+def test_the_load_of_a_replica_that_has_ended_counts_once() -> None:
+    """Another replica serves it at once; the last snapshot stays for a minute."""
+    one, two = Traffic(), Traffic()
+    one.spread(10, per_second=30)
+    two.spread(10, per_second=20)
+    last = two.registry.snapshot()
+    for age_s in range(0, 60, 5):
+        one.registry.merge([{**last, "age_s": float(age_s)}])
+        assert one.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.03)
+        one.spread(5, per_second=50)
+
+
+def test_a_silent_replica_has_no_rate() -> None:
+    one, two = Traffic(), Traffic()
+    two.spread(10, per_second=20)
+    one.registry.merge([two.registry.snapshot()])
+    one.clock.elapsed_s += SUSTAINED_S
+    assert one.registry.offered() == {("redis", "write"): pytest.approx(20)}
+    one.clock.elapsed_s += 1
+    assert one.registry.offered() == {("redis", "write"): 0}
 
 
 def test_long_silence_neither_breaks_nor_changes_the_averages() -> None:

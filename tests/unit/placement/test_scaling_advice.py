@@ -240,6 +240,14 @@ async def test_replicas_are_advised_together() -> None:
     assert advisor.shared() == {"used": pytest.approx(0.3)}
 
 
+async def test_a_replica_that_has_ended_is_not_counted() -> None:
+    simulation = Simulation()
+    advisor = simulation.advisor()
+    advisor.merge([{"used": 0.1, "age_s": 5.0}, {"used": 0.9, "age_s": 15.0}])
+    advice = (await simulation.run(advisor, 2000, busy=0.3))["service"]
+    assert (advice["replicas"], advice["highest"]) == (2, pytest.approx(0.3))
+
+
 async def test_a_removed_system_is_forgotten() -> None:
     simulation = Simulation()
     advisor = simulation.advisor()

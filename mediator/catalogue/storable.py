@@ -1,0 +1,31 @@
+"""Texts of others, such as the messages of libraries, made into ones that PostgreSQL can keep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["storable", "storable_text"]
+
+_REFUSED: Final = re.compile("[\0\ud800-\udfff]")
+_REPLACEMENT: Final = "\ufffd"
+
+
+def storable_text(text: str) -> str:
+    """Return a text with NUL and lone surrogates replaced by U+FFFD: PostgreSQL keeps neither."""
+    return _REFUSED.sub(_REPLACEMENT, text)
+
+
+def storable(document: Any) -> Any:
+    """Return a JSON document with all its texts and names made storable.
+
+    It is for what only people read: values of users are refused instead, never changed.
+    """
+    if isinstance(document, str):
+        return storable_text(document)
+    if isinstance(document, Mapping):
+        return {storable(name): storable(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [storable(item) for item in document]
+    return document
