@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from mediator.archive.backup import ArchiveProgress, Installation, OnProgress
 from mediator.archive.files import ArchiveInvalid
+from mediator.archive.given_versions import GivenVersions
 from mediator.base.concurrency import result_or_raise, results_or_raise
 from mediator.base.errors import (
     Conflict,
@@ -92,6 +93,7 @@ class ClassTarget:
     _route: ClassRoute
     _report: Restored
     _on_progress: OnProgress
+    _given: GivenVersions = field(default_factory=GivenVersions, init=False)
 
     @cached_property
     def _codec(self) -> Codec:
@@ -149,14 +151,14 @@ class ClassTarget:
             frees: Whether objects that are put later are deleted where they have these values.
 
         Raises:
-            MediatorError: An object cannot be put; `NotUnique`: one that is not in the backup has
-                its values.
+            MediatorError: An object cannot be put; `NotUnique`: one has its values that is not in
+                the backup, or that another client has written since it was put.
         """
         lines, left = {line.id: line for line in chunk}, list(chunk)
         answers = dict[str, Outcome | MediatorError]()
         # Each round makes way for one constraint of an object, at least.
         for _ in range((len(self._route.schema.unique_constraints) + 1) * (len(chunk) + 1)):
-            found = await self._carry_out(await self._puts(left))
+            found = await self._carry_out_puts(await self._puts(left))
             answers |= zip([line.id for line in left], found, strict=True)
             left = [line for line in left if isinstance(answers[line.id], NotUnique)]
             if not left:
@@ -184,16 +186,21 @@ class ClassTarget:
         if after is not None:
             put |= {id_ for id_ in holders.values() if id_.encode() <= after.encode()}
         others = {*holders.values()} - put
-        if others and not frees:
-            results_or_raise(each for line, each in refused if holders[line.id] in others)
+        present = {o.id: o for o in await self._look(sorted(put)) if o is not None}
+        foreign = {id_ for id_, outcome in present.items() if outcome not in self._given}
+        if not frees:
+            foreign |= others
+        results_or_raise(each for line, each in refused if holders[line.id] in foreign)
         await self._delete(sorted(others))
-        return await self._leave_to_later(left, holders, sorted(put))
+        return await self._leave_to_later(left, holders, present)
 
     async def _leave_to_later(
-        self, left: Sequence[_SavedObject], holders: Mapping[str, str], put: Sequence[str]
+        self,
+        left: Sequence[_SavedObject],
+        holders: Mapping[str, str],
+        present: Mapping[str, Outcome],
     ) -> list[_SavedObject]:
         """Take values from those that lost them to others while the backup was written."""
-        present = dict(zip(put, await self._look(put), strict=True))
         lost: defaultdict[str, set[str]] = defaultdict(set)
         objects = []
         for line in left:
@@ -204,7 +211,7 @@ class ClassTarget:
             kept = {n: v for n, v in line.values.items() if is_later or n not in shared}
             objects.append(replace(line, values=kept))
         self._report.add_superseded(self._address[1], lost)
-        await self._put_without(lost, {id_: o for id_, o in present.items() if o is not None})
+        await self._put_without(lost, present)
         return objects
 
     def _shared(self, line: _SavedObject, other: Outcome | None) -> set[str]:
@@ -223,19 +230,29 @@ class ClassTarget:
         self, lost: Mapping[str, Collection[str]], present: Mapping[str, Outcome]
     ) -> None:
         """Put objects that are there again, without the values of some fields."""
-        ids = [id_ for id_, names in lost.items() if names and id_ in present]
         puts = [
             Put(
                 *self._address,
                 id_,
                 _operation(),
-                condition,
-                values={n: v for n, v in (present[id_].values or {}).items() if n not in lost[id_]},
+                Condition(versions=(present[id_].versions,)),
+                values={n: v for n, v in (present[id_].values or {}).items() if n not in names},
                 unchecked=True,
             )
-            for id_, condition in zip(ids, await self._conditions(ids), strict=True)
+            for id_, names in lost.items()
+            if names and id_ in present
         ]
-        results_or_raise(await self._carry_out(puts))
+        for answer in await self._carry_out_puts(puts):
+            # Else another client has written it meanwhile: what has its values now is seen next.
+            if not isinstance(answer, NotFound | PreconditionFailed):
+                result_or_raise(answer)
+
+    async def _carry_out_puts(self, puts: Sequence[Put]) -> list[Outcome | MediatorError]:
+        answers = await self._carry_out(puts)
+        for each in answers:
+            if isinstance(each, Outcome):
+                self._given.add(each)
+        return answers
 
     async def _puts(self, lines: Sequence[_SavedObject]) -> list[Put]:
         decode = self._codec.decode_fields

@@ -178,7 +178,14 @@ class PreconditionRequired(MediatorError):
 
 
 class IdempotencyReused(MediatorError):
-    """The Idempotency-Key was used before with another request."""
+    """The Idempotency-Key was used before with another request.
+
+    `fingerprint` is that of the request before, where it is known; responses do not name it.
+    """
+
+    def __init__(self, detail: str, *, fingerprint: str = "") -> None:
+        super().__init__(detail)
+        self.fingerprint = fingerprint
 
 
 class Unplaceable(MediatorError):

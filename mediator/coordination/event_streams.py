@@ -174,7 +174,8 @@ class RedisEventStreams:
         if reply[0] == _NO_STREAM:
             raise _not_found()
         if reply[0] == _REUSED:
-            raise IdempotencyReused("The Idempotency-Key was used for other tuples.")
+            detail = "The Idempotency-Key was used for other tuples."
+            raise IdempotencyReused(detail, fingerprint=reply[1].decode())
         raise _full(reply[1].decode(), reply[2]) if reply[0] == _FULL else self._behind(*reply[1:])
 
     def _behind(self, behind: int, consumer: bytes) -> TooManyRequests:

@@ -35,6 +35,7 @@ from mediator.coordination.pauses import Pauses, pauses_text
 from mediator.model.pause import Pause
 from mediator.standing.results import (
     MOST_RESULTS,
+    UNKNOWN,
     Delivery,
     LogEntry,
     LoggedBatch,
@@ -217,7 +218,7 @@ def _query(definition: Definition) -> StoredQuery:
     document, state = definition
     shown = QueryState() if state is None else QueryState(*orjson.loads(state))
     relations = tuple(document["relations"])
-    return StoredQuery(document["query"], relations, shown, document.get("into"))
+    return StoredQuery(document["query"], relations, shown, document.get("into", UNKNOWN))
 
 
 def _state(state: QueryState) -> bytes:
@@ -255,7 +256,9 @@ def _entry_id(entry: LogEntry) -> str:
 
 
 def _tuples(rows: Sequence[Any]) -> list[LoggedTuple]:
-    return [LoggedTuple(*row) for _, *row in sorted(rows, key=itemgetter(0))]
+    # A batch that an older version has logged is one entry, whose rows are in their order.
+    placed = ((n, *row) if isinstance(row[0], str) else row for n, row in enumerate(rows))
+    return [LoggedTuple(*row) for _, *row in sorted(placed, key=itemgetter(0))]
 
 
 def _number(id_: bytes) -> int:

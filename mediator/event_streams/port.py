@@ -166,7 +166,8 @@ class EventStreams(Protocol):
         """Append a batch, unless it was appended under its id within the last hour.
 
         Raises:
-            IdempotencyReused: What was appended under the id had another fingerprint.
+            IdempotencyReused: What was appended under the id had another fingerprint, which the
+                error has.
             NotFound: As `append`.
             TooManyRequests: As `append`.
         """

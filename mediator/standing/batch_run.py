@@ -42,7 +42,7 @@ class BatchRun:
     """A batch under way.
 
     Attributes:
-        taken: The number of the last tuple that was taken of each relation.
+        taken: The highest number that was taken of each relation.
         accepted: Tuples that were not late.
         results: As JSON, in their order, by query.
     """
@@ -79,7 +79,7 @@ class BatchRun:
         for each in tuples:
             if self._steps >= _STEPS or self._count >= _RESULTS or self._bytes >= _BYTES:
                 return
-            self.taken[each.stream] = each.number
+            self.taken[each.stream] = max(each.number, self.taken.get(each.stream, 0))
             if each.time_s >= watermark_s:
                 self.accepted.append(each)
             self._of_tuple.clear()

@@ -90,7 +90,8 @@ class CatchUp:
         run = BatchRun(self._runtime, {self.id: self._query})
         for _ in run.run(islice(self._missed, _AT_ONCE)):
             await slices.checkpoint()
-        self.numbers |= run.taken
+        # A log may have history in it that is out of order.
+        self.numbers |= {name: max(self.numbers[name], last) for name, last in run.taken.items()}
         while self._missed and not self._misses(self._missed[0]):
             self._missed.popleft()
         return run

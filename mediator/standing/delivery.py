@@ -1,20 +1,21 @@
 """Results that are appended to an event stream, each once, in parts for which it has room.
 
-What is about to be appended is written down before, and that it was done after. A holder that finds
-something begun appends the very same results under the same id again, which the stream knows if it
-has them (for an hour: a longer outage at this very moment may double them).
+That a part was appended is written down afterwards. A holder that does not find it written down
+appends a part that begins with the same result, of whatever size; the stream knows by the id of the
+part (for an hour: a longer outage at this very moment may double results) that it has one already,
+and says where that ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
 import orjson
 
-from mediator.base.errors import TooManyRequests
+from mediator.base.errors import IdempotencyReused, TooManyRequests
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
@@ -80,26 +81,35 @@ class Deliveries:
                     raise Undeliverable(id_, detail) from None
 
     async def _deliver(self, key: QueryKey, into: Destination, stream: EventStream) -> bool:
-        at = self._at.get(key.query, Delivery())
-        # What was begun stays as it is: it may have been appended.
-        due = await self._results.results(key, at.done, at.until - at.done or _AT_ONCE)
+        done = self._at.get(key.query, Delivery()).done
+        due = await self._results.results(key, done, _AT_ONCE)
         if not due:
             return False
         tuples = [_tuple(each, into) for each in due]
-        name = StreamKey(key.database, stream.name)
-        if at.until == at.done:
-            tuples = tuples[: min(await self._room(name, stream), _within(tuples))]
-        last = at.done + len(tuples)
-        if at.until != last:
-            await self._note(key, Delivery(at.done, last))
+        room = await self._room(StreamKey(key.database, stream.name), stream)
         try:
-            await self._streams.append_once(
-                name, tuples, f"{key.query}:{last}", str(at.done), stream
-            )
+            last = await self._append(key, done, tuples[: min(room, _within(tuples))], stream)
         except TooManyRequests:
-            return False  # it is full, or its reader is behind: the same ones again, later
+            return False  # it is full, or its reader is behind: what there is room for, later
         await self._note(key, Delivery(last, last))
         return True
+
+    async def _append(
+        self, key: QueryKey, done: int, tuples: Sequence[NewTuple], stream: EventStream
+    ) -> int:
+        """Append the results after `done`; return the number of the last one that is there.
+
+        A call may arrive long after its caller gave it up. So all parts that begin with the same
+        result have one id, of which the stream takes one part, and the fingerprint is where it
+        ends.
+        """
+        name, last = StreamKey(key.database, stream.name), done + len(tuples)
+        id_ = f"{key.query}:after:{done}"
+        try:
+            await self._streams.append_once(name, tuples, id_, str(last), stream)
+        except IdempotencyReused as error:
+            return int(error.fingerprint)
+        return last
 
     async def _room(self, key: StreamKey, stream: EventStream) -> int:
         """Return how many tuples fit; one is always tried, as that removes what is too old."""

@@ -42,6 +42,7 @@ async def complete_history(
         if log.progress.offsets:
             await log.clear()
         return
+    await _note_less(log, needs)
     known = log.progress.offsets
     present = {source.relation: known.get(source.relation) for source in needs.sources}
     firsts = await _first_numbers(log, present)
@@ -53,16 +54,40 @@ async def complete_history(
                 await log.publish(progress=replace(log.progress, feed=feed))
             offset = offset or Offset(0, log.sequence + 1, 0.0)
             await _log_offset(log, relation, offset)
-        elif offset is None or offset.reach_s < needs.window_s:
+        elif offset is None or offset.reach_s < needs.reach_s:
             key = StreamKey(database, source.name)
             if offset is None:
                 offset = Offset(await streams.last(key), log.sequence + 1, 0.0)
-            history = _History(streams, key, firsts.get(relation, offset.number + 1))
+            first = firsts.get(relation, offset.number + 1)
+            history = _History(streams, key, _before(needs, relation, first))
             await _log_history(log, needs, history, source, offset)
     if known.keys() - present.keys():
         left = {name: at for name, at in log.progress.offsets.items() if name in present}
         feed = log.progress.feed if any(each.kind == "class" for each in needs.sources) else ""
         await log.publish(progress=replace(log.progress, offsets=left, feed=feed))
+
+
+async def _note_less(log: BatchLog, needs: Needs) -> None:
+    """Note that the log reaches less far, before anything is forgotten: the widest query is gone.
+
+    Whoever needs more later, a holder that follows one that died included, completes it again.
+    """
+    known = log.progress.offsets
+    offsets = {
+        name: offset._replace(reach_s=min(offset.reach_s, needs.reach_s))
+        for name, offset in known.items()
+    }
+    if offsets != known:
+        await log.publish(progress=replace(log.progress, offsets=offsets))
+
+
+def _before(needs: Needs, relation: str, first: int) -> int:
+    """Return the number below which a stream has what the log, from `first` on, may lack.
+
+    Of what a query has missed the log has everything but what was late, which stays late.
+    """
+    numbers = (each.numbers for each in needs.behind.values())
+    return min([first, *(each[relation] + 1 for each in numbers if relation in each)])
 
 
 async def _first_numbers(log: BatchLog, offsets: Mapping[str, Offset | None]) -> dict[str, int]:
@@ -92,12 +117,14 @@ async def _log_history(
             LoggedTuple(source.relation, each.time_s, each.values, each.number)
             for each in await history.read(first, last)
             if watermark_s - each.time_s <= needs.window_s
+            # What is nearer and not in the log was late, and older queries must not join it.
+            and latest_s - each.time_s >= offset.reach_s
         ]
         if tuples:
             offsets = {**log.progress.offsets, source.relation: offset}
             progress = replace(log.progress, latest_s=latest_s, offsets=offsets)
             await log.publish(tuples, progress=progress)
-    await _log_offset(log, source.relation, offset._replace(reach_s=needs.window_s))
+    await _log_offset(log, source.relation, offset._replace(reach_s=needs.reach_s))
 
 
 async def _log_offset(log: BatchLog, relation: str, offset: Offset) -> None:

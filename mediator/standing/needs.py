@@ -12,7 +12,14 @@ from mediator.schema.tree import Schema
 from mediator.standing.model import Join
 from mediator.standing.query import Source, StandingQuery
 from mediator.standing.query_parser import parse_query
-from mediator.standing.results import BEHIND, BUILDING, STOPPED, QueryState, StoredQuery
+from mediator.standing.results import (
+    BEHIND,
+    BUILDING,
+    STOPPED,
+    UNKNOWN,
+    QueryState,
+    StoredQuery,
+)
 
 __all__ = ["Needs", "needs_of", "stopped", "stream_into"]
 
@@ -75,6 +82,11 @@ class Needs:
         return max((each.lateness_s for each in self.queries.values()), default=0.0)
 
     @property
+    def reach_s(self) -> float:
+        """How far before the latest tuple others are kept that are not late."""
+        return self.window_s + self.lateness_s
+
+    @property
     def state(self) -> tuple[frozenset[Source], float, float]:
         """What the state in memory depends on, whatever the plan is."""
         return self.sources, self.window_s, self.lateness_s
@@ -93,7 +105,7 @@ def needs_of(
             except Invalid as error:
                 refused[id_] = stopped(_reason(error))
             else:
-                if stream_into(query, streams) == each.into:
+                if each.into in (UNKNOWN, stream_into(query, streams)):
                     queries[id_] = query
                 else:
                     refused[id_] = stopped(_ANEW.format(name=each.document["into"]["stream"]))

@@ -25,6 +25,7 @@ __all__ = [
     "REFUSED",
     "RESUMING",
     "STOPPED",
+    "UNKNOWN",
     "Delivery",
     "LogEntry",
     "LoggedBatch",
@@ -50,6 +51,9 @@ REFUSED: Final = -1
 
 BEHIND: Final = frozenset({PAUSED, RESUMING})
 """States of queries that the others are ahead of."""
+
+UNKNOWN: Final = ""
+"""`StoredQuery.into`, if the query was created when this was not written down."""
 
 
 class QueryKey(NamedTuple):
@@ -83,7 +87,7 @@ class StoredQuery:
         relations: Those that it reads.
         state: Its state.
         into: The id of the event stream that its results go to: a later one of this name is
-            another; None: they go to none.
+            another; None: they go to none; `UNKNOWN`: to whichever has the name.
     """
 
     document: Mapping[str, Any]
@@ -106,7 +110,8 @@ class Offset(NamedTuple):
     Attributes:
         number: That of the last tuple that was taken.
         since: The first batch with tuples of it: in earlier ones may be those of a former reader.
-        reach_s: The window for which everything before is in the log, too, in seconds.
+        reach_s: How far before the latest time the log has every tuple that was not late, in
+            seconds; 0 while the first history of the stream is not complete.
     """
 
     number: int
@@ -142,8 +147,7 @@ class Delivery(NamedTuple):
 
     Attributes:
         done: The number of the last result that was.
-        until: That of the last one of those that are being appended to a stream; `done` if there
-            are none; `REFUSED`.
+        until: `REFUSED`, or something else.
     """
 
     done: int = 0

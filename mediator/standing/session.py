@@ -121,8 +121,9 @@ class Session:
     async def _read_needs(self) -> None:
         """Read the queries; those that are not possible any more are stopped."""
         context, id_ = self._context, self._route.id
-        self._streams = await context.streams.of_database(id_)
+        # In this order: a query that is created meanwhile may need a stream that was declared so.
         stored = await context.results.queries(id_)
+        self._streams = await context.streams.of_database(id_)
         self._needs = needs_of(stored, self._route.schema, self._streams)
         if self._needs.refused:
             if await self._context.is_outdated(self._route):

@@ -3,7 +3,8 @@
 -- the stream ('' for any), whole seconds that no tuple is later than; then entries: how many tuples one has,
 -- and their text.
 -- Returns {last number, 1}; {last number, 0}: it was appended before; {-1, why, ms until there is room}: full;
--- {-2, tuples behind, consumer}: it is too far behind; {-3}: no such stream; {-4}: another batch under this id.
+-- {-2, tuples behind, consumer}: it is too far behind; {-3}: no such stream; {-4, its fingerprint}: another
+-- batch under this id.
 
 local records, tuples = base .. 'records:' .. name, base .. 'tuples:' .. name
 local batch, count, size = base .. 'append:' .. name .. ':' .. ARGV[2], 0, 0
@@ -17,7 +18,7 @@ local retention = tonumber(declared[1])
 local fingerprint, appended = known_append(batch)
 -- Else it went to an earlier stream of this name.
 if appended and appended > tonumber(declared[2]) then
-  return fingerprint == ARGV[3] and {appended, 0} or {-4}
+  return fingerprint == ARGV[3] and {appended, 0} or {-4, fingerprint}
 end
 
 local elapsed = elapse()

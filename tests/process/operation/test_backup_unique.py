@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -241,9 +242,30 @@ def rewrite(directory: Path, manifest: Manifest, database: str, lines: list[Any]
     write_manifest(directory, replace(manifest, databases={database: part}))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_a_value_goes_to_who_had_it_later_whichever_is_put_first(
+    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """The value is the only one of a cache group."""
+    own, to = await installation(), await installation()
+    database = await filled(own, layout)
+    await overtaken(own, tmp_path / "b", database)
+    data = to.mediator.installation.data
+    batch = data.batch
+
+    async def backwards(writes: Sequence[Any]) -> list[Any]:
+        return [(await batch([each]))[0] for each in reversed(writes)][::-1]
+
+    monkeypatch.setattr(data, "batch", backwards)
+    report = await restore(to, tmp_path / "b")
+    assert values_of(await held(to, database, "users")) == LATER
+    assert sorted(report.superseded_of) == ["users/u0: email", "users/u1: name"]
+
+
 @pytest.mark.parametrize("chunk", [1, 200])
+@pytest.mark.parametrize("other", ["a", "z"])
 async def test_a_value_of_an_object_that_is_not_restored_refuses_the_restoration(
-    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, other: str
 ) -> None:
     """Another client writes while a database is restored that was not there."""
     monkeypatch.setattr(class_target, "CHUNK", chunk)
@@ -256,13 +278,67 @@ async def test_a_value_of_an_object_that_is_not_restored_refuses_the_restoration
         nonlocal are_written
         if not are_written:
             are_written = True
-            await to.create(database, "users", "z", **values(IDS[4], "z"))
+            await to.create(database, "users", other, **values(IDS[4], "z"))
         return await batch(*args, **more)
 
     monkeypatch.setattr(to.mediator.installation.data, "batch", overtake)
     with pytest.raises(NotUnique):
         await restore(to, tmp_path / "b")
-    assert await to.values(database, "users", "z") == values(IDS[4], "z")
+    assert await to.values(database, "users", other) == values(IDS[4], "z")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_an_object_that_a_client_has_written_since_it_was_put_keeps_its_values(
+    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    monkeypatch.setattr(class_target, "CHUNK", 1)
+    own, to = await installation(), await installation()
+    database = await filled(own, layout)
+    await back_up(own, tmp_path / "b", database)
+    batch, calls = to.mediator.installation.data.batch, []
+
+    async def overtake(*args: Any, **more: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 2:
+            await put(to, database, IDS[0], **values(IDS[4], "z"))
+        return await batch(*args, **more)
+
+    monkeypatch.setattr(to.mediator.installation.data, "batch", overtake)
+    with pytest.raises(NotUnique):
+        await restore(to, tmp_path / "b")
+    assert await to.values(database, "users", IDS[0]) == values(IDS[4], "z")
+
+
+async def test_what_a_client_writes_while_an_object_loses_a_value_is_kept(
+    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_target, "CHUNK", 1)
+    own, to = await installation(), await installation()
+    database = await filled(own, "postgres")
+    manifest = await back_up(own, tmp_path / "b", database)
+    lines = lines_in(tmp_path / "b" / class_file(database, "users"))
+    same = {**lines[1], "values": {**lines[1]["values"], "email": f"{IDS[0]}@x"}}
+    rewrite(tmp_path / "b", manifest, database, [lines[0], same, *lines[2:]])
+    batch, are_written = to.mediator.installation.data.batch, False
+
+    async def overtake(writes: Sequence[Any]) -> Any:
+        nonlocal are_written
+        if (
+            not are_written
+            and writes
+            and writes[0].id == IDS[0]
+            and "email" not in writes[0].values
+        ):
+            are_written = True
+            await put(to, database, IDS[0], **values("of a client", "z"))
+        return await batch(writes)
+
+    monkeypatch.setattr(to.mediator.installation.data, "batch", overtake)
+    await restore(to, tmp_path / "b")
+    assert are_written
+    found = values_of(await held(to, database, "users"))
+    assert found[IDS[0]] == values("of a client", "z")
+    assert found[IDS[1]] == values(IDS[0], IDS[1])
 
 
 async def test_the_command_names_who_lost_a_value(installation: Start, tmp_path: Path) -> None:

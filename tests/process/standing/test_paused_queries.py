@@ -205,3 +205,33 @@ async def test_a_lag_that_is_none_is_refused(bench: Bench, value: Any) -> None:
     answer = await bench.client.post("standing-queries", json={**RS, "max_lag": value})
     assert answer.status_code == 400
     assert [each["pointer"] for each in answer.json()["errors"]] == ["/max_lag"]
+
+
+async def test_what_was_late_during_a_pause_does_not_come_back_as_history(bench: Bench) -> None:
+    """A wide query needs what is forgotten, and the paused one has missed what came behind it."""
+    hasty = {**RS, "lateness_s": 2}
+    query = await bench.ready(hasty)
+    other = {"relations": ["s", "u"], "predicates": [["s.b", "u.c"]], "window_s": 1}
+    await bench.ready({**other, "lateness_s": 2})
+    await bench.send("r", (100, {"a": 1}))
+    await bench.has_taken_all()
+    await bench.send("u", (198, {"c": 3}))
+    await bench.has_taken_all()
+    await bench.pause(query)
+    # Late, and the second of them out of the reach of the paused query.
+    for second in (191, 150):
+        await bench.send("r", (second, {"a": 1}))
+        await bench.has_taken_all()
+    await bench.send("s", (200, S))
+    await bench.has_taken_all()
+    await bench.send("r", (201, {"a": 1}))
+    await bench.has_taken_all()
+    wide = await bench.ready({**hasty, "window_s": 1000})
+    assert await logged(bench) == {"r": 2, "s": 1, "u": 1}
+    await bench.resume(query)
+    await eventually(lambda: bench.has_state(query, "ready"))
+    found = {"r": {"a": 1}, "s": S}
+    await bench.finds(query, found)
+    await bench.send("s", (201, S))
+    await bench.finds(query, *[found] * 2)
+    await bench.finds(wide, *[found] * 2)

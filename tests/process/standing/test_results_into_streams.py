@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from mediator.base import holding
-from mediator.base.errors import Unavailable
+from mediator.base.errors import IdempotencyReused, TooManyRequests, Unavailable
 from mediator.event_streams.port import NewTuple, StreamKey
 from mediator.standing import delivery
 from tests.faults.conditions import eventually
@@ -41,7 +41,7 @@ async def test_a_query_reads_the_results_of_another(bench: Bench) -> None:
     assert (answer.status_code, pointers(answer)) == (400, ["/into/stream"])
 
 
-@pytest.mark.parametrize("step", ["begun", "appended", "not appended"])
+@pytest.mark.parametrize("step", ["noted", "appended", "not appended"])
 async def test_what_is_appended_is_appended_once_wherever_the_holder_fails(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -64,7 +64,7 @@ async def test_what_is_appended_is_appended_once_wherever_the_holder_fails(
     async def put_delivery(*args: Any) -> None:
         calls["note"] += 1
         await note(*args)
-        if step == "begun" and calls["note"] % 3 == 1:
+        if step == "noted" and calls["note"] % 3 == 1:
             raise Unavailable("It went down.", system="coordination")
 
     monkeypatch.setattr(bench.streams, "append_once", append_once)
@@ -83,7 +83,7 @@ async def test_what_is_appended_is_appended_once_wherever_the_holder_fails(
     await eventually(are_there)
     found = [each.values["k"] for each in await bench.streams.read(key, 0, 100)]
     assert found == [0, 1, 2, 3, 4, 5]
-    assert calls["append"] > 6 or step == "begun"
+    assert calls["append"] > 6 or step == "noted"
 
 
 async def test_a_stream_that_is_full_holds_results_up(bench: Bench) -> None:
@@ -156,6 +156,90 @@ async def test_a_stream_with_tuples_of_others_takes_what_there_is_room_for(
     await eventually(are_there)
     assert await bench.has_state(query, "ready")
     assert len(appended.values) == 3
+
+
+async def test_a_part_for_which_there_is_no_room_any_more_becomes_smaller(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer takes the room between the look at it and the append."""
+    appended, append, calls = Appended(bench, monkeypatch), bench.streams.append_once, list[Any]()
+
+    async def overtaken(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 1:
+            await bench.send("pairs", *[(1, {"k": "of another"})] * 3)
+        return await append(*args)
+
+    monkeypatch.setattr(bench.streams, "append_once", overtaken)
+    await bench.declare("pairs", "k", most_tuples=5)
+    query = await bench.ready(PAIRS)
+    await burst(bench, 4)
+
+    async def are_there() -> bool:
+        return len(appended.values) >= 2
+
+    await eventually(are_there)
+    assert [len(each) for each in appended.parts] == [2]
+    assert await bench.has_state(query, "ready")
+
+
+@pytest.mark.parametrize("order", ["before the smaller part", "behind it"])
+async def test_a_part_that_arrives_after_it_was_given_up_is_not_appended_twice(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """The driver has sent the call twice, and the stream has no room for the first one to come."""
+    append, calls = bench.streams.append_once, list[Any]()
+    given_up, refused = list[Any](), list[str]()
+
+    async def sent_twice(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 1:
+            await bench.send("pairs", *[(1, {"k": "of another"})] * 3)
+        elif given_up and order == "before the smaller part":
+            await arrive()
+        try:
+            done = await append(*args)
+        except TooManyRequests:
+            given_up.append(args)
+            raise
+        await arrive()
+        return done
+
+    async def arrive() -> None:
+        """Let what was given up come, now that there is room for it."""
+        while given_up:
+            await make_room()
+            try:
+                await append(*given_up.pop())
+            except IdempotencyReused as error:
+                refused.append(error.fingerprint)
+
+    async def make_room() -> None:
+        state = f"{{portolan:event-streams:{bench.id}}}:state:pairs"
+        shared = bench.service.mediator.coordination
+        assert shared is not None
+        await shared.redis.hincrby(state, "clock", -7_200_000)
+
+    monkeypatch.setattr(bench.streams, "append_once", sent_twice)
+    await bench.declare("pairs", "k", most_tuples=5)
+    query, results = await bench.ready(PAIRS), 4
+    await burst(bench, results)
+    key = StreamKey(bench.id, "pairs")
+
+    async def are_there() -> bool:
+        return await bench.streams.last(key) >= 3 + results
+
+    await eventually(are_there)
+    # What comes next shows that nothing else was on its way.
+    await bench.send("s", (1, {"a": 1, "b": "last"}))
+    results += 1
+    await eventually(are_there)
+    found = [each.values["k"] for each in await bench.streams.read(key, None, 100)]
+    own = [each for each in found if each != "of another"]
+    assert own == [0, 1, 2, 3, "last"][-len(own) :]
+    assert await bench.streams.last(key) == 3 + results
+    assert await bench.has_state(query, "ready")
+    assert refused == ([] if order == "before the smaller part" else ["2"])
 
 
 async def test_a_part_has_so_many_bytes_at_most(
@@ -241,3 +325,26 @@ async def test_a_stream_is_declared_anew_while_nobody_holds_the_query(
         await eventually(has_failed)
         await declare_anew(bench)
     await is_stopped(bench, query)
+
+
+async def test_a_query_of_an_older_version_goes_on_filling_its_stream(bench: Bench) -> None:
+    """It was created when its stream was not written down with it."""
+    await bench.declare("pairs", "k")
+    query, shared = await bench.ready(PAIRS), bench.service.mediator.coordination
+    assert shared is not None
+    base = f"{{portolan:standing:{bench.id}}}:"
+    text = await shared.redis.hget(f"{base}queries", query)
+    assert text is not None
+    document = orjson.loads(text)
+    del document["into"]
+    await shared.redis.hset(f"{base}queries", query, orjson.dumps(document))
+    await shared.redis.hincrby(f"{base}published", "revision", 1)
+    # When another query is ready, the holder has read this one again.
+    await bench.ready(WITH_T)
+    await burst(bench, 1)
+
+    async def is_there() -> bool:
+        return await bench.streams.last(StreamKey(bench.id, "pairs")) == 1
+
+    await eventually(is_there)
+    assert await bench.has_state(query, "ready")

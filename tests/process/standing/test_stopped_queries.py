@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -89,3 +90,54 @@ async def test_nothing_fails_when_the_last_query_is_removed(
     # The holder goes on: it takes what comes next.
     query = await bench.ready(Q2)
     assert not [each for each in caplog.records if "failed" in each.getMessage()]
+
+
+class BetweenReads:
+    """Creates a stream, and a query that reads it, after a holder has read one of queries and
+    streams, and before it reads the other, whichever that is.
+    """
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        shared = bench.service.mediator.coordination
+        assert shared is not None
+        self.query: str | None = None
+        self._bench, self._is_under_way = bench, False
+        self._reads: dict[Any, set[str]] = {}
+        results, streams = shared.standing_results, shared.event_streams
+        for of, name in ((results, "published"), (results, "queries"), (streams, "of_database")):
+            monkeypatch.setattr(of, name, self._noticed(getattr(of, name), name))
+
+    def _noticed(self, call: Any, name: str) -> Any:
+        async def noticed(database: str) -> Any:
+            task = asyncio.current_task()
+            if name == "published":
+                # A holder reads both next, if there is anything new.
+                self._reads[task] = set()
+            elif database == self._bench.id and (reads := self._reads.get(task)) is not None:
+                if reads - {name} and not self._is_under_way:
+                    await self._create()
+                reads.add(name)
+            return await call(database)
+
+        return noticed
+
+    async def _create(self) -> None:
+        self._is_under_way = True
+        await self._bench.declare("new", "a")
+        new = {"relations": ["new", "s"], "predicates": [["new.a", "s.a"]], "window_s": 10}
+        self.query = await self._bench.create(new)
+
+
+async def test_a_query_that_is_created_with_its_stream_while_a_holder_reads_is_not_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between = BetweenReads(bench, monkeypatch)
+    await bench.create(Q1)
+
+    async def is_executed() -> bool:
+        if between.query is None:
+            return False
+        assert not await bench.has_state(between.query, "stopped")
+        return await bench.has_state(between.query, "ready")
+
+    await eventually(is_executed)

@@ -265,8 +265,9 @@ async def test_a_batch_that_is_sent_again_is_appended_once(declared: Declared) -
     assert first == (2, True)
     await declared.append([3])
     assert await streams.append_once(key, tuples([1, 2]), "id", "same") == (2, False)
-    with pytest.raises(IdempotencyReused):
+    with pytest.raises(IdempotencyReused) as reused:
         await streams.append_once(key, tuples([1]), "id", "other")
+    assert reused.value.fingerprint == "same"
     assert await declared.numbers(0) == [1, 2, 3]
     await declared.declare()
     assert await streams.append_once(key, tuples([4]), "id", "other") == (4, True)

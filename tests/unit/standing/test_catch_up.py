@@ -96,3 +96,21 @@ async def test_what_was_logged_late_as_history_is_not_executed_again() -> None:
     assert len(run.results["q"]) == 2  # with both of r
     assert catching_up.has_ended
     assert catching_up.numbers == {"r": 2, "s": 2}
+
+
+@pytest.mark.parametrize("at_once", [2, 500])
+async def test_a_log_whose_history_is_out_of_order_is_executed_once(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """An older version has logged what was late during the pause, behind what came later."""
+    monkeypatch.setattr(catch_up, "_AT_ONCE", at_once)
+    order = [("r", 3), ("s", 1), ("s", 2), ("r", 2)]
+    batch = BatchRun(Runtime("rs", 1, 1.0), {})
+    batch.accepted = [LoggedTuple(name, 100.0, {"a": 1}, n) for name, n in order]
+    catching_up, slices = CatchUp("q", {"r": 1, "s": 0}, QUERY, LATENESS_S), Slices(SystemClock())
+    await catching_up.open(logged([batch]), PLAN, slices)
+    for _ in range(len(order)):
+        if not catching_up.has_ended:
+            await catching_up.run(slices)
+    assert catching_up.has_ended
+    assert catching_up.numbers == {"r": 3, "s": 2}
