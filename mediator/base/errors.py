@@ -183,8 +183,15 @@ class IdempotencyReused(MediatorError):
     `fingerprint` is that of the request before, where it is known; responses do not name it.
     """
 
-    def __init__(self, detail: str, *, fingerprint: str = "") -> None:
-        super().__init__(detail)
+    def __init__(
+        self,
+        detail: str,
+        *,
+        fingerprint: str = "",
+        locations: Sequence[Location] = (),
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail, locations=locations, extra=extra)
         self.fingerprint = fingerprint
 
 

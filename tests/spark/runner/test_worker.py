@@ -237,11 +237,11 @@ async def test_a_reason_that_postgresql_cannot_keep_ends_the_run(office: Office)
     """A name of a column may hold NUL, and the reason names it."""
     job = {**JOB, "into": {"class": "cities", "id": ["value"]}}
     run, next_run = await office.submit(job), await office.submit()
-    async with office.worker(writer=ClassStandIn("there is no field \0 or \ud800")):
+    async with office.worker(writer=ClassStandIn("there is no field \0")):
         failed = await office.ended(run)
         assert (await office.ended(next_run)).state == "done"
     assert failed.state == "failed"
-    assert failed.outcome["reasons"] == ["there is no field \ufffd or \ufffd"]
+    assert failed.outcome["reasons"] == ["there is no field \ufffd"]
 
 
 class ReportingTooMuch(RunQueue):
