@@ -183,7 +183,7 @@ async def test_a_part_for_which_there_is_no_room_any_more_becomes_smaller(
             await bench.send("pairs", *[(1, {"k": "of another"})] * 3)
         return await append(*args)
 
-    monkeypatch.setattr(bench.streams, "append_once", overtaken)
+    replace_append(bench, monkeypatch, overtaken)
     await bench.declare("pairs", "k", most_tuples=5)
     query = await bench.ready(PAIRS)
     await burst(bench, 4)
@@ -312,7 +312,7 @@ async def test_a_stream_is_declared_anew_while_results_are_on_their_way(
             await declare_anew(bench)
         return await append(*args)
 
-    monkeypatch.setattr(bench.streams, "append_once", append_once)
+    replace_append(bench, monkeypatch, append_once)
     await burst(bench, 1)
     await is_stopped(bench, query)
     assert calls
