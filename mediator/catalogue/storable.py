@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["storable", "storable_text"]
+__all__ = ["REPLACEMENT", "storable", "storable_text"]
 
 _REFUSED: Final = re.compile("[\0\ud800-\udfff]")
-_REPLACEMENT: Final = "\ufffd"
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def storable_text(text: str) -> str:
     """Return a text with NUL and lone surrogates replaced by U+FFFD: PostgreSQL keeps neither."""
-    return _REFUSED.sub(_REPLACEMENT, text)
+    return _REFUSED.sub(REPLACEMENT, text)
 
 
 def storable(document: Any) -> Any:

@@ -55,6 +55,8 @@ __all__ = ["RedisStandingResults"]
 
 _ENTRIES_AT_ONCE: Final = 100
 _LEASE_LOST: Final = -1
+_REFUSED: Final = -1
+"""Stands behind how far results were delivered, if the class refuses the next one."""
 _REPORT: Final = """
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return end
 redis.call('SET', KEYS[1], ARGV[2])
@@ -197,10 +199,10 @@ class RedisStandingResults:
 
     async def deliveries(self, database: str) -> dict[str, Delivery]:
         found = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}deliveries")))
-        return {id_: Delivery(*map(int, text.split())) for id_, text in found.items()}
+        return {id_: _delivery(text) for id_, text in found.items()}
 
     async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
-        args = [lease.token, key.query, f"{delivery.done} {delivery.until}"]
+        args = [lease.token, key.query, _delivery_text(delivery)]
         keys = [self._base(key.database), lease.key]
         if await reply_of(self._delivery(keys=keys, args=args)) == _LEASE_LOST:
             raise LeaseLost
@@ -219,6 +221,15 @@ def _query(definition: Definition) -> StoredQuery:
     shown = QueryState() if state is None else QueryState(*orjson.loads(state))
     relations = tuple(document["relations"])
     return StoredQuery(document["query"], relations, shown, document.get("into", UNKNOWN))
+
+
+def _delivery(text: str) -> Delivery:
+    done, until = map(int, text.split())
+    return Delivery(done, is_refused=until == _REFUSED)
+
+
+def _delivery_text(delivery: Delivery) -> str:
+    return f"{delivery.done} {_REFUSED if delivery.is_refused else delivery.done}"
 
 
 def _state(state: QueryState) -> bytes:

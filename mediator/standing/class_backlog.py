@@ -17,7 +17,7 @@ from mediator.routing.model import DatabaseRoute
 from mediator.standing.delivery import Undeliverable
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import creation_of
-from mediator.standing.results import MOST_RESULTS, REFUSED, Delivery, QueryKey, StandingResults
+from mediator.standing.results import MOST_RESULTS, Delivery, QueryKey, StandingResults
 
 __all__ = ["ClassBacklog"]
 
@@ -67,7 +67,7 @@ class ClassBacklog:
         except PositionGone:
             detail = f"The class {name} takes results too slowly, or did not for too long."
             raise Undeliverable(query, detail) from None
-        if at.until == REFUSED:
+        if at.is_refused:
             reason = (
                 "the class is gone, or another result had its number, as when the coordination"
                 " Redis has returned to an older state"

@@ -24,7 +24,7 @@ from mediator.standing.context import HolderContext
 from mediator.standing.destination_parser import destination_of
 from mediator.standing.query import Destination
 from mediator.standing.result_objects import creation_of
-from mediator.standing.results import REFUSED, Delivery, QueryKey, StoredResult
+from mediator.standing.results import Delivery, QueryKey, StoredResult
 
 __all__ = ["ClassDeliveries"]
 
@@ -118,7 +118,7 @@ class _Deliveries:
     async def _deliver(self, route: DatabaseRoute, query: str, into: Destination) -> bool:
         """Write what is due; return whether there may be more."""
         at, now = self._at.get(query, Delivery()), self._context.clock.monotonic()
-        if at.until == REFUSED or now < self._pauses.get(query, _NO_PAUSE).until:
+        if at.is_refused or now < self._pauses.get(query, _NO_PAUSE).until:
             return False
         key = QueryKey(self._database, query)
         try:
@@ -132,10 +132,10 @@ class _Deliveries:
         if isinstance(error, Invalid | NotFound | IdempotencyReused):
             if await self._context.is_outdated(route):
                 return True  # by the newer schema the class may take it
-            await self._note(key, Delivery(done, REFUSED))
+            await self._note(key, Delivery(done, is_refused=True))
             return False
         if taken:
-            await self._note(key, Delivery(done, done))
+            await self._note(key, Delivery(done))
         self._pause(query, error, now)
         return error is None
 

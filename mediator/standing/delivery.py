@@ -91,7 +91,7 @@ class Deliveries:
             last = await self._append(key, done, tuples[: min(room, _within(tuples))], stream)
         except TooManyRequests:
             return False  # it is full, or its reader is behind: what there is room for, later
-        await self._note(key, Delivery(last, last))
+        await self._note(key, Delivery(last))
         return True
 
     async def _append(

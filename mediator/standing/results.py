@@ -22,7 +22,6 @@ __all__ = [
     "MOST_RESULTS",
     "PAUSED",
     "READY",
-    "REFUSED",
     "RESUMING",
     "STOPPED",
     "UNKNOWN",
@@ -45,9 +44,6 @@ MOST_RESULTS: Final = 10_000
 """Results of a query that are kept."""
 
 BUILDING, READY, PAUSED, RESUMING, STOPPED = "building", "ready", "paused", "resuming", "stopped"
-
-REFUSED: Final = -1
-"""`Delivery.until`, if a class will never take the next result."""
 
 BEHIND: Final = frozenset({PAUSED, RESUMING})
 """States of queries that the others are ahead of."""
@@ -147,11 +143,11 @@ class Delivery(NamedTuple):
 
     Attributes:
         done: The number of the last result that was.
-        until: `REFUSED`, or something else.
+        is_refused: Whether the class refuses the next one for good.
     """
 
     done: int = 0
-    until: int = 0
+    is_refused: bool = False
 
 
 class LogEntry(NamedTuple):

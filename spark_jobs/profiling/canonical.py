@@ -23,11 +23,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from mediator.catalogue.storable import REPLACEMENT
 from spark_jobs.profiling.spec import ValueRule
 
 __all__ = [
     "NUMBER",
-    "REPLACEMENT",
     "CellType",
     "as_text",
     "cell_type",
@@ -39,9 +39,6 @@ __all__ = [
 
 NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 """What a text must be to count as a number."""
-
-REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-"""What a character becomes that cannot be stored."""
 
 _TIMESTAMP: Final = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from spark_jobs.profiling.canonical import REPLACEMENT, CellType
+from mediator.catalogue.storable import storable_text
+from spark_jobs.profiling.canonical import CellType
 
 __all__ = ["DEEPEST", "flatten", "flatten_batches"]
 
 DEEPEST: Final = 16
 """How many objects and lists within each other are opened."""
-
-_NOT_STORABLE: Final = re.compile("[\0\ud800-\udfff]")
-"""What JSON can escape: half a surrogate pair is no text for Arrow, nor NUL for PostgreSQL."""
 
 _Row: TypeAlias = tuple[int, str, str, str, str | None]
 _ROWS: Final = 16_384
@@ -55,10 +52,11 @@ def flatten_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 def flatten(path: str, text: str) -> Iterator[tuple[str, str, str | None]]:
     """Yield path, type and text of each scalar in a JSON text.
 
-    NUL and halves of surrogate pairs, in names too, are U+FFFD.
+    NUL and halves of surrogate pairs, which JSON can escape, are U+FFFD, in names too: reports
+    cannot hold the one, nor Arrow the others.
     """
     for found, type_, value in _flatten_text(path, text):
-        yield _storable(found), type_, None if value is None else _storable(value)
+        yield storable_text(found), type_, None if value is None else storable_text(value)
 
 
 def _flatten_text(path: str, text: str) -> Iterator[tuple[str, str, str | None]]:
@@ -94,10 +92,6 @@ def _scalar(value: Any) -> tuple[str, str | None]:
         case _Digits():
             return CellType.NUMBER, str(value)
     return CellType.TEXT, value
-
-
-def _storable(text: str) -> str:
-    return _NOT_STORABLE.sub(REPLACEMENT, text)
 
 
 def _batch(rows: list[_Row]) -> pa.RecordBatch:

@@ -221,15 +221,20 @@ async def test_a_value_that_changed_hands_many_times_goes_to_who_had_it_last(
     database = await own.put_schema({"users": {"fields": fields}})
     for id_ in IDS:
         await own.create(database, "users", id_, email=id_)
-    manifest = await back_up(own, tmp_path / "b", database)
-    lines = lines_in(tmp_path / "b" / class_file(database, "users"))
-    same = [{**line, "values": {"email": "same"}} for line in lines]
-    rewrite(tmp_path / "b", manifest, database, same)
+    await back_up_with_one_value(own, tmp_path / "b", database)
     to = await installation() if is_new else own
     report = await restore(to, tmp_path / "b", force=not is_new)
     assert report.superseded == len(IDS) - 1
     expected = {**{id_: {} for id_ in IDS}, IDS[-1]: {"email": "same"}}
     assert values_of(await held(to, database, "users")) == expected
+
+
+async def back_up_with_one_value(own: Service, directory: Path, database: str) -> None:
+    """Make a backup in which all users have the same e-mail address."""
+    manifest = await back_up(own, directory, database)
+    lines = lines_in(directory / class_file(database, "users"))
+    same = [{**line, "values": {"email": "same"}} for line in lines]
+    rewrite(directory, manifest, database, same)
 
 
 def rewrite(directory: Path, manifest: Manifest, database: str, lines: list[Any]) -> None:
@@ -348,9 +353,6 @@ async def test_the_command_names_who_lost_a_value(installation: Start, tmp_path:
     database = await own.put_schema({"users": {"fields": fields}})
     for id_ in ids:
         await own.create(database, "users", id_, email=id_)
-    manifest = await back_up(own, tmp_path / "b", database)
-    lines = lines_in(tmp_path / "b" / class_file(database, "users"))
-    same = [{**line, "values": {"email": "same"}} for line in lines]
-    rewrite(tmp_path / "b", manifest, database, same)
+    await back_up_with_one_value(own, tmp_path / "b", database)
     output = " ".join((await done(own, "restore", str(tmp_path / "b"), "--force")).split())
     assert "that are missing: 1, of users/[bold]\\u202ea: email" in output

@@ -140,7 +140,7 @@ async def test_only_the_holder_publishes_and_only_what_comes_next(published: Pub
     with pytest.raises(LeaseLost):
         await published.publish(0, results=results)
     with pytest.raises(LeaseLost):
-        await published.results.put_delivery(published.key, published.lease, Delivery(1, 1))
+        await published.results.put_delivery(published.key, published.lease, Delivery(1))
     await published.results.put_report(published.key.database, published.lease, b"{}")
     assert await published.found() == []
     assert await published.batches() == []
@@ -200,7 +200,7 @@ async def test_a_query_that_was_dropped_gets_no_results(published: Published) ->
     assert await published.results.drop_query(key)
     assert not await published.results.drop_query(key)
     await published.publish(0, results={key.query: [b"one"]})
-    await published.results.put_delivery(key, published.lease, Delivery(1, 1))
+    await published.results.put_delivery(key, published.lease, Delivery(1))
     assert await published.found() == []
     assert await published.results.last_result(key) == 0
     assert await published.results.deliveries(key.database) == {}
@@ -210,7 +210,7 @@ async def test_nothing_is_left_of_a_database_that_was_dropped(published: Publish
     key = published.key
     await published.publish(0, results={key.query: [b"one"]})
     await published.results.put_report(key.database, published.lease, b"{}")
-    await published.results.put_delivery(key, published.lease, Delivery(1, 1))
+    await published.results.put_delivery(key, published.lease, Delivery(1))
     await published.results.clear(key.database)
     assert await published.redis.keys(f"*{key.database}*") == [published.lease.key.encode()]
     assert key.database not in await published.results.databases()
@@ -237,7 +237,7 @@ async def test_batches_wait_for_a_class_that_takes_results_and_for_none_that_is_
         return await backlog.is_long({key.query: query})
 
     async def take(done: int) -> None:
-        await published.results.put_delivery(key, published.lease, Delivery(done, done))
+        await published.results.put_delivery(key, published.lease, Delivery(done))
 
     await published.publish(0, results={key.query: [b"1", b"2"]})
     assert not await waits()
