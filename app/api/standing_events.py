@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
 
+from app.api.models.standing import RESULT_POSITION
 from app.api.routed_request import RoutedRequest
 from app.api.server_sent_events import POLL_S, events_of
+from mediator.base.errors import Invalid, Location
 from mediator.routing.model import DatabaseRoute
-from mediator.standing.results import STOPPED, StoredQuery, StoredResult
+from mediator.standing.results import STOPPED, ResultPosition, StoredQuery, StoredResult
 from mediator.standing.service import StandingQueries
 
-__all__ = ["ResultEvents", "shown"]
+__all__ = ["ResultEvents", "parse_position", "shown"]
 
+_POSITION: Final = re.compile(RESULT_POSITION, re.ASCII)
 _RESULTS_AT_ONCE: Final = 100
 
 
@@ -25,14 +29,14 @@ class ResultEvents:
 
     Args:
         _require: Raises an error if the query may not be seen.
-        _after: The number of the last result that was seen.
+        _after: The position after the last result that was seen.
     """
 
     _queries: StandingQueries
     _database: DatabaseRoute
     _routed: RoutedRequest
     _require: Callable[[StoredQuery], None]
-    _after: int
+    _after: ResultPosition
     _has_ended: bool = field(default=False, init=False)
 
     def events(self) -> AsyncGenerator[bytes, None]:
@@ -40,7 +44,7 @@ class ResultEvents:
         return events_of(
             self._routed.request,
             self._next_events,
-            lambda: b"%d" % self._after,
+            lambda: str(self._after).encode(),
             lambda: not (self._has_ended or self._queries.ended),
         )
 
@@ -53,7 +57,7 @@ class ResultEvents:
             self._has_ended = True
             detail = orjson.dumps({"detail": stored.state.detail})
             return b"event: stopped\ndata: %b\n\n" % detail
-        self._after = found[-1].number if found else self._after
+        self._after = found[-1].position if found else self._after
         return b"".join(map(_event, found))
 
 
@@ -63,4 +67,13 @@ def shown(result: StoredResult) -> bytes:
 
 
 def _event(result: StoredResult) -> bytes:
-    return b"id: %d\nevent: result\ndata: %b\n\n" % (result.number, shown(result))
+    position = str(result.position).encode()
+    return b"id: %b\nevent: result\ndata: %b\n\n" % (position, shown(result))
+
+
+def parse_position(text: str) -> ResultPosition:
+    """Read the Last-Event-ID of a result; raises `Invalid`."""
+    if not _POSITION.fullmatch(text):
+        locations = [Location("Last-Event-ID", "must be the id of an event")]
+        raise Invalid("This is no id of a result.", locations=locations)
+    return ResultPosition.parse(text)

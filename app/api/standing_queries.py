@@ -14,8 +14,8 @@ from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers, parse_number
-from app.api.standing_events import ResultEvents, shown
+from app.api.server_sent_events import Followers
+from app.api.standing_events import ResultEvents, parse_position, shown
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, SVG, accepts_by_name
@@ -26,7 +26,7 @@ from mediator.routing.model import DatabaseRoute
 from mediator.standing.drawing import drawing
 from mediator.standing.query import Source
 from mediator.standing.query_parser import parse_query as parse_standing_query
-from mediator.standing.results import StoredQuery, StoredResult
+from mediator.standing.results import ResultPosition, StoredQuery, StoredResult
 from mediator.standing.service import (
     StandingLoad,
     StandingQueries,
@@ -91,10 +91,11 @@ class StandingQueryRoutes:
         """Answer results: as server-sent events, or by long polling."""
         parameters = parse_parameters(ResultsParameters, routed.request.query)
         queries, database, _ = await self._find(routed, with_parameters=True)
-        after = parameters.after
         if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_number(last)
-        if after is None:
+            after = parse_position(last)
+        elif parameters.after is not None:
+            after = ResultPosition.parse(parameters.after)
+        else:
             after = await queries.last_result(database, routed.id)
         # A result that is gone is noticed before a status is sent.
         read = partial(queries.results, database, routed.id, after, parameters.limit)
@@ -107,7 +108,8 @@ class StandingQueryRoutes:
         if not found and parameters.wait:
             found = await self._followers.wait(read, parameters.wait, lambda: not queries.ended)
         items = b",".join(map(shown, found))
-        body = b'{"results":[%b],"after":%d}' % (items, found[-1].number if found else after)
+        position = found[-1].position if found else after
+        body = b'{"results":[%b],"after":"%b"}' % (items, str(position).encode())
         return Response(200, [JSON_TYPE, NO_STORE], body)
 
     async def plan(self, routed: RoutedRequest) -> Response:

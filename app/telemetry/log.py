@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Mapping
@@ -104,7 +105,15 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)[-_LONGEST:]
+        return _json(line)
+
+
+def _json(line: Mapping[str, Any]) -> str:
+    try:
         return orjson.dumps(line, default=str).decode()
+    except orjson.JSONEncodeError:
+        # A name of a file may have lone surrogates, for which JSON has escapes.
+        return json.dumps(line, default=str)
 
 
 def _message(record: logging.LogRecord) -> Mapping[str, Any]:

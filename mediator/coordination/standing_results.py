@@ -8,6 +8,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `{portolan:standing:<database>}:queries` | hash: the document of each query |
 | `…:states` | hash: the state of each query that is no longer building |
 | `…:counts` | hash: the number of the last result of each query |
+| `…:digests` | hash: the position after it |
 | `…:pauses` | hash: the pause of each query, see `scripts/pauses.lua` |
 | `…:deliveries` | hash: how far the results of each query were appended to a stream |
 | `…:published` | hash: `sequence` of the last batch, `progress`, `revision` of the queries |
@@ -19,8 +20,8 @@ All keys of a database share one hash tag, so that one script sees them all:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from hashlib import blake2b, sha1
 from operator import itemgetter
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ from mediator.standing.results import (
     Published,
     QueryKey,
     QueryState,
+    ResultPosition,
     StoredQuery,
     StoredResult,
 )
@@ -107,7 +109,7 @@ class RedisStandingResults:
         return _query(found[key.query]) if found else None
 
     async def drop_query(self, key: QueryKey) -> bool:
-        hashes = ("counts", "deliveries", "pauses")
+        hashes = ("counts", "digests", "deliveries", "pauses")
         return await self._definitions.drop(key.database, key.query, ["results"], hashes)
 
     async def clear(self, database: str) -> None:
@@ -163,27 +165,32 @@ class RedisStandingResults:
         if await reply_of(self._publish(keys=keys, args=args)) == _LEASE_LOST:
             raise LeaseLost
 
-    async def last_result(self, key: QueryKey) -> int:
-        count = await reply_of(self._redis.hget(f"{self._base(key.database)}counts", key.query))
-        return int(count or 0)
+    async def last_result(self, key: QueryKey) -> ResultPosition:
+        base = self._base(key.database)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(f"{base}counts", key.query)
+            pipe.hget(f"{base}digests", key.query)
+            return _last(*await reply_of(pipe.execute()))
 
     async def results(
-        self, key: QueryKey, after: int, limit: int, wait_s: float = 0.0
+        self, key: QueryKey, after: ResultPosition, limit: int, wait_s: float = 0.0
     ) -> list[StoredResult]:
         base = self._base(key.database)
         name = f"{base}results:{key.query}"
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.hget(f"{base}counts", key.query)
-            pipe.xrange(name, f"{after + 1}-0", "+", limit)
-            count, found = await reply_of(pipe.execute())
-        last = int(count or 0)
-        if after > last or (after < last and _number(found[0][0]) != after + 1):
-            raise PositionGone("The results after this one are no longer kept.")
+            pipe.hget(f"{base}digests", key.query)
+            pipe.xrange(name, f"{after.number + 1}-0", "+", limit)
+            count, digest, entries = await reply_of(pipe.execute())
+        found = _results(entries)
+        _require_following(after, _last(count, digest), found)
         if not found and wait_s > 0:
             block = max(1, round(wait_s * 1000))
-            reply = await reply_of(self._redis.xread({name: f"{after}-0"}, limit, block))
-            found = entries_of(reply)
-        return [StoredResult(_number(id_), fields[b"r"]) for id_, fields in found]
+            reply = await reply_of(self._redis.xread({name: f"{after.number}-0"}, limit, block))
+            if found := _results(entries_of(reply)):
+                # By now the server may be another one.
+                _require_following(after, found[-1].position, found)
+        return found
 
     async def pause(self, key: QueryKey, pause: Pause) -> bool | None:
         return await self._pauses.begin(self._base(key.database), key.query, pause)
@@ -270,6 +277,40 @@ def _tuples(rows: Sequence[Any]) -> list[LoggedTuple]:
     # A batch that an older version has logged is one entry, whose rows are in their order.
     placed = ((n, *row) if isinstance(row[0], str) else row for n, row in enumerate(rows))
     return [LoggedTuple(*row) for _, *row in sorted(placed, key=itemgetter(0))]
+
+
+def _last(count: bytes | None, digest: bytes | None) -> ResultPosition:
+    """Return the position after the last result, whose digest an older version does not write."""
+    number = int(count or 0)
+    known = ResultPosition() if digest is None else ResultPosition.parse(digest.decode())
+    return known if known.number == number else ResultPosition(number)
+
+
+def _results(entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[StoredResult]:
+    return [
+        StoredResult(_number(id_), fields[b"r"], fields.get(b"d", b"").decode())
+        for id_, fields in entries
+    ]
+
+
+def _require_following(
+    after: ResultPosition, last: ResultPosition, found: Sequence[StoredResult]
+) -> None:
+    """Raise `PositionGone` unless `found` are the next ones; without any it is the last one."""
+    follows, known, expected = after.number == last.number, last.digest, after.digest
+    if found:
+        first = found[0]
+        follows, known = first.number == after.number + 1, first.digest
+        expected = _digest(after.digest, first.document)
+    if not follows:
+        raise PositionGone("The results after this one are no longer kept.")
+    if after.digest and known and known != expected:
+        raise PositionGone("This result, or one before it, was lost, and there are others now.")
+
+
+def _digest(before: str, document: bytes) -> str:
+    """Return the digest of a result, as `scripts/standing_publish.lua` does."""
+    return sha1(before.encode() + document, usedforsecurity=False).hexdigest()[:16]
 
 
 def _number(id_: bytes) -> int:

@@ -17,7 +17,13 @@ from mediator.routing.model import DatabaseRoute
 from mediator.standing.delivery import Undeliverable
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import creation_of
-from mediator.standing.results import MOST_RESULTS, Delivery, QueryKey, StandingResults
+from mediator.standing.results import (
+    MOST_RESULTS,
+    Delivery,
+    QueryKey,
+    ResultPosition,
+    StandingResults,
+)
 
 __all__ = ["ClassBacklog"]
 
@@ -63,7 +69,7 @@ class ClassBacklog:
         """Return how many results a class has not taken."""
         key, name = QueryKey(self._route.id, query), into.target.name
         try:
-            following = await self._results.results(key, at.done, 1)
+            following = await self._results.results(key, ResultPosition(at.done), 1)
         except PositionGone:
             detail = f"The class {name} takes results too slowly, or did not for too long."
             raise Undeliverable(query, detail) from None
@@ -79,4 +85,4 @@ class ClassBacklog:
                 reason = "; ".join(f"{at.pointer} {at.detail}" for at in error.locations)
             detail = f"The class {name} does not take the result {at.done + 1}: {reason}."
             raise Undeliverable(query, detail)
-        return await self._results.last_result(key) - at.done
+        return (await self._results.last_result(key)).number - at.done

@@ -24,7 +24,7 @@ from mediator.standing.context import HolderContext
 from mediator.standing.destination_parser import destination_of
 from mediator.standing.query import Destination
 from mediator.standing.result_objects import creation_of
-from mediator.standing.results import Delivery, QueryKey, StoredResult
+from mediator.standing.results import Delivery, QueryKey, ResultPosition, StoredResult
 
 __all__ = ["ClassDeliveries"]
 
@@ -122,7 +122,7 @@ class _Deliveries:
             return False
         key = QueryKey(self._database, query)
         try:
-            due = await self._context.results.results(key, at.done, _AT_ONCE)
+            due = await self._context.results.results(key, ResultPosition(at.done), _AT_ONCE)
         except PositionGone:
             return False  # the holder of the queries sees it, and stops this one
         if not due:

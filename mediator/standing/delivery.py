@@ -21,7 +21,13 @@ from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import values_of
-from mediator.standing.results import Delivery, QueryKey, StandingResults, StoredResult
+from mediator.standing.results import (
+    Delivery,
+    QueryKey,
+    ResultPosition,
+    StandingResults,
+    StoredResult,
+)
 
 __all__ = ["Deliveries", "Undeliverable"]
 
@@ -82,7 +88,7 @@ class Deliveries:
 
     async def _deliver(self, key: QueryKey, into: Destination, stream: EventStream) -> bool:
         done = self._at.get(key.query, Delivery()).done
-        due = await self._results.results(key, done, _AT_ONCE)
+        due = await self._results.results(key, ResultPosition(done), _AT_ONCE)
         if not due:
             return False
         tuples = [_tuple(each, into) for each in due]

@@ -35,6 +35,7 @@ __all__ = [
     "Published",
     "QueryKey",
     "QueryState",
+    "ResultPosition",
     "StandingResults",
     "StoredQuery",
     "StoredResult",
@@ -185,11 +186,42 @@ class Publication:
     results: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
 
 
+class ResultPosition(NamedTuple):
+    """After a result of a query; results are numbered 1, 2, 3, … without a gap.
+
+    A coordination Redis that has lost its last results gives their numbers again. So positions say
+    what was seen: the digest of a result is that of the one before and of its document. Whoever
+    finds the same results once more goes on, and others are told.
+
+    Attributes:
+        number: That of the result; 0: before the first one.
+        digest: 16 hexadecimal digits; empty: any result that has the number is the one.
+    """
+
+    number: int = 0
+    digest: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.number}-{self.digest}" if self.digest else str(self.number)
+
+    @classmethod
+    def parse(cls, text: str) -> ResultPosition:
+        """Read what `str` has written, or a plain number."""
+        number, _, digest = text.partition("-")
+        return cls(int(number), digest)
+
+
 class StoredResult(NamedTuple):
-    """A result of a query, as JSON; results are numbered 1, 2, 3, … without a gap."""
+    """A result of a query, as JSON; an older version has written no digest."""
 
     number: int
     document: bytes
+    digest: str = ""
+
+    @property
+    def position(self) -> ResultPosition:
+        """The position after it."""
+        return ResultPosition(self.number, self.digest)
 
 
 class StandingResults(Protocol):
@@ -231,16 +263,16 @@ class StandingResults(Protocol):
                 done.
         """
 
-    async def last_result(self, key: QueryKey) -> int:
-        """Return the number of the last result of a query; 0 if there was none yet."""
+    async def last_result(self, key: QueryKey) -> ResultPosition:
+        """Return the position after the last result of a query."""
 
     async def results(
-        self, key: QueryKey, after: int, limit: int, wait_s: float = 0.0
+        self, key: QueryKey, after: ResultPosition, limit: int, wait_s: float = 0.0
     ) -> list[StoredResult]:
-        """Return results after a number, waiting for the first of them.
+        """Return results after a position, waiting for the first of them.
 
         Raises:
-            PositionGone: The next one is not kept any more, or there never was that number.
+            PositionGone: The next one is not kept any more, or there is no such position.
         """
 
     async def pause(self, key: QueryKey, pause: Pause) -> bool | None:

@@ -35,6 +35,7 @@ from mediator.standing.results import (
     BEHIND,
     QueryKey,
     QueryState,
+    ResultPosition,
     StandingResults,
     StoredQuery,
     StoredResult,
@@ -219,14 +220,14 @@ class StandingQueries:
         route = self._context.plane.model.databases.get(database)
         return None if route is None else QueryKey(route.id, query)
 
-    async def last_result(self, database: DatabaseRoute, query: str) -> int:
-        """Return the number of the last result; 0 if there was none yet."""
+    async def last_result(self, database: DatabaseRoute, query: str) -> ResultPosition:
+        """Return the position after the last result."""
         return await self._results.last_result(QueryKey(database.id, query))
 
     async def results(
-        self, database: DatabaseRoute, query: str, after: int, limit: int, wait_s: float
+        self, database: DatabaseRoute, query: str, after: ResultPosition, limit: int, wait_s: float
     ) -> list[StoredResult]:
-        """Return results after a number, waiting for the first; raises `PositionGone`."""
+        """Return results after a position, waiting for the first; raises `PositionGone`."""
         return await self._results.results(QueryKey(database.id, query), after, limit, wait_s)
 
     async def plan(self, database: DatabaseRoute, mode: Mode) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import orjson
 
 from app.api.router import DataApi
 
-__all__ = ["read_events"]
+__all__ = ["read_events", "read_text"]
 
 
 async def read_events(
@@ -19,7 +19,20 @@ async def read_events(
     *headers: tuple[bytes, bytes],
     begun: asyncio.Event | None = None,
 ) -> list[Any]:
-    """Return the data of events until a text has come, and go then.
+    """Return the data of the events of `read_text`."""
+    text = await read_text(api, path, last, *headers, begun=begun)
+    blocks = [block for block in text.split("\n\n") if "data: " in block]
+    return [orjson.loads(block.partition("data: ")[2]) for block in blocks]
+
+
+async def read_text(
+    api: DataApi,
+    path: str,
+    last: str,
+    *headers: tuple[bytes, bytes],
+    begun: asyncio.Event | None = None,
+) -> str:
+    """Return events until a text has come, and go then.
 
     Args:
         begun: Is set when the first bytes have come.
@@ -40,5 +53,4 @@ async def read_events(
     scope = {"type": "http", "method": "GET", "raw_path": path.encode(), "query_string": b""}
     accepted = [(b"accept", b"text/event-stream"), *headers]
     await api({**scope, "headers": accepted}, receive, send)
-    blocks = [block for block in text.decode().split("\n\n") if "data: " in block]
-    return [orjson.loads(block.partition("data: ")[2]) for block in blocks]
+    return text.decode()

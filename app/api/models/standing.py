@@ -11,6 +11,7 @@ from app.http.validation import Parameters, ResponseModel, WholeNumber
 from mediator.standing.planning import Mode
 
 __all__ = [
+    "RESULT_POSITION",
     "PlanParameters",
     "ResultsParameters",
     "StandingPlan",
@@ -21,14 +22,18 @@ __all__ = [
 ]
 
 _Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-_MOST: Final = 10**15
+
+RESULT_POSITION: Final = r"^[0-9]{1,15}(-[0-9a-f]{16})?$"
+"""`str` of a `mediator.standing.results.ResultPosition`."""
 
 
 class ResultsParameters(Parameters):
     """Which results of a standing query are requested."""
 
-    after: WholeNumber | None = Field(
-        None, ge=0, le=_MOST, description="The id of a result; without it: from now on."
+    after: str | None = Field(
+        None,
+        description="`after` of a page, or the id of a result; without it: from now on.",
+        pattern=RESULT_POSITION,
     )
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Results in a page at most.")
     wait: WholeNumber = Field(0, ge=0, le=30, description="Seconds to wait for the first result.")
@@ -76,7 +81,7 @@ class StandingResults(ResponseModel):
     """A page of results."""
 
     results: list[StandingResult]
-    after: int = Field(description="`after` of the next page.")
+    after: str = Field(description="`after` of the next page.", pattern=RESULT_POSITION)
 
 
 class PlannedHop(ResponseModel):

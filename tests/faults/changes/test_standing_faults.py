@@ -131,8 +131,8 @@ async def _begin(client: httpx.AsyncClient) -> str:
     return f"{path}/results"
 
 
-async def _goes_on(client: httpx.AsyncClient, path: str, before: int) -> bool:
-    return int((await _page(client, path))["after"]) > before
+async def _goes_on(client: httpx.AsyncClient, path: str, before: str) -> bool:
+    return bool((await _page(client, path))["after"] != before)
 
 
 async def _page(client: httpx.AsyncClient, path: str) -> dict[str, Any]:

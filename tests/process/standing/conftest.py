@@ -1,14 +1,16 @@
-"""The bench of a module's tests."""
+"""The bench of a module's tests, and batches without one."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from redis.asyncio import Redis
 
 from mediator.stores.port import SystemConfig
 from tests.process.service import Service, service
 from tests.process.standing.bench import Bench, bench_on
+from tests.process.standing.published import QUERY, Published
 
 
 @pytest.fixture(scope="module")
@@ -24,3 +26,16 @@ async def started(
 async def bench(started: Service) -> AsyncIterator[Bench]:
     async with bench_on(started) as opened:
         yield opened
+
+
+@pytest.fixture
+async def published(redis_config: SystemConfig) -> AsyncIterator[Published]:
+    redis = Redis.from_url(redis_config.url)
+    opened = Published(redis)
+    assert await opened.results.put_query(opened.key, QUERY, 1)
+    assert await opened.leases.acquire(opened.lease.name, opened.lease.token, 600)
+    try:
+        yield opened
+    finally:
+        await opened.results.clear(opened.key.database)
+        await redis.aclose()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
-from redis.asyncio import Redis
 
 from mediator.base.clock import SystemClock
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
 from mediator.coordination import standing_results
-from mediator.coordination.leases import Leases
-from mediator.coordination.standing_results import RedisStandingResults
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.tree import Schema
 from mediator.standing import class_backlog
@@ -28,57 +24,11 @@ from mediator.standing.results import (
     Delivery,
     LogEntry,
     LoggedTuple,
-    Offset,
     Progress,
-    Publication,
-    QueryKey,
     QueryState,
-    StoredQuery,
+    ResultPosition,
 )
-from mediator.stores.port import SystemConfig
-from tests.process.service import unique
-
-QUERY = StoredQuery({"name": "q"}, ("r", "class:c"), QueryState(), "id of a stream")
-TUPLES = [LoggedTuple("r", 1.5, {"a": None}, 7), LoggedTuple("class:c", 2, {"id": "x"}, 1, "m:3")]
-PROGRESS = Progress(2.0, {"r": Offset(7, 1, 10.0)}, "position")
-NEW = Progress()
-
-
-class Published:
-    """A database with one query, and the lease of its holder."""
-
-    def __init__(self, redis: Redis) -> None:
-        self.redis = redis
-        self.results = RedisStandingResults(redis)
-        self.leases = Leases(redis)
-        self.key = QueryKey(unique(), unique())
-        self.base = f"{{portolan:standing:{self.key.database}}}:"
-        self.lease = Lease(f"standing:{self.key.database}", unique())
-
-    async def publish(self, sequence: int, **members: Any) -> None:
-        publication = Publication(
-            **{"tuples": TUPLES, "progress": PROGRESS, "keep_from": 0, **members}
-        )
-        await self.results.publish(self.key.database, self.lease, sequence, publication)
-
-    async def found(self) -> list[bytes]:
-        return [each.document for each in await self.results.results(self.key, 0, 100)]
-
-    async def batches(self) -> list[int]:
-        return [each.sequence async for each in self.results.batches(self.key.database)]
-
-
-@pytest.fixture
-async def published(redis_config: SystemConfig) -> AsyncIterator[Published]:
-    redis = Redis.from_url(redis_config.url)
-    opened = Published(redis)
-    assert await opened.results.put_query(opened.key, QUERY, 1)
-    assert await opened.leases.acquire(opened.lease.name, opened.lease.token, 600)
-    try:
-        yield opened
-    finally:
-        await opened.results.clear(opened.key.database)
-        await redis.aclose()
+from tests.process.standing.published import PROGRESS, QUERY, TUPLES, Published
 
 
 async def test_a_batch_is_read_back_as_it_was_published(published: Published) -> None:
@@ -120,8 +70,8 @@ async def test_a_query_of_an_older_version_does_not_say_where_its_results_go(
 
 
 async def test_a_progress_without_tuples_has_no_time(published: Published) -> None:
-    await published.publish(0, tuples=[], progress=NEW)
-    assert (await published.results.published(published.key.database)).progress == NEW
+    await published.publish(0, tuples=[], progress=Progress())
+    assert (await published.results.published(published.key.database)).progress == Progress()
     assert await published.batches() == []
 
 
@@ -188,11 +138,11 @@ async def test_the_last_results_are_kept_and_earlier_ones_are_gone(
     await published.publish(0, results={published.key.query: [b"1", b"2", b"3"]})
     with pytest.raises(PositionGone):
         await published.found()
-    kept = await published.results.results(published.key, 1, 100)
+    kept = await published.after(ResultPosition(1))
     assert [(each.number, each.document) for each in kept] == [(2, b"2"), (3, b"3")]
-    assert await published.results.results(published.key, 3, 100) == []
+    assert await published.after(ResultPosition(3)) == []
     with pytest.raises(PositionGone):
-        await published.results.results(published.key, 4, 100)
+        await published.after(ResultPosition(4))
 
 
 async def test_a_query_that_was_dropped_gets_no_results(published: Published) -> None:
@@ -202,7 +152,7 @@ async def test_a_query_that_was_dropped_gets_no_results(published: Published) ->
     await published.publish(0, results={key.query: [b"one"]})
     await published.results.put_delivery(key, published.lease, Delivery(1))
     assert await published.found() == []
-    assert await published.results.last_result(key) == 0
+    assert await published.results.last_result(key) == ResultPosition()
     assert await published.results.deliveries(key.database) == {}
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
 import pytest
 from opentelemetry.context import Context, attach
 from opentelemetry.trace import get_current_span
@@ -29,7 +29,7 @@ class Log:
         self._written = written
 
     def lines(self) -> list[Any]:
-        return [orjson.loads(line) for line in self._written.getvalue().splitlines()]
+        return [json.loads(line) for line in self._written.getvalue().splitlines()]
 
 
 @pytest.fixture
@@ -60,6 +60,14 @@ def test_levels_follow_the_severity_of_events(log: Log) -> None:
     log_observation(StoreCallFinished("redis", "d", "c", "read", 1, 0.1, "ok"))
     log_observation(RequestFinished("GET", "/", 200, 0.1))
     assert [line["level"] for line in log.lines()] == ["error"], "requests are not logged"
+
+
+def test_a_name_that_is_no_unicode_is_logged() -> None:
+    """Without a logger: what pytest captured could not be sent by a worker of it."""
+    name = b"caf\xe9".decode(errors="surrogateescape")
+    record = logging.LogRecord("portolan", logging.WARNING, "", 0, "%s is gone", (name,), None)
+    line = json.loads(JsonLines().format(record))
+    assert ascii(line["message"]) == r"'caf\udce9 is gone'"
 
 
 def test_a_log_line_has_its_trace_id(log: Log) -> None:

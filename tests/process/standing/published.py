@@ -1,0 +1,66 @@
+"""Batches that are published to Redis as the holder of a database does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import Redis
+
+from mediator.base.lease import Lease
+from mediator.coordination.leases import Leases
+from mediator.coordination.standing_results import RedisStandingResults
+from mediator.standing.results import (
+    LoggedTuple,
+    Offset,
+    Progress,
+    Publication,
+    QueryKey,
+    QueryState,
+    ResultPosition,
+    StoredQuery,
+    StoredResult,
+)
+from tests.process.service import unique
+
+QUERY = StoredQuery({"name": "q"}, ("r", "class:c"), QueryState(), "id of a stream")
+TUPLES = [LoggedTuple("r", 1.5, {"a": None}, 7), LoggedTuple("class:c", 2, {"id": "x"}, 1, "m:3")]
+PROGRESS = Progress(2.0, {"r": Offset(7, 1, 10.0)}, "position")
+
+
+class Published:
+    """A database with one query, and the lease of its holder."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+        self.results = RedisStandingResults(redis)
+        self.leases = Leases(redis)
+        self.key = QueryKey(unique(), unique())
+        self.base = f"{{portolan:standing:{self.key.database}}}:"
+        self.lease = Lease(f"standing:{self.key.database}", unique())
+
+    async def publish(self, sequence: int, **members: Any) -> None:
+        publication = Publication(
+            **{"tuples": TUPLES, "progress": PROGRESS, "keep_from": 0, **members}
+        )
+        await self.results.publish(self.key.database, self.lease, sequence, publication)
+
+    async def after(self, position: ResultPosition) -> list[StoredResult]:
+        return await self.results.results(self.key, position, 100)
+
+    async def found(self) -> list[bytes]:
+        return [each.document for each in await self.after(ResultPosition())]
+
+    async def batches(self) -> list[int]:
+        return [each.sequence async for each in self.results.batches(self.key.database)]
+
+    async def state(self) -> dict[Any, Any]:
+        """Return all that Redis has of the database."""
+        return {
+            name: await self.redis.dump(name) for name in await self.redis.keys(f"{self.base}*")
+        }
+
+    async def go_back(self, state: dict[Any, Any]) -> None:
+        """Let Redis lose what it has acknowledged since."""
+        await self.redis.delete(*await self.redis.keys(f"{self.base}*"))
+        for name, value in state.items():
+            await self.redis.restore(name, 0, value)
