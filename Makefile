@@ -51,10 +51,10 @@ js: install
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Spread over one process more than there are cores, as tests often wait: 31 minutes instead of 45 on
-# two cores, with what `tests/conftest.py` sets for Spark. Module by module in the order of the
-# folders, which ends with the short ones.
-PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+# Spread over two processes more than there are cores, as tests often wait. Module by module in the order
+# of the folders, which ends with the short ones; `tests/conftest.py` puts those that mostly wait
+# between the others.
+PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))')
 SPREAD = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 # The classes that Spark loads at its start, in the form that the JVM has them in memory: with them a

@@ -57,6 +57,9 @@ redis_connection.TIMEOUT_S = STORE_DEADLINE_S
 plane.PING_S = STORE_DEADLINE_S
 probe.BUDGET_S = PROBE_BUDGET_S
 
+WAITING, WAITED = [Path(__file__).parent / each for each in ("faults", "proxies")], 0.6
+"""Folders of tests that mostly wait, and by which part of the other modules they have begun."""
+
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 
 
@@ -79,6 +82,16 @@ def pytest_collection_finish() -> None:
     This is what a service does; else each collection walks it.
     """
     spare_the_collector()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the modules that mostly wait over the others, so that no core is idle meanwhile."""
+    modules = list(dict.fromkeys(item.path for item in items))
+    waiting = [each for each in modules if any(map(each.is_relative_to, WAITING))]
+    busy = [each for each in modules if each not in waiting]
+    turn = {module: place / len(busy) for place, module in enumerate(busy)}
+    turn |= {module: WAITED * place / len(waiting) for place, module in enumerate(waiting)}
+    items.sort(key=lambda item: turn[item.path])
 
 
 def _has_room(directory: Path) -> bool:
