@@ -223,17 +223,18 @@ def _fields(type_: FieldType) -> Iterator[Field]:
 
 
 def _befores(field: Field) -> Sequence[Value]:
+    """Return values of a field; some are longer than it may be, as if it had been allowed more."""
     if field.items is None:
         return _BEFORE[field.type]
     first, second, *_ = _members(field)
     if field.type is FieldType.LIST:
-        lists: tuple[Value, ...] = ([], [first], [second, first], [first, second, first])
-        return lists[: (field.max_length or len(lists)) + 1]
+        return ([], [first], [second, first], [first, second, first])
     if field.type is FieldType.SET:
         full = edges_of(FieldType.SET, field.items)[-1]
         assert isinstance(full, list)
-        return ([], [first], full[: field.max_length])
-    return ({}, {"a.b": first}, {"a": first, "$x": second})
+        return ([], [first], full[: field.max_length], full)
+    some = {"a": first, "$x": second}
+    return ({}, {"a.b": first}, some, some | {"a.b": second})
 
 
 def _arguments(operator: Operator, field: Field) -> Sequence[Value]:

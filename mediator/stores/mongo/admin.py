@@ -14,7 +14,7 @@ from mediator.stores.mongo.codec import path_key
 from mediator.stores.mongo.layout import Document, Layout, has_intent, layout_of
 from mediator.stores.mongo.outbox.pending import WAITING
 from mediator.stores.mongo.read.spans import span_after
-from mediator.stores.mongo.session import STAND_IN, MongoSession, is_stand_in
+from mediator.stores.mongo.session import STAND_IN, WRITE_CONCERNS, MongoSession, is_stand_in
 from mediator.stores.port import Fragment, ServerFacts, SystemConfig
 
 __all__ = ["build", "erase", "observe", "prepare"]
@@ -125,8 +125,8 @@ async def observe(client: Client, config: SystemConfig) -> ServerFacts:
     if is_stand_in(build):
         name, lost = STAND_IN, _stand_in_loss(options)
     else:
-        concern = await _write_concern(client, config)
-        details["write_concern"] = str(concern.get("w", 1))
+        concern = WRITE_CONCERNS[config.durability]
+        details["write_concern"] = str(concern["w"])
         name, lost = "MongoDB", _loss(options, hello, concern)
     hosts = hello.get("hosts", ())
     return ServerFacts(name, str(build["version"]), lost, max(len(hosts) - 1, 0), details)
@@ -149,20 +149,10 @@ def _loss(
     storage = options.get("parsed", {}).get("storage", {})
     if storage.get("engine") == "inMemory":
         return None
-    # A majority journals before it acknowledges (writeConcernMajorityJournalDefault).
-    if concern.get("j") or (concern.get("w") == "majority" and "setName" in hello):
+    # A majority of a set journals before it acknowledges (writeConcernMajorityJournalDefault).
+    if concern.get("j", "setName" in hello):
         return 0.0
     return float(storage.get("journal", {}).get("commitIntervalMs", _JOURNAL_MS)) / 1000
-
-
-async def _write_concern(client: Client, config: SystemConfig) -> Mapping[str, Any]:
-    if config.durability == "full":
-        return {"w": "majority", "j": True}
-    if config.durability == "second":
-        return {"w": 1}
-    answer = await _run_if_allowed(client, "getDefaultRWConcern")
-    concern: Mapping[str, Any] = answer.get("defaultWriteConcern", {})
-    return concern
 
 
 async def _run_if_allowed(client: Client, command: str) -> Mapping[str, Any]:

@@ -24,15 +24,16 @@ from mediator.stores.mongo.write.attempt import UpdateAttempt
 from mediator.stores.mongo.write.decision import ConditionalUpdate, Insertion
 from mediator.stores.port import StoreRefused, StoreTimeout, SystemConfig
 
-__all__ = ["STAND_IN", "Lookup", "MongoSession", "is_stand_in"]
+__all__ = ["STAND_IN", "WRITE_CONCERNS", "Lookup", "MongoSession", "is_stand_in"]
 
 STAND_IN: Final = "mongo-java-server"
 
-_CONCERNS: Final[Mapping[str | None, Document]] = {
+WRITE_CONCERNS: Final[Mapping[str | None, Document]] = {
     "full": {"w": "majority", "j": True},
-    "second": {"w": 1},
-    None: {},
+    "second": {"w": "majority", "j": False},
+    None: {"w": "majority"},
 }
+"""By durability; of a majority, as reads of several records have nothing that one member has."""
 
 _NO_CONDITION: Final[Document] = {}
 
@@ -66,7 +67,7 @@ class MongoSession:
         self.client: AsyncMongoClient[Document] = _client(config)
         self.connections = DriverConnections(self.client, config.pool_size)
         self._databases: dict[str, AsyncDatabase[Document]] = {}
-        self._write_concern = _CONCERNS[config.durability]
+        self._write_concern = WRITE_CONCERNS[config.durability]
         self._read_concern: Document = {}
         self.is_stand_in = False
 

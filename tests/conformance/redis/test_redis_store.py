@@ -149,6 +149,27 @@ async def test_a_record_that_was_only_an_intent_leaves_nothing(
             assert await keys_of(server, config, f"{fragment.class_name}{left}") == []
 
 
+async def test_an_intent_on_an_absent_record_does_not_expire(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    """A system may be away for longer than tombstones are kept; its write comes afterwards."""
+    await only(store, put(fragment, "deleted", hits=1))
+    await only(store, write(fragment, "deleted", WriteKind.DELETE))
+    keys = [(fragment, "deleted"), (fragment, "new")]
+    await store.lock(keys, "m", "redo")
+    records = await keys_of(server, config, f"{fragment.class_name}:r:")
+    assert [await server.pttl(key) for key in records] == [-1, -1]
+    # The deletion of another record forgets which tombstones have expired.
+    await only(store, put(fragment, "other", hits=1))
+    await only(store, write(fragment, "other", WriteKind.DELETE))
+    await store.unlock(keys, "m")
+    [tombstone] = [key for key in records if key.endswith(b":deleted")]
+    assert await server.pttl(tombstone) >= 24 * 3600 * 1000 - 60_000
+    await store.lock(keys, "m")
+    await store.drop(fragment)
+    assert await keys_of(server, config, f"{fragment.class_name}:r:") == []
+
+
 async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
     store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from pymongo.asynchronous.command_cursor import AsyncCommandCursor
+
 from mediator.base.offload import offload
 from mediator.model.exact import average
 from mediator.model.filters import ID, Path
@@ -40,6 +42,9 @@ _SUMMED: Final = (Function.SUM, Function.AVG)
 
 _MANY: Final = 100
 """Rows from which on to put them together may take more than about a millisecond."""
+
+_AT_ONCE: Final = 1_000
+"""Objects that are put together at a time, of which there may be millions."""
 
 _Key: TypeAlias = tuple[Value | MissingType, ...]
 
@@ -81,8 +86,11 @@ async def aggregated(
     grouping = _Grouping(layout, aggregate)
     groups = _Groups(grouping)
     is_exact = not session.is_stand_in or _is_plain(layout.fragment, aggregate)
-    rows = _grouped if is_exact and await is_short(session, layout) else _found
-    async for some in rows(session, layout, selection, grouping):
+    if is_exact and await is_short(session, layout):
+        rows = _grouped(session, layout, selection, grouping, limit)
+    else:
+        rows = _found(session, layout, selection, grouping)
+    async for some in rows:
         await offload(len(some) > _MANY, groups.add, some)
         if len(groups) > limit:
             break
@@ -100,19 +108,28 @@ def _is_plain(fragment: Fragment, aggregate: Aggregate) -> bool:
 
 
 async def _grouped(
-    session: MongoSession, layout: Layout, selection: RecordSelection, grouping: _Grouping
+    session: MongoSession,
+    layout: Layout,
+    selection: RecordSelection,
+    grouping: _Grouping,
+    limit: int,
 ) -> AsyncIterator[Sequence[Document]]:
-    """Yield a row for each group, or, if sums may be wrong, for each object."""
+    """Yield a row for each of so many groups, or, if sums may be wrong, for each object."""
     query, collection = selection.within(LIVE), session.collection(layout)
-    rows: Sequence[Document] = ()
-    for stage in (grouping.stage(), grouping.stage(each=True)):
+
+    async def rows_of(*stages: Document) -> AsyncCommandCursor[Document]:
         left_ms = selection.left_ms()
         options: dict[str, Any] = {} if left_ms is None else {"maxTimeMS": left_ms}
-        found = await collection.aggregate([{"$match": query}, {"$group": stage}], **options)
-        rows = await found.to_list()
-        if not any(map(grouping.may_be_beyond, rows)):
-            break
-    yield rows
+        return await collection.aggregate([{"$match": query}, *stages], **options)
+
+    found = await rows_of({"$group": grouping.stage()}, {"$limit": limit})
+    rows = await found.to_list()
+    if not any(map(grouping.may_be_beyond, rows)):
+        yield rows
+        return
+    found = await rows_of({"$group": grouping.stage(each=True)})
+    while rows := await found.to_list(_AT_ONCE):
+        yield rows
 
 
 async def _found(

@@ -30,10 +30,9 @@ local function apply(id)
     end
     held[1] = intent
     if not held[3] then
-      -- An absent record is nothing but its intent: it must not expire before that is removed.
-      local clock = call('TIME')
-      call('PEXPIRE', key, ttl)
-      call('ZADD', tombstones, clock[1] * 1000 + math.floor(clock[2] / 1000) + ttl, id)
+      -- Without the intent its write would count as applied: it stays until that is removed.
+      call('PERSIST', key)
+      call('ZADD', tombstones, '+inf', id)
     end
   elseif (action == 'unlock' or action == 'join') and held[1] == intent then
     call('HDEL', key, '!m', '!d')
@@ -43,7 +42,13 @@ local function apply(id)
       held[2] = intent
     end
     held[1] = false
-    if call('EXISTS', key) == 0 then call('ZREM', tombstones, id) end
+    if call('EXISTS', key) == 0 then
+      call('ZREM', tombstones, id)
+    elseif not held[3] then
+      local clock = call('TIME')
+      call('PEXPIRE', key, ttl)
+      call('ZADD', tombstones, clock[1] * 1000 + math.floor(clock[2] / 1000) + ttl, id)
+    end
   end
   return held
 end

@@ -50,15 +50,17 @@ local function grown(marker, size_of, added)
   return function(before, argument, limit, native)
     if limit == '' then return marker end
     local size, more = before and size_of(native) or 0, added(argument, before and native)
-    if more > 0 and size + more > tonumber(limit) then return nil, 'too_long' end
+    if more and size + more > tonumber(limit) then return nil, 'too_long' end
     return marker
   end
 end
 
 local function one() return 1 end
 
+-- nil: it is there already, and the set stays as it is, however long.
 local function new_member(argument, native)
-  return native and call('SISMEMBER', native, argument) == 1 and 0 or 1
+  if native and call('SISMEMBER', native, argument) == 1 then return nil end
+  return 1
 end
 
 local function new_keys(argument, native)
