@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -31,7 +31,7 @@ from mediator.stores.postgres.search.predicates import (
 )
 from mediator.stores.postgres.sql import Statement, number, parameter
 
-__all__ = ["Grouping", "aggregate_statement", "computes", "group_of", "grouping_of"]
+__all__ = ["Grouping", "aggregate_statement", "computes", "grouping_of", "groups_of"]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
 
@@ -83,6 +83,8 @@ def aggregate_statement(records: RecordTable, grouping: Grouping) -> Statement:
     """Compute groups (parameters: the constants of the condition, `limit`)."""
     if _counts_all(grouping):
         return count_statement(records)
+    if _counts_values(grouping):
+        return _values_statement(records, grouping)
     keys = [key for name in grouping.group for key in _keys(records, name)]
     results = [column for call in grouping.compute for column in _result_columns(records, *call)]
     # Without anything to compute, counting makes all records one group.
@@ -98,6 +100,25 @@ def _counts_all(grouping: Grouping) -> bool:
     """Whether all records are counted, once, and nothing else is asked."""
     counts = grouping.compute == ((Function.COUNT, None),)
     return counts and not grouping.group and grouping.shape == EVERY
+
+
+def _counts_values(grouping: Grouping) -> bool:
+    """Whether the records of each value of one field are counted, and nothing else is asked."""
+    counts = grouping.compute == ((Function.COUNT, None),)
+    return counts and len(grouping.group) == 1 and grouping.group != ID
+
+
+def _values_statement(records: RecordTable, grouping: Grouping) -> Statement:
+    """Count by value, and of the records without one how many have a null.
+
+    To group by the rank as well takes a third longer.
+    """
+    [name] = grouping.group
+    column = records.columns[name]
+    nulls = sa.and_(column.is_(None), rank_of(records, name) == number(NULL_RANK))
+    query = sa.select(column, sa.func.count(), sa.func.count().filter(nulls))
+    query = query.where(records.live, condition(records, grouping.shape)).group_by(column)
+    return Statement(query.limit(parameter("limit", sa.BigInteger())))
 
 
 def _keys(records: RecordTable, name: str) -> list[Expression]:
@@ -134,10 +155,26 @@ def _exact_number(column: Expression) -> Expression:
     return column
 
 
-def group_of(
+def groups_of(
+    records: RecordTable, grouping: Grouping, names: tuple[str, ...], rows: Iterable[Any]
+) -> Iterator[ComputedGroup]:
+    """Read groups out of rows; `names` are those of the results."""
+    if not _counts_values(grouping):
+        yield from (_group(records, grouping, names, row) for row in rows)
+        return
+    [[field], [result]] = grouping.group, names
+    for value, count, nulls in rows:
+        if value is not None:
+            yield (_decoded(records, field, value),), {result: count}
+            continue
+        for key, some in ((None, nulls), (MISSING, count - nulls)):
+            if some:
+                yield (key,), {result: some}
+
+
+def _group(
     records: RecordTable, grouping: Grouping, names: tuple[str, ...], row: Any
 ) -> ComputedGroup:
-    """Read a group out of a row; `names` are those of the results."""
     cells = iter(row)
     key = tuple([_key(records, name, next(cells), next(cells)) for name in grouping.group])
     results: dict[str, Value] = {}

@@ -40,7 +40,7 @@ from mediator.stores.port import (
 from mediator.stores.postgres.connection import Pool, PoolExhausted, connect_to_search
 from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.read.statements import RecordReader, are_large
-from mediator.stores.postgres.search.aggregates import group_of, grouping_of
+from mediator.stores.postgres.search.aggregates import grouping_of, groups_of
 from mediator.stores.postgres.search.conditions import named, served
 from mediator.stores.postgres.search.joins import DocumentReader, document_shape, shape_of
 from mediator.stores.postgres.search.predicates import (
@@ -165,7 +165,8 @@ class Searcher:
         given = named(shaped.constants) | {"limit": limit}
         rows = await self._rows(statement.text, statement.arguments(given), deadline_s)
         records, names = self._statements.records(fragment), tuple(aggregate.compute)
-        return [group_of(records, grouping, names, row) for row in rows]
+        # Nulls and missing values may be one row, and a group more.
+        return list(groups_of(records, grouping, names, rows))[:limit]
 
     async def estimate(
         self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
