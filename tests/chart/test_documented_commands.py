@@ -23,6 +23,7 @@ BLOCKS = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", PAGE, re.DOTALL | re.MULTILINE
 COMMANDS = "".join(block.replace("\\\n", " ") for language, block in BLOCKS if not language)
 VALUES = [yaml.safe_load(block) for language, block in BLOCKS if language == "yaml"]
 SCHEMAS = next(each for each in VALUES if "schemas" in each)
+EXECUTORS = next(each for each in VALUES if "executors" in each.get("networkPolicy", {}))
 
 
 def commands(program: str) -> Iterator[list[str]]:
@@ -62,6 +63,19 @@ def test_the_images_that_are_loaded_are_built_and_used(trial: list[dict[str, Any
     assert built == loaded == loaded_too == {"portolan:0.1.0", "portolan-worker:0.1.0"}
     pods = [each["spec"]["template"]["spec"] for each in trial if each["kind"] == "Deployment"]
     assert {pod["containers"][0]["image"] for pod in pods} <= built
+
+
+def test_the_values_for_a_spark_cluster_go_together(render: Render, tmp_path: Path) -> None:
+    """Pods of the example are admitted both ways, and know the address that executors use."""
+    (tmp_path / "executors.yaml").write_text(yaml.safe_dump(EXECUTORS))
+    external = str(CHART / "ci" / "external-values.yaml")
+    rendered = render("-f", external, "-f", str(tmp_path / "executors.yaml"))
+    named = {(each["kind"], each["metadata"]["name"]): each for each in rendered}
+    policy = named["NetworkPolicy", "look-portolan-worker"]["spec"]
+    assert policy["ingress"] == [{"from": EXECUTORS["networkPolicy"]["executors"]}]
+    pod = named["Deployment", "look-portolan-worker"]["spec"]["template"]["spec"]
+    [worker] = pod["containers"]
+    assert EXECUTORS["extraEnv"][0] in worker["env"]
 
 
 def test_the_job_runs_a_command_that_there_is(trial: list[dict[str, Any]], tmp_path: Path) -> None:

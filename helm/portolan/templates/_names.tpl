@@ -52,6 +52,11 @@ labels:
 {{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "portolan.name" .) "default") -}}
 {{- end -}}
 
+{{/* An account that is there before an upgrade, which may have yet to make the chart's own. */}}
+{{- define "portolan.earlyAccount" -}}
+{{- .Values.serviceAccount.create | ternary "default" (include "portolan.serviceAccount" .) -}}
+{{- end -}}
+
 {{/* Where clients go: the cache if there is one. */}}
 {{- define "portolan.front" -}}
 {{ include "portolan.name" . }}{{ .Values.varnish.enabled | ternary "-varnish" "-api" }}

@@ -1,6 +1,11 @@
-{{/* What all pods of Portolan's own images share. */}}
+{{/* What pods of Portolan's own images share, once the installation is there. */}}
 {{- define "portolan.pod" -}}
 serviceAccountName: {{ include "portolan.serviceAccount" . }}
+{{ include "portolan.closedPod" . }}
+{{- end -}}
+
+{{/* What they all share, whatever their account. */}}
+{{- define "portolan.closedPod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:

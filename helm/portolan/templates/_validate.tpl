@@ -22,6 +22,11 @@
 {{- if and $v.worker.enabled (not $v.worker.jobs.existingClaim) (not $v.worker.jobs.size) }}
 - worker.jobs: name an existingClaim, or give the size of one; API and workers share it.
 {{- end }}
+{{- $spark := get $v.settings "PORTOLAN_SPARK" | default "local" }}
+{{- $cluster := not (or (hasPrefix "local" $spark) (hasPrefix "sc://" $spark)) }}
+{{- if and $cluster $v.worker.enabled $v.networkPolicy.enabled (not $v.networkPolicy.executors) }}
+- networkPolicy.executors: name the executors of the cluster in settings.PORTOLAN_SPARK, which connect to the driver in a worker; local and sc:// masters have none.
+{{- end }}
 {{- $schemas := $v.schemas }}
 {{- if and $schemas.databases $schemas.existingConfigMap }}
 - schemas: name databases, or an existingConfigMap, not both.
@@ -63,8 +68,8 @@
 - metrics.serviceMonitor.existingSecret: name the Secret that holds a key with the scope read, as access.metricsOpen is false.
 {{- end }}
 {{- $many := or $scaled (gt (int $v.api.replicas) 1) }}
-{{- if and $many (eq (get $v.settings "PORTOLAN_SKETCH") "memory") }}
-- settings.PORTOLAN_SKETCH: a sketch in memory is for one replica alone.
+{{- if and (or $many $v.worker.enabled) (eq (get $v.settings "PORTOLAN_SKETCH") "memory") }}
+- settings.PORTOLAN_SKETCH: a sketch in memory is for one replica alone, without workers.
 {{- end }}
 {{- if and $many (not $v.trial.enabled) (not $v.secrets.keys.coordinationUrl) }}
 - secrets.keys.coordinationUrl: several replicas share a coordination Redis.
