@@ -89,8 +89,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     modules = list(dict.fromkeys(item.path for item in items))
     waiting = [each for each in modules if any(map(each.is_relative_to, WAITING))]
     busy = [each for each in modules if each not in waiting]
-    turn = {module: place / len(busy) for place, module in enumerate(busy)}
-    turn |= {module: WAITED * place / len(waiting) for place, module in enumerate(waiting)}
+    turn = {module: number / len(busy) for number, module in enumerate(busy)}
+    turn |= {module: WAITED * number / len(waiting) for number, module in enumerate(waiting)}
     items.sort(key=lambda item: turn[item.path])
 
 
