@@ -185,17 +185,12 @@ class StoreCalls:
     async def _write_batch(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         """Write records of one fragment, so that an error of one is not that of the others.
 
-        An error is of all of them. What a store refuses may be only one of several writes, so the
-        outcome of each is unknown. If no system is the reason, it was found before the first write,
+        An error is of all of them. If no system is the reason, it was found before the first write,
         in what is left of an object that has expired: then each is written by itself.
         """
         results = await self._write_each(calls)
         if len(calls) == 1 or not isinstance(results[0], MediatorError):
             return results
-        if _is_refusal(results[0]):
-            system = calls[0].fragment.system
-            detail = f"{system} refused a batch; whether this write took effect is not known."
-            return [OutcomeUnknown(detail, system=system)] * len(calls)
         if not isinstance(results[0], Unavailable):
             return [(await self._write_each((call,)))[0] for call in calls]
         return results
@@ -274,7 +269,7 @@ class StoreCalls:
             results = await store.write(calls, token.text)
         except StoreError as error:
             # Not ended: the write may still take effect, so it stays pending until it is fenced.
-            raise unavailable(store, error, "write") from error
+            raise unavailable(store, error, "write", several=len(calls) > 1) from error
         effects = partial(effects_of, calls, results, records)
         versions, created = _stands(calls, results) if self._guard.wants_versions else _NOTHING
         await self._guard.end(database, token, versions, effects, created)

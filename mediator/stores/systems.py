@@ -80,24 +80,30 @@ class EarliestTime:
 
 
 def unavailable(
-    store: GuardedStore, error: StoreError, operation: Literal["read", "write"]
+    store: GuardedStore,
+    error: StoreError,
+    operation: Literal["read", "write"],
+    *,
+    several: bool = False,
 ) -> Unavailable:
     """Return the problem that a client gets for the failure of a store.
 
     A write that timed out or whose connection broke may have taken effect; only a call that the
     breaker held back certainly has not. What is refused was not done, and the system is well: a
-    full disk, or a table that is gone. The reason is for those who operate it.
+    full disk, or a table that is gone. The reason is for those who operate it. Of `several` writes
+    only one may have been refused, so the outcome of each is unknown.
     """
     retry_after_s = max(1.0, store.breaker.retry_after_s)
-    if operation == "write" and isinstance(error, StoreTimeout):
-        return OutcomeUnknown(
-            f"The system {store.name} did not answer in time; the write may have taken effect.",
-            system=store.name,
-            retry_after_s=retry_after_s,
-        )
     refused = isinstance(error, StoreRefused)
     if refused:
         _log.warning("%s refused to %s: %s", store.name, operation, error)
+    if operation == "write" and (isinstance(error, StoreTimeout) or (refused and several)):
+        reason = "refused one of several writes" if refused else "did not answer in time"
+        return OutcomeUnknown(
+            f"The system {store.name} {reason}; the write may have taken effect.",
+            system=store.name,
+            retry_after_s=retry_after_s,
+        )
     return Unavailable(
         f"The system {store.name} {'refused it' if refused else 'does not answer'}.",
         system=store.name,

@@ -98,9 +98,11 @@ class CommandClient:
             repeated = await self._exchange([*loads, *calls], deadline, writes=writes)
             for i, reply in zip(forgotten, repeated[len(loads) :], strict=True):
                 replies[i] = reply
-        for reply in replies:
-            if isinstance(reply, StoreError):
-                raise reply
+        errors = [reply for reply in replies if isinstance(reply, StoreError)]
+        if errors and writes and len(errors) < len(replies):
+            raise StoreTimeout(f"{self._config.name} has done a part of the writes") from errors[0]
+        if errors:
+            raise errors[0]
         return replies
 
     async def _connected(self, deadline: float) -> Connection:

@@ -109,6 +109,25 @@ async def _given_up(admin: Any) -> None:
             await admin.execute("SELECT pg_stat_clear_snapshot()")
 
 
+async def test_a_part_of_many_writes_that_was_done_is_not_taken_for_nothing(
+    store: PostgresStore, subject: Fragment, admin: Any
+) -> None:
+    """They are several transactions, and the session of the second one is terminated."""
+    ids = [f"{number:03}" for number in range(200)]
+    await store.write([write(subject, id_, WriteKind.REPLACE, values={"n": 0}) for id_ in ids])
+    calls = [write(subject, id_, WriteKind.UPDATE, operators=(ADD,)) for id_ in ids]
+    async with admin.transaction():
+        await admin.execute(f"SELECT * FROM {table_of(subject)} WHERE id = '199' FOR UPDATE")
+        task = asyncio.create_task(store.write(calls))
+        await admin.execute("SELECT pg_terminate_backend($1)", await _blocked(admin))
+        with pytest.raises(StoreTimeout, match="a part"):
+            await task
+    assert (await get(store, subject, "000"), await get(store, subject, "199")) == (
+        {"n": 1},
+        {"n": 0},
+    )
+
+
 async def test_a_terminated_session_is_reported_and_replaced(
     store: PostgresStore, subject: Fragment, admin: Any
 ) -> None:

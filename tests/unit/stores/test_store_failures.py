@@ -35,6 +35,12 @@ def test_a_write_that_timed_out_may_have_been_done() -> None:
     assert isinstance(unavailable(STORE, StoreTimeout("late"), "write"), OutcomeUnknown)
 
 
+def test_one_of_several_writes_that_is_refused_leaves_open_what_the_others_did() -> None:
+    failure = unavailable(STORE, StoreRefused("postgres: DiskFull"), "write", several=True)
+    assert isinstance(failure, OutcomeUnknown)
+    assert "refused one of several" in failure.detail
+
+
 def test_the_reason_of_a_refusal_is_only_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "portolan.systems"):
         failure = unavailable(STORE, StoreRefused("postgres: DiskFull (53100)"), "write")

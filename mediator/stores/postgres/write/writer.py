@@ -29,12 +29,14 @@ from mediator.stores.port import (
     ReadRecords,
     Record,
     Status,
+    StoreError,
+    StoreTimeout,
     StoreUnavailable,
     Write,
     WriteResult,
 )
 from mediator.stores.postgres.connection import Pool, transaction
-from mediator.stores.postgres.errors import NUMERIC_OVERFLOW, TRANSIENT
+from mediator.stores.postgres.errors import FAILURES, NUMERIC_OVERFLOW, TRANSIENT
 from mediator.stores.postgres.statements import Statements
 from mediator.stores.postgres.write.multi_row import rounds
 from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, replay, shape_of
@@ -73,8 +75,13 @@ class Writer:
         if len(calls) == 1:
             return [await self._one(calls[0], token)]
         results: dict[int, WriteResult] = {}
-        for batch in batches(calls, token):
-            results |= await self._batch(batch, token)
+        try:
+            for batch in batches(calls, token):
+                await self._batch(batch, token, results)
+        except (*FAILURES, StoreError) as error:
+            if results:
+                raise StoreTimeout(f"{self._system} has done a part of the writes") from error
+            raise
         return [results[position] for position in range(len(calls))]
 
     async def _one(self, call: Write, token: str) -> WriteResult:
@@ -131,8 +138,9 @@ class Writer:
         rows = await self._pool.use(lambda c: c.fetch(statement.text, *arguments))
         return replay(self._statements.records(call.fragment), rows[0], call) if rows else result
 
-    async def _batch(self, batch: Batch, token: str) -> dict[int, WriteResult]:
-        prepared, results = self._statements.write(batch.shape), dict[int, WriteResult]()
+    async def _batch(self, batch: Batch, token: str, results: dict[int, WriteResult]) -> None:
+        """Apply the writes of a batch, and add their results one transaction after the other."""
+        prepared = self._statements.write(batch.shape)
         at_once = _AT_ONCE if batch.shape.claims else 1
         for chunk in batch.chunks():
             rows: Sequence[Any] = [None] * len(chunk)
@@ -152,8 +160,7 @@ class Writer:
                 finished = await concurrently(
                     self._finish(call, result, token) for _, call, result in some
                 )
-                results |= zip((position for position, *_ in some), finished, strict=True)
-        return results
+                results.update(zip((position for position, *_ in some), finished, strict=True))
 
     async def _finish(self, call: Write, result: WriteResult | None, token: str) -> WriteResult:
         """Return the result of a write that the pipeline has done; else do it by itself."""
