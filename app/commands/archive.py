@@ -55,6 +55,12 @@ def restore(
     force: Annotated[
         bool, typer.Option(help="Overwrite databases: what the backup has not got is deleted.")
     ] = False,
+    keys: Annotated[
+        bool,
+        typer.Option(
+            help="Add tenants and keys where there are some, also keys that were revoked since."
+        ),
+    ] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Bring back what a backup holds. Nothing else should write to its databases meanwhile."""
@@ -68,7 +74,7 @@ def restore(
             with _shown() as notify:
                 restoration = Restoration(mediator.installation, notify)
                 done = await restoration.run(
-                    directory, database or None, dry_run=dry_run, force=force
+                    directory, database or None, dry_run=dry_run, force=force, keys=keys
                 )
         for line in _outcome(done, dry_run=dry_run):
             console.print(printable(line), markup=False)
@@ -89,6 +95,11 @@ def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
     yield f"  databases overwritten: {', '.join(done.overwritten) or 'none'}"
     yield f"  schema histories restored: {', '.join(done.histories) or 'none'}"
     yield f"  objects put: {done.put:,}"
+    if done.left_out:
+        yield (
+            f"  rows of tenants, their databases and keys left out: {done.left_out:,}; there are"
+            " others already, and these may have been removed or revoked since: --keys adds them"
+        )
     if not dry_run:
         yield f"  objects deleted: {done.deleted:,}"
         if done.superseded:

@@ -33,7 +33,7 @@ from app.settings.main import (
     MissingSetting,
     SystemSettings,
 )
-from app.settings.systems_file import SystemsFile, read_systems
+from app.settings.systems_file import SystemsFile
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.costly_queries import CostlyQueries
 from app.telemetry.metrics import Metrics
@@ -333,7 +333,7 @@ async def _start(mediator: Mediator, caching: CacheSettings | None) -> None:
 
 def _followed(settings: MediatorSettings, mediator: Mediator) -> SystemsFile | None:
     path = settings.systems_file
-    return SystemsFile(path, read_systems(path), mediator.registry.reconfigure) if path else None
+    return SystemsFile(path, mediator.registry.reconfigure) if path else None
 
 
 def _relays(settings: MediatorSettings, observe: Observer) -> RelayProcess | None:

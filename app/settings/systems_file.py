@@ -59,13 +59,14 @@ class SystemsFile:
     """A file that is applied when it changes.
 
     Attributes:
-        _applied: What was read of it at the start.
         _apply: Reconfigures the systems; returns the names of those that changed.
+        _applied: None: the first look applies the file, which may have changed since it was read
+            for the start.
     """
 
     _path: Path
-    _applied: list[SystemSettings]
     _apply: Callable[[Sequence[SystemRegistration]], Awaitable[list[str]]]
+    _applied: list[SystemSettings] | None = field(default=None, init=False)
     _failure: str = field(default="", init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -81,7 +82,8 @@ class SystemsFile:
                 if systems != self._applied:
                     changed = await self._apply([system.registration() for system in systems])
                     self._applied = systems
-                    _log.info("systems that are reached in another way: %s", ", ".join(changed))
+                    if changed:
+                        _log.info("systems that are reached in another way: %s", ", ".join(changed))
                 self._failure = ""
             except (MissingSetting, MediatorError) as error:
                 if str(error) != self._failure:

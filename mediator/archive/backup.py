@@ -26,6 +26,7 @@ from mediator.archive.files import (
     DatabasePart,
     FilePart,
     LinesFile,
+    LineTooLong,
     Manifest,
     begin_directory,
     class_file,
@@ -118,7 +119,7 @@ class Backup:
         Raises:
             ArchiveInvalid: The directory is not empty.
             NotFound: There is no such database.
-            Conflict: A schema was set meanwhile.
+            Conflict: A schema was set meanwhile, or an object is too long for a line.
             BoundToAnother: The coordination Redis is another installation's by now.
             Unavailable: A system, the catalogue or the feed does not answer.
             OSError: A file cannot be written.
@@ -164,7 +165,12 @@ class Backup:
             async for page in pages(self._from.data, database, name):
                 objects = [o for o in [await self._whole(database, name, o) for o in page] if o]
                 newest = max((v or 0 for o in objects for v in o.versions.values()), default=0)
-                await asyncio.to_thread(file.write, [_line(route, o) for o in objects], newest)
+                lines = [_line(route, o) for o in objects]
+                try:
+                    await asyncio.to_thread(file.write, lines, newest)
+                except LineTooLong as error:
+                    id_ = objects[error.index].id
+                    raise Conflict(f"{database}/{name}/{id_} cannot be saved: {error}") from error
                 done += len(page)
                 self._on_progress(ArchiveProgress("saved", database, name, done))
             return await asyncio.to_thread(file.finish)

@@ -59,7 +59,8 @@ class Restored:
     `deleted` are objects that the backup lacks; `histories` are of databases that are created, and
     get the former versions of their schemas. `superseded` are unique values that went to another
     object while the backup was written, and so are missing from the one that had them before;
-    `superseded_of` names those objects and their fields, the first hundred.
+    `superseded_of` names those objects and their fields, the first hundred. `left_out` are rows of
+    tenants, of the databases that they own, and of API keys, which may have been removed since.
     """
 
     created: list[str] = field(default_factory=list)
@@ -68,6 +69,7 @@ class Restored:
     put: int = 0
     deleted: int = 0
     rows: int = 0
+    left_out: int = 0
     superseded: int = 0
     superseded_of: list[str] = field(default_factory=list)
 

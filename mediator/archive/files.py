@@ -12,6 +12,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -32,6 +34,7 @@ __all__ = [
     "DatabasePart",
     "FilePart",
     "HistoryPart",
+    "LineTooLong",
     "LinesFile",
     "Manifest",
     "begin_directory",
@@ -55,6 +58,14 @@ _LEVEL: Final = 3
 
 class ArchiveInvalid(Conflict):
     """A directory is no backup, or its files are not what was written."""
+
+
+class LineTooLong(Conflict):
+    """A line is longer than any that is read; `index` is its own among those given together."""
+
+    def __init__(self, file: Path, index: int) -> None:
+        super().__init__(f"A line of {file.name} would have more than {LONGEST_LINE:,} bytes.")
+        self.index = index
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +200,16 @@ class LinesFile:
         self._raw.close()
 
     def write(self, lines: Sequence[Any], newest: int = 0) -> None:
-        """Add lines, each a JSON value; `newest` is the highest version in them."""
-        for line in lines:
-            self._packed.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        """Add lines, each a JSON value; `newest` is the highest version in them.
+
+        Raises:
+            LineTooLong: A restoration would refuse a line; the file is of no use.
+        """
+        for index, line in enumerate(lines):
+            text = orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+            if len(text) > LONGEST_LINE:
+                raise LineTooLong(self._path, index)
+            self._packed.write(text)
         self._lines += len(lines)
         self._newest = max(self._newest, newest)
 
@@ -232,12 +250,37 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def verify(directory: Path, name: str, part: FilePart) -> None:
-    """Return if a file is as it was written; raises `ArchiveInvalid`."""
-    with suppress(FileNotFoundError):
-        if _measured(directory / name) == (part.bytes, part.sha256):
+    """Return if a file is as it was written, and its lines can be read; it is read once.
+
+    Raises:
+        ArchiveInvalid: It is missing or another one, or has a line that `read_lines` refuses.
+    """
+    path = directory / name
+    with suppress(FileNotFoundError), path.open("rb") as raw:
+        file = _HashedFile(raw)
+        deque(_lines(file, path.name, part.lines), 0)
+        if (file.length, file.digest()) == (part.bytes, part.sha256):
             return
         raise ArchiveInvalid(f"{name} is damaged: its SHA-256 is not the one in {MANIFEST}.")
     raise ArchiveInvalid(f"{name} is missing.")
+
+
+class _HashedFile:
+    """A file that is read from its beginning, and hashed as far as it was read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.length = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._digest.update(data)
+        self.length += len(data)
+        return data
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
 
 
 def read_lines(path: Path, lines: int) -> Iterator[Any]:
@@ -250,22 +293,27 @@ def read_lines(path: Path, lines: int) -> Iterator[Any]:
     Raises:
         ArchiveInvalid: A line is too long or is no JSON, or there are more or fewer.
     """
+    return _lines(path, path.name, lines)
+
+
+def _lines(packed: Path | _HashedFile, name: str, lines: int) -> Iterator[Any]:
     number = 0
     try:
-        with gzip.open(path, "rb") as opened:
+        with gzip.open(cast("Path", packed), "rb") as opened:  # both can be opened
             file = cast("IO[bytes]", opened)
             # Bounded: a small compressed file may hold lines that fill the memory, or never end.
             while line := file.readline(LONGEST_LINE + 1):
                 number += 1
                 if number > lines:
-                    raise ArchiveInvalid(f"{path.name} has more lines than {MANIFEST} says.")
+                    raise ArchiveInvalid(f"{name} has more lines than {MANIFEST} says.")
                 if len(line) > LONGEST_LINE:
-                    raise ArchiveInvalid(f"Line {number} of {path.name} is too long.")
+                    raise ArchiveInvalid(f"Line {number} of {name} is too long.")
                 yield orjson.loads(line)
-    except (OSError, EOFError, ValueError) as error:
-        raise ArchiveInvalid(f"{path.name} is damaged after line {number}.") from error
+    # zlib's own error is none of these three.
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise ArchiveInvalid(f"{name} is damaged after line {number}.") from error
     if number < lines:
-        raise ArchiveInvalid(f"{path.name} has fewer lines than {MANIFEST} says.")
+        raise ArchiveInvalid(f"{name} has fewer lines than {MANIFEST} says.")
 
 
 def _measured(path: Path) -> tuple[int, str]:

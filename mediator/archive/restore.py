@@ -60,6 +60,7 @@ class Restoration:
         *,
         dry_run: bool = False,
         force: bool = False,
+        keys: bool = False,
     ) -> Restored:
         """Restore some databases of a backup, or all.
 
@@ -68,6 +69,8 @@ class Restoration:
             databases: Which; None: all.
             dry_run: Only check the backup, and return what would be done.
             force: Overwrite existing databases: objects that the backup lacks are deleted.
+            keys: Add tenants and API keys to a catalogue that has some, too, although they may
+                have been removed or revoked since.
 
         Raises:
             ArchiveInvalid: There is no backup, or it is damaged; nothing was done.
@@ -83,16 +86,18 @@ class Restoration:
         changes = await self._changes(directory, chosen, report)
         # All are placed before the first is set: none is set if one cannot be placed.
         await self._to.control.place(changes, manifest.systems)
+        rows, saved = CatalogueRows(self._to.catalogue), saved_rows(directory, manifest)
         if dry_run:
             report.put = sum(f.lines for part in chosen.values() for f in part.classes.values())
-            report.rows = manifest.catalogue.lines
+            report.left_out = 0 if keys else await rows.left_out(saved)
+            report.rows = manifest.catalogue.lines - report.left_out
             return report
         await self._to.control.add_statements(manifest.systems)
         for name, (document, options) in changes.items():
             await self._to.control.set_schema(name, document, options=options)
         ids = {name: self._to.id_of(name) for name in chosen}
-        rows = saved_rows(directory, manifest)
-        report.rows = await CatalogueRows(self._to.catalogue).add(rows, ids)
+        done = await rows.add(saved, ids, keys=keys)
+        report.rows, report.left_out = done.added, done.left_out
         for name, part in chosen.items():
             await self._database(directory, name, part, report)
         return report

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Self
 
-from sqlalchemy import select, text
+from sqlalchemy import Table, select, text
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.row_decoding import KEPT, DecodedRow, kept_columns
-from mediator.catalogue.tables import databases, runs
+from mediator.catalogue.tables import api_keys, databases, runs, tenant_databases, tenants
 from mediator.catalogue.tenants import changed
 
-__all__ = ["CatalogueRows"]
+__all__ = ["AddedRows", "CatalogueRows"]
+
+_ACCESS: Final = (tenants, tenant_databases, api_keys)
+"""Who may do what. A row that was removed since a backup, such as a revoked key, is to stay so."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRows:
+    """How many rows were added, and how many of tenants, their databases and keys left out."""
+
+    added: int
+    left_out: int
 
 
 class CatalogueRows:
@@ -40,30 +53,79 @@ class CatalogueRows:
                 found += [{"table": str(table.name), "row": _encoded(dict(row))} for row in rows]
         return found
 
-    async def add(self, rows: Iterable[DecodedRow], ids: Mapping[str, str]) -> int:
-        """Add rows that are not there, all or none; return how many were not.
+    async def add(
+        self, rows: Iterable[DecodedRow], ids: Mapping[str, str], *, keys: bool = False
+    ) -> AddedRows:
+        """Add rows that are not there, all or none.
 
-        Runs of databases that have no id here are left out: no client could see them.
+        Runs of databases that have no id here are left out: no client could see them. Tenants,
+        the databases that they own, and API keys are added to a catalogue that has none of all
+        these; to any other one only with `keys`.
 
         Args:
             rows: The rows; they come from a file, and are taken one by one in a thread.
             ids: The ids of databases, by name.
+            keys: Whether tenants and keys are added that were removed or revoked since, too.
 
         Raises:
             Unavailable: The catalogue does not answer.
         """
-        left, added = iter(rows), 0
+        left, added, left_out = iter(rows), 0, 0
+        present: _PresentAccess | None = None
         async with self._catalogue.begin() as connection:
             while (each := await asyncio.to_thread(next, left, None)) is not None:
-                values = dict(each.values)
-                if each.table is runs:
-                    if values["database"] not in ids:
-                        continue
-                    values["database_id"] = ids[values["database"]]
-                row = insert(each.table).values(values).on_conflict_do_nothing()
-                added += (await connection.execute(row)).rowcount
-            await connection.execute(changed())
-        return added
+                if present is None and each.table in _ACCESS:
+                    # Its row lock keeps others from changing keys; not before, as runs come first.
+                    await connection.execute(changed())
+                    present = await _PresentAccess.of(connection)
+                if present is not None and present.excludes(each) and not keys:
+                    left_out += 1
+                elif (values := _values_here(each, ids)) is not None:
+                    row = insert(each.table).values(values).on_conflict_do_nothing()
+                    added += (await connection.execute(row)).rowcount
+        return AddedRows(added, left_out)
+
+    async def left_out(self, rows: Iterable[DecodedRow]) -> int:
+        """Return how many of these rows `add` would leave out without `keys`.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
+        """
+        async with self._catalogue.begin() as connection:
+            present = await _PresentAccess.of(connection)
+        return await asyncio.to_thread(lambda: sum(map(present.excludes, rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class _PresentAccess:
+    """The primary keys of the tenants, owned databases and API keys of a catalogue, by table."""
+
+    _ids: Mapping[Table, Collection[str]]
+
+    @classmethod
+    async def of(cls, connection: AsyncConnection) -> Self:
+        ids = {}
+        for table in _ACCESS:
+            found = await connection.execute(select(*table.primary_key))
+            ids[table] = {*found.scalars()}
+        return cls(ids)
+
+    def excludes(self, row: DecodedRow) -> bool:
+        """Whether it may have been removed on purpose: there are such rows, and it is none."""
+        if row.table not in self._ids or not any(self._ids.values()):
+            return False
+        [column] = row.table.primary_key
+        return row.values[column.name] not in self._ids[row.table]
+
+
+def _values_here(row: DecodedRow, ids: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the values of a row in this catalogue; None: its database has no id here."""
+    values = dict(row.values)
+    if row.table is runs:
+        if values["database"] not in ids:
+            return None
+        values["database_id"] = ids[values["database"]]
+    return values
 
 
 def _encoded(row: dict[str, Any]) -> dict[str, Any]:

@@ -63,8 +63,12 @@ class ResultWriter(Protocol):
             InputUnfit: It does not fit.
         """
 
-    def write(self, context: StageContext, run: str, into: Into, files: ResultFiles) -> None:
-        """Write the result of a run, by its id; may be called again after a crash."""
+    def write(self, context: StageContext, result: str, into: Into, files: ResultFiles) -> None:
+        """Write a result by its name; may be called again after a crash.
+
+        The name is the same as long as the result is kept, and another one if it is made anew: its
+        rows may be others then.
+        """
 
 
 RunState: TypeAlias = Literal["done", "stopped", "failed", "cancelled"]
@@ -240,9 +244,9 @@ class RunAttempt:
             now = time()
             if now - self._directory.begin_publishing(now) > REPEATABLE_S:
                 raise InputUnfit(_TOO_LATE.format(into.class_name, REPEATABLE_S // 3600))
-            files = ResultFiles(self._directory.frame(result))
+            frame = self._directory.frame(result)
             assert self.writer is not None  # as above
-            self.writer.write(context, self._directory.path.name, into, files)
+            self.writer.write(context, frame.name, into, ResultFiles(frame))
 
         return Stage(f"write {into.class_name}", write)
 

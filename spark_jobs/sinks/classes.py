@@ -1,9 +1,10 @@
 """Writing a result into a class through the mediator: guard, outbox and placement included.
 
-The rows of a result never change once they are kept, and the operation of each is named by the run
-and the object. So a run that is killed here and resumed writes the same again, and a store that
-remembers the operation answers without applying it: what others wrote to the object in between
-stays. A reader may see some of the objects before all are written.
+The rows of a result never change once they are kept, and the operation of each is named by the
+result and the object. So a run that is killed here and resumed writes the same again, and a store
+that remembers the operation answers without applying it: what others wrote to the object in between
+stays. A run whose kept files are gone has another result, with other names, and writes all of that.
+A reader may see some of the objects before all are written.
 """
 
 from __future__ import annotations
@@ -100,8 +101,14 @@ class ClassSink:
         """
         self._route(into, columns)
 
-    def write(self, context: StageContext, run: str, into: Into, files: ResultFiles) -> None:
+    def write(self, context: StageContext, result: str, into: Into, files: ResultFiles) -> None:
         """Write a result.
+
+        Args:
+            context: Of the stage that writes.
+            result: A name that no other result has, and this one in every attempt.
+            into: Where its rows go, and which columns their ids are made of.
+            files: The result.
 
         Raises:
             InputUnfit: The result does not fit the class any more, two rows have one id, or a row
@@ -111,7 +118,7 @@ class ClassSink:
         """
         route = self._route(into, files.columns)
         _check_ids(context, into, files)
-        writer = _Rows(run, into, route, files.schema.names)
+        writer = _Rows(result, into, route, files.schema.names)
         done = 0
         for rows in _pages(files):
             answers = self._await(self._plane.batch([writer.operation(row) for row in rows]))
@@ -137,8 +144,8 @@ class ClassSink:
 
 
 class _Rows:
-    def __init__(self, run: str, into: Into, route: ClassRoute, columns: Sequence[str]) -> None:
-        self._run = run
+    def __init__(self, result: str, into: Into, route: ClassRoute, columns: Sequence[str]) -> None:
+        self._result = result
         self._into = into
         self._codec = route.codec
         self._fields = [name for name in columns if name in route.schema.fields]
@@ -152,9 +159,9 @@ class _Rows:
         except Invalid as error:
             raise InputUnfit(f"A row of the result is no object: {error.detail}") from None
         # The same name in every attempt: a store that remembers it does not apply the write twice.
-        name = blake2b(f"{self._run}\n{id_}".encode(), digest_size=16).hexdigest()
+        name = blake2b(f"{self._result}\n{id_}".encode(), digest_size=16).hexdigest()
         database, class_name = self._into.database, self._into.class_name
-        return Put(database, class_name, id_, name, fingerprint=self._run, values=values)
+        return Put(database, class_name, id_, name, fingerprint=self._result, values=values)
 
 
 def _id_of(row: Mapping[str, Any], into: Into) -> str:

@@ -43,17 +43,20 @@ class ClassStandIn:
         mismatch: Why no result fits it; None: all do.
         failure: Why nothing can be written; None: all is.
         rows: What was written.
+        results: The names of the results that were to be written.
     """
 
     mismatch: str | None = None
     failure: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
 
     def check(self, _into: Into, _columns: Mapping[str, ColumnType]) -> None:
         if self.mismatch is not None:
             raise InputUnfit(self.mismatch)
 
-    def write(self, context: StageContext, _run: str, _into: Into, files: ResultFiles) -> None:
+    def write(self, context: StageContext, result: str, _into: Into, files: ResultFiles) -> None:
+        self.results.append(result)
         context.progress(0, 1)
         if self.failure is not None:
             raise RuntimeError(self.failure)

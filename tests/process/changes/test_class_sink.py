@@ -46,7 +46,7 @@ class Target:
         self.running = running
         self.database = database
         self.directory = directory
-        self.run = unique("run")
+        self.result_name = unique("result")
         self.sink = ClassSink(running.mediator.data, asyncio.get_running_loop())
 
     def result(self, **columns: Sequence[Any]) -> None:
@@ -62,7 +62,7 @@ class Target:
         )
         files = ResultFiles(self.directory)
         await asyncio.to_thread(
-            self.sink.write, cast("StageContext", context), self.run, into, files
+            self.sink.write, cast("StageContext", context), self.result_name, into, files
         )
 
     async def values(self, id_: str) -> Mapping[str, Any] | None:
@@ -103,10 +103,25 @@ async def test_a_repeated_write_is_not_applied_again(target: Target) -> None:
     assert (await target.values("l1,r1") or {})["hits"] == 8
     assert await target.values("l11,r11") is not None
     await data.write(Delete(target.database, "links", "l2,r2", unique("op")))
-    target.run = unique("run")
+    target.result_name = unique("result")
     await target.write(Counting())
     assert (await target.values("l1,r1") or {})["hits"] == 7
     assert await target.values("l2,r2") is not None
+
+
+async def test_a_result_that_is_made_anew_is_written_whole(target: Target) -> None:
+    """Its rows may be others, if the run was resumed without the files that it had kept."""
+    with pytest.raises(RunCancelled):
+        await target.write(Counting(enough=5))
+    target.result(
+        left=[f"l{n}" for n in range(ROWS)],
+        right=[f"r{n}" for n in range(ROWS)],
+        score=[n * 10.0 for n in range(ROWS)],
+    )
+    target.result_name = unique("result")
+    await target.write(Counting())
+    scores = [(await target.values(f"l{n},r{n}") or {})["score"] for n in range(ROWS)]
+    assert scores == [n * 10.0 for n in range(ROWS)]
 
 
 async def test_rows_that_are_no_objects(target: Target) -> None:

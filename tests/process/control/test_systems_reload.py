@@ -13,13 +13,16 @@ from urllib.parse import urlsplit
 
 import orjson
 import pytest
+from pydantic import SecretStr
 from redis.asyncio import Redis
 
-from app.settings.main import MissingSetting, SystemSettings
+from app.service.container import build
+from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
 from app.settings.systems_file import SystemsFile, read_systems
 from mediator.base.errors import Conflict, Unavailable
 from mediator.control import opening
 from mediator.control.port import SystemRegistration
+from mediator.service import Mediator
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as Process
@@ -169,19 +172,14 @@ async def test_a_signal_reloads_the_systems_file(
 ) -> None:
     second, path = unique("u"), tmp_path / "systems.json"
     await acl(admin, "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
-
-    def write_file(config: SystemConfig) -> None:
-        system = {"name": "redis", "kind": "redis", "namespace": config.namespace}
-        path.write_bytes(text_of({**system, "url": config.url}))
-
     async with scratch_catalogue(postgresql_config) as url:
-        write_file(first)
+        write_file(path, first)
         await recall([first], url)
         process = Process.on(
             [], url, first.url, systems_file=str(path), sketch="off", relays="here"
         )
         async with process.running():
-            write_file(as_user(first, second, "two"))
+            write_file(path, as_user(first, second, "two"))
             os.kill(process.pid, signal.SIGHUP)
 
             async def moved() -> bool:
@@ -190,6 +188,40 @@ async def test_a_signal_reloads_the_systems_file(
             await eventually(moved)
             os.kill(process.pid, 0)
     await acl(admin, "DELUSER", second)
+
+
+async def test_an_edit_during_a_start_is_applied(
+    first: SystemConfig,
+    admin: Redis,
+    postgresql_config: SystemConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second, path = unique("u"), tmp_path / "systems.json"
+    await acl(admin, "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
+    moved, start = as_user(first, second, "two"), Mediator.start
+
+    async def edited(mediator: Mediator) -> None:
+        await start(mediator)
+        write_file(path, moved)
+
+    monkeypatch.setattr(Mediator, "start", edited)
+    async with scratch_catalogue(postgresql_config) as url:
+        write_file(path, first)
+        await recall([first], url)
+        settings = MediatorSettings(catalogue_url=SecretStr(url), relays="here", systems_file=path)
+        container = await build(HttpSettings(), settings)
+        try:
+            await container.reread()
+            assert container.mediator.systems.get("redis").store.config.url == moved.url
+        finally:
+            await container.stop()
+    await acl(admin, "DELUSER", second)
+
+
+def write_file(path: Path, config: SystemConfig) -> None:
+    system = {"name": "redis", "kind": "redis", "namespace": config.namespace}
+    path.write_bytes(text_of({**system, "url": config.url}))
 
 
 def text_of(*systems: dict[str, str]) -> bytes:
@@ -226,12 +258,15 @@ async def test_a_file_is_applied_when_it_changes_and_again_until_that_succeeds(
         return ["redis"]
 
     path.write_bytes(text_of(SYSTEM))
-    file = SystemsFile(path, [SystemSettings.model_validate(SYSTEM)], apply)
-    await file.look()
-    assert applied == []
+    file = SystemsFile(path, apply)
+    failing.clear()
+    for _ in range(2):
+        await file.look()
+    assert applied == [SYSTEM["url"]]
+    failing.append(True)
     path.write_bytes(b"half a fi")
     await file.look()
     path.write_bytes(text_of({**SYSTEM, "url": "redis://y/0"}))
     for _ in range(3):
         await file.look()
-    assert applied == ["redis://y/0"]
+    assert applied == [SYSTEM["url"], "redis://y/0"]

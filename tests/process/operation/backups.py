@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from mediator.archive.files import Manifest
 from mediator.archive.restore import Restoration, Restored
 from mediator.data_plane.port import pages
 from mediator.model.operations import Outcome, Put
+from tests.faults.operation.forked import Forked
 from tests.process.service import (
     Service,
     field_on,
@@ -47,6 +49,26 @@ async def back_up(of: Service, directory: Path, *databases: str) -> Manifest:
 
 async def restore(to: Service, directory: Path, **options: bool) -> Restored:
     return await Restoration(to.mediator.installation, ignore).run(directory, None, **options)
+
+
+async def command(of: Service, *words: str) -> Forked:
+    """Start a command on an installation, in a process of its own."""
+    names = ("name", "kind", "url", "namespace", "deadline_s")
+    systems = [{name: getattr(c, name) for name in names} for c in of.configs.values()]
+    settings = {
+        "PORTOLAN_CATALOGUE_URL": of.catalogue_url,
+        "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
+        "PORTOLAN_SKETCH": "off",
+    }
+    return await Forked.start(words, {**os.environ, **settings})
+
+
+async def done(of: Service, *words: str) -> str:
+    """Return the output of a command that succeeds."""
+    process = await command(of, *words)
+    status, output = await process.ended()
+    assert status == 0, output
+    return output
 
 
 def lines_in(file: Path) -> list[Any]:

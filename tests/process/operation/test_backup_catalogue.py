@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -22,7 +21,7 @@ from mediator.catalogue import tables
 from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.row_decoding import KEPT, decode_row
-from mediator.catalogue.rows import CatalogueRows
+from mediator.catalogue.rows import AddedRows, CatalogueRows
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.tables import metadata
 from mediator.changes.feed import PositionGone
@@ -31,11 +30,12 @@ from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig, Write, WriteKind
 from sketch.protocol.port import Partition
 from tests.faults.conditions import eventually
-from tests.faults.operation.forked import Forked
 from tests.process.operation.backups import (
     SPREAD,
     Start,
     back_up,
+    command,
+    done,
     filled,
     held,
     lines_of,
@@ -98,7 +98,7 @@ async def test_rows_of_the_catalogue_come_back_once(
         rows = CatalogueRows(filled)
         decoded = [decode_row(each) for each in orjson.loads(orjson.dumps(entries))]
         found, here = [each for each in decoded if each is not None], {club: "club_2"}
-        assert [await rows.add(found, here), await rows.add(found, here)] == [3, 0]
+        assert [await rows.add(found, here) for _ in range(2)] == [AddedRows(3, 0), AddedRows(0, 0)]
         assert await CatalogueAdmission(filled).rules() == rules
     assert await target.mediator.registrations.secret("cursors", "other") == secret == "first"
     restored = await target.mediator.runs.find("club_2", ids[0])
@@ -165,24 +165,6 @@ async def test_no_copy_from_before_a_restoration_is_fresh(
     assert await own.values(database, "things", "kept") == {"title": "first"}
     with pytest.raises(NotFound):
         await own.get(database, "things", "newer")
-
-
-async def command(of: Service, *words: str) -> Forked:
-    names = ("name", "kind", "url", "namespace", "deadline_s")
-    systems = [{name: getattr(c, name) for name in names} for c in of.configs.values()]
-    settings = {
-        "PORTOLAN_CATALOGUE_URL": of.catalogue_url,
-        "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
-        "PORTOLAN_SKETCH": "off",
-    }
-    return await Forked.start(words, {**os.environ, **settings})
-
-
-async def done(of: Service, *words: str) -> str:
-    process = await command(of, *words)
-    status, output = await process.ended()
-    assert status == 0, output
-    return output
 
 
 async def test_a_killed_backup_cannot_be_restored(mediator: Service, tmp_path: Path) -> None:

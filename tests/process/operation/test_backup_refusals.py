@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mediator.archive import files
 from mediator.archive.backup import ArchiveProgress, Backup
 from mediator.archive.files import MANIFEST, ArchiveInvalid, Manifest, read_manifest, write_manifest
 from mediator.archive.restore import Restoration
@@ -19,13 +20,18 @@ from tests.process.operation.backups import (
     Start,
     back_up,
     filled,
+    held,
     ignore,
+    put,
     restore,
 )
 from tests.process.service import (
     Service,
     field_on,
 )
+
+LONG = 20_000
+"""Bytes: longer than any line but that of one object."""
 
 
 @pytest.fixture
@@ -76,12 +82,40 @@ async def test_a_manifest_with_a_path_outside_is_refused(saved: tuple[Service, P
         Manifest.from_json(elsewhere)
 
 
+async def test_an_object_too_long_for_a_line_ends_the_backup_by_its_name(
+    saved: tuple[Service, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, _, _ = saved
+    database = await filled(own, 3)
+    await put(own, database, "long", title="x" * LONG)
+    monkeypatch.setattr(files, "LONGEST_LINE", LONG)
+    with pytest.raises(Conflict, match=f"{database}/things/long cannot be saved"):
+        await back_up(own, tmp_path / "c")
+    assert not (tmp_path / "c" / MANIFEST).exists()
+
+
+async def test_a_line_that_is_too_long_is_refused_before_anything_is_deleted(
+    saved: tuple[Service, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, _, _ = saved
+    database = await filled(own, 3)
+    await put(own, database, "long", title="x" * LONG)
+    await back_up(own, tmp_path / "c")
+    await put(own, database, "newer", title="not in the backup")
+    before = await held(own, database, "things")
+    monkeypatch.setattr(files, "LONGEST_LINE", LONG)
+    for dry_run in (True, False):
+        with pytest.raises(ArchiveInvalid, match=r"Line 1 of things\.ndjson\.gz is too long"):
+            await restore(own, tmp_path / "c", force=True, dry_run=dry_run)
+    assert await held(own, database, "things") == before
+
+
 async def test_backups_are_readable_by_their_owner_only(saved: tuple[Service, Path, str]) -> None:
     _, directory, _ = saved
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    assert len(files) == 4
-    assert all(path.stat().st_mode & 0o077 == 0 for path in (directory, *files))
-    whole = b"".join(p.read_bytes() for p in files if p.suffix == ".json")
+    paths = [path for path in directory.rglob("*") if path.is_file()]
+    assert len(paths) == 4
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (directory, *paths))
+    whole = b"".join(p.read_bytes() for p in paths if p.suffix == ".json")
     assert b"://" not in whole
 
 

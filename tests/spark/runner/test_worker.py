@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
@@ -61,6 +62,24 @@ async def test_a_result_that_fits_no_class_is_refused_before_anything_is_read(
     async with office.worker(writer=(written := ClassStandIn())):
         assert (await office.ended(run)).state == "done"
     assert len(written.rows) == 2
+
+
+async def test_a_result_has_one_name_until_it_is_made_anew(office: Office) -> None:
+    """By its name a class knows writes of it that it has had already."""
+    run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
+    writer = ClassStandIn(failure="no room")
+    for lost in (False, True, False):
+        async with office.worker(writer=writer):
+            assert (await office.ended(run)).state == "failed"
+        if lost:
+            shutil.rmtree(office.directory / run / "stages")
+        await office.runs.resume("club", run)
+    writer.failure = None
+    async with office.worker(writer=writer):
+        assert (await office.ended(run)).state == "done"
+    first, kept, anew, last = writer.results
+    assert first == kept
+    assert anew == last != first
 
 
 def endless(spark: SparkSession, input_: Input) -> DataFrame:
