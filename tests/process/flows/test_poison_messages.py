@@ -24,18 +24,22 @@ from tests.unit.flows.plans import ORDERS, flow
 
 
 class Breaking:
-    """Implements `Invoker`: one write raises what no caller expects."""
+    """Implements `Invoker`: one write raises what no caller expects, one spoils what was found."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
+        self._found: list[dict[str, Any]] = []
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
-        return [{"customer": document["filter"]["eq"][1], "amount": 1}]
+        self._found = [{"customer": document["filter"]["eq"][1], "amount": 1}]
+        return self._found
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
         self.written.append(id_)
         if id_ == "breaks":
             raise RecursionError
+        if id_ == "spoils":
+            self._found[0]["amount"] = object()
 
     async def send(self, request: HttpRequest) -> Any:
         raise AssertionError
@@ -84,6 +88,15 @@ async def test_an_exception_that_nobody_expects_fails_one_message(
     assert [each.state for each in found] == ["done", "failed", "done"]
     assert invoker.written == numbers
     assert found[1].document["message"] == {"number": "breaks", "name": "A"}
+
+
+async def test_a_result_that_cannot_be_written_as_json_fails_its_message(
+    queue: RedisMessageQueue,
+) -> None:
+    numbers = ["m1", "spoils"]
+    bodies = [orjson.dumps({"number": number, "name": "A"}) for number in numbers]
+    found = await states(queue, Breaking(), bodies, ordered=False)
+    assert [each.state for each in found] == ["done", "failed"]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
