@@ -52,7 +52,7 @@ _SPAN_S: Final = 30
 """Seconds of a span of time: what was late lately is what was in this one and the one before."""
 
 _PAGE_BYTES: Final = 2**20
-"""Beyond these a page of results has no more."""
+"""Beyond these a page of results, or of messages to be sent, has no more."""
 
 _FLOW: Final = "flow"
 """What is paused under the keys of a flow."""
@@ -207,10 +207,10 @@ class RedisMessageQueue:
         return _recorded(await self._call("end", key, *head, *counted, *rows))
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
-        reply = await self._call("next", key, token, self.bounds.lease_ms, most)
+        reply = await self._call("next", key, token, self.bounds.lease_ms, most, _PAGE_BYTES)
         held = [_held(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
         # What follows the first one was not sent: it is released before.
-        return [held[0]._replace(is_repeated=bool(reply[0])), *held[1:]] if held else []
+        return [held[0]._replace(attempt=int(reply[0])), *held[1:]] if held else []
 
     async def release(
         self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]

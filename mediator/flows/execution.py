@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
@@ -16,7 +16,9 @@ from mediator.base.errors import (
     TooManyRequests,
     Unavailable,
 )
+from mediator.base.slices import Slices
 from mediator.flows.http_request import HttpRequest, post
+from mediator.flows.message_values import MessageValues, SizedValue, sized
 from mediator.flows.partitioning import Grain, PartitioningAttribute, canonical, equal, first_case
 from mediator.flows.plan import (
     Assign,
@@ -34,6 +36,9 @@ from mediator.flows.rewriting import Iterate, Once, Step
 from mediator.flows.templates import fill
 
 __all__ = ["BatchExecution", "Invoker", "Measured", "Message", "is_transient"]
+
+_COMPARED_AT_ONCE: Final = 1_000
+"""Rows of a join."""
 
 
 class Invoker(Protocol):
@@ -61,8 +66,15 @@ class Message:
 
     queued: QueuedMessage
     original: Mapping[str, Any]
-    values: dict[str, Any]
+    values: MessageValues
     error: MediatorError | None = None
+
+    def put(self, name: str, value: SizedValue) -> None:
+        """Give it a value; it fails if all of them together become too large."""
+        try:
+            self.values.put(name, value)
+        except Invalid as error:
+            self.error = error
 
 
 @dataclass(eq=False, slots=True)
@@ -120,6 +132,12 @@ class BatchExecution:
     _answers: dict[str, Any] = field(default_factory=dict, init=False)
     """What requests were answered, by their ids: what is executed again does not send them."""
 
+    _slices: Slices = field(init=False)
+    """Values are bounded, so no step for one message takes long; but a batch has many of them."""
+
+    def __post_init__(self) -> None:
+        self._slices = Slices(self._clock)
+
     async def run(self, steps: Iterable[Step], batch: Sequence[Message]) -> None:
         """Execute steps; a message that fails has an error then.
 
@@ -127,6 +145,7 @@ class BatchExecution:
             MediatorError: What may go better the next time (`is_transient`).
         """
         for step in steps:
+            await self._slices.checkpoint()
             alive = [message for message in batch if message.error is None]
             if not alive:
                 return
@@ -158,30 +177,35 @@ class BatchExecution:
         operator, values = step.operator, batch[0].values
         match operator:
             case Switch():
-                return first_case(operator.conditions, fill(operator.on, values))
+                return first_case(operator.conditions, fill(operator.on, values).value)
             case Assign():
                 result = fill(operator.value, values)
             case Query():
-                document = fill(operator.document, values, only_scalars=True)
-                result = await self._invoker.query(operator, document)
-                self._looked_up(batch)
+                document = fill(operator.document, values, only_scalars=True).value
+                result = self._looked_up(
+                    await self._invoker.query(operator, document), operator, batch
+                )
             case HttpGet():
-                result = await self._invoker.send(operator.request.fill(values))
-                self._looked_up(batch)
+                request = operator.request.fill(values)
+                result = self._looked_up(await self._invoker.send(request), operator, batch)
             case _:
                 raise AssertionError(f"{operator.op} is not shared")
         for message in batch:
-            message.values[operator.to] = result
+            message.put(operator.to, result)
         return None
 
-    def _looked_up(self, batch: Sequence[Message]) -> None:
+    def _looked_up(
+        self, found: Any, operator: Query | HttpGet, batch: Sequence[Message]
+    ) -> SizedValue:
         self.measured.lookups += 1
         self.measured.saved += len(batch) - 1
+        return sized(found, f"/{operator.to}")
 
     async def _linear(self, step: Once, batch: Sequence[Message]) -> None:
         started = self._clock.monotonic()
         try:
             for message in batch:
+                await self._slices.checkpoint()
                 try:
                     await self._execute(step, message)
                 except MediatorError as error:
@@ -195,23 +219,41 @@ class BatchExecution:
         operator, values = step.operator, message.values
         match operator:
             case Join():
-                values[operator.to] = _joined(operator, values)
+                values.put(operator.to, await self._joined(operator, values))
             case Translate():
-                message.values = fill(operator.value, values)
+                message.values = _translated(operator, values)
             case Write():
-                id_, body = fill(operator.id, values), fill(operator.body, values)
+                id_, body = fill(operator.id, values).value, fill(operator.body, values).value
                 await self._invoker.write(operator, id_, body, self._operation(operator, message))
             case HttpWrite():
                 operation = self._operation(operator, message)
                 answer = await self._sent(operator.request.fill(values, operation), operation)
                 if operator.to is not None:
-                    values[operator.to] = answer
+                    values.put(operator.to, sized(answer, f"/{operator.to}"))
             case Delivery():
                 operation = self._operation(operator, message)
-                result = {"flow": self._flow, "ticket": message.queued.ticket, "result": values}
+                result = {
+                    "flow": self._flow,
+                    "ticket": message.queued.ticket,
+                    "result": dict(values),
+                }
                 await self._sent(post(operator.url, operation, result), operation)
             case _:
                 raise AssertionError(f"{operator.op} is not for one message")
+
+    async def _joined(self, join: Join, values: MessageValues) -> SizedValue:
+        rows = values[join.source]
+        if not isinstance(rows, list):
+            raise Invalid(f"/{join.source} is joined with, and is no list.")
+        wanted = fill(join.on, values).value
+        for number, row in enumerate(rows):
+            if number % _COMPARED_AT_ONCE == 0:
+                await self._slices.checkpoint()
+            if isinstance(row, Mapping) and all(
+                name in row and equal(row[name], value) for name, value in wanted.items()
+            ):
+                return sized(row, f"/{join.to}")
+        return sized(None, f"/{join.to}")
 
     def _operation(self, operator: Write | HttpWrite | Delivery, message: Message) -> str:
         """Return the operation id of what is written for a message, whoever executes it."""
@@ -246,14 +288,8 @@ def _split(
     return list(parts.values())
 
 
-def _joined(join: Join, values: Mapping[str, Any]) -> Any:
-    rows = values[join.source]
-    if not isinstance(rows, list):
-        raise Invalid(f"/{join.source} is joined with, and is no list.")
-    wanted = {name: fill(template, values) for name, template in join.on.items()}
-    for row in rows:
-        if isinstance(row, Mapping) and all(
-            name in row and equal(row[name], value) for name, value in wanted.items()
-        ):
-            return row
-    return None
+def _translated(translate: Translate, values: MessageValues) -> MessageValues:
+    translated = MessageValues()
+    for name, template in translate.value.items():
+        translated.put(name, fill(template, values))
+    return translated

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from mediator.flows.http_hosts import Origin
+from mediator.flows.message_values import MessageValues
 from mediator.flows.templates import fill, names_in, read_template
 from mediator.flows.url_template import UrlTemplate, read_url
 from mediator.query.json_node import Node
@@ -64,16 +65,16 @@ class RequestTemplate:
         """What it takes of a message."""
         return self.url.names | names_in(self.body)
 
-    def fill(self, message: Mapping[str, Any], key: str | None = None) -> HttpRequest:
+    def fill(self, message: MessageValues, key: str | None = None) -> HttpRequest:
         """Return the request for a message, with an Idempotency-Key.
 
         Raises:
-            Invalid: The message has not what is put in.
+            Invalid: The message has not what is put in, or that would be too large.
         """
         headers, body = dict(self.headers), None
         if self.body is not None:
             headers["content-type"] = "application/json"
-            body = orjson.dumps(fill(self.body, message))
+            body = orjson.dumps(fill(self.body, message).value)
         if key is not None:
             headers["idempotency-key"] = f'"{key}"'
         return HttpRequest(self.method, self.url.origin, self.url.fill(message), headers, body)

@@ -10,8 +10,10 @@ from typing import Any, Final, Literal, TypeAlias
 import orjson
 
 from mediator.base.errors import Invalid, Location
+from mediator.flows.condition_parser import MOST_CASES, RANGE, read_condition
 from mediator.flows.http_request import read_request
-from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, finer
+from mediator.flows.message_values import check_depth
+from mediator.flows.partitioning import Grain, PartitioningAttribute, finer
 from mediator.flows.plan import (
     ATTRIBUTE_TYPES,
     Assign,
@@ -58,14 +60,12 @@ MOST_DEPTH: Final = 8
 LONGEST_NAME: Final = 100
 """Characters."""
 
-MOST_CASES: Final = 64
 MOST_MESSAGE_BYTES: Final = 2**16
 LONGEST_LATENCY_S: Final = 3600.0
 
 OBJECTIVES: Final = ("latency", "work")
 OPERATOR_NAMES: Final = ("receive", "assign", "invoke", "join", "translate", "switch")
 _WRITES: Final = ("create", "put", "update", "delete")
-_RANGE: Final = ("ge", "lt")
 _QUERY: Final = ("filter", "order", "limit", "fields", "allow_scan")
 
 
@@ -141,10 +141,12 @@ def check_message(plan: Plan, message: Any, pointer: str) -> bytes:
     if isinstance(message, dict) and not node.errors:
         for name, type_ in plan.attributes.items():
             _check_type(node[name], type_)
+            check_depth(node[name])
+    if node.errors:
+        raise invalid(node.errors)
     encoded = orjson.dumps(message)
     if len(encoded) > MOST_MESSAGE_BYTES:
         node.error(f"must have {MOST_MESSAGE_BYTES} bytes at most")
-    if node.errors:
         raise invalid(node.errors)
     return encoded
 
@@ -326,9 +328,9 @@ class _PlanParser:
         return Switch(node.pointer, needs, on, cases, default)
 
     def _case(self, node: Node, names: _Names, depth: int) -> Case:
-        node.shape("equals", *_RANGE, required=("operators",))
+        node.shape("equals", *RANGE, required=("operators",))
         rest = node["operators"].elements(MOST_OPERATORS)
-        return Case(_condition(node), self._operators(rest, names, depth - 1))
+        return Case(read_condition(node), self._operators(rest, names, depth - 1))
 
     def _class(self, node: Node) -> str | None:
         name = node.value if isinstance(node.value, str) else ""
@@ -337,19 +339,6 @@ class _PlanParser:
         if node.given:
             node.unknown(f"there is no class {name}", name, self._schema.classes)
         return None
-
-
-def _condition(node: Node) -> Condition:
-    """Read the values, or the range, of a case."""
-    is_range = any(node[name].given for name in _RANGE)
-    if node["equals"].given is is_range:
-        node.error("must have equals, or a range of numbers by ge, lt, or both")
-    values = tuple(each.value for each in node["equals"].elements(MOST_CASES, least=1))
-    least, below = (node[name].read(None, _is_number, "a number") for name in _RANGE)
-    if least is not None and below is not None and least >= below:
-        node["lt"].error("must be above ge")
-    text = orjson.dumps([least, below] if is_range else values, option=orjson.OPT_SORT_KEYS)
-    return Condition(text, None if is_range else values, least, below)
 
 
 def _needs(names: _Names, used: Iterable[str]) -> Grain:
@@ -397,12 +386,8 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_NAME
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
-
-
 def _is_latency(value: Any) -> bool:
-    return _is_number(value) and 0 < value <= LONGEST_LATENCY_S
+    return type(value) in (int, float) and 0 < value <= LONGEST_LATENCY_S
 
 
 def _is_attribute_type(value: Any) -> bool:

@@ -115,13 +115,18 @@ class Ended(NamedTuple):
 
     Attributes:
         document: Its result, or its dead letter.
-        is_repeated: Whether a worker that is gone may have sent it before.
+        attempt: How many workers have begun to send it, this one included; 1: nobody did before.
     """
 
     message: QueuedMessage
     end: End
     document: bytes
-    is_repeated: bool = False
+    attempt: int = 1
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether a worker that is gone may have sent it before."""
+        return self.attempt > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,13 +265,29 @@ class MessageQueue(Protocol):
         *,
         ordered: bool,
     ) -> Recorded | None:
-        """End a batch, whose lease must be held; None if it is not: nothing was done then.
+        """End the next messages of a batch; None if its lease is not held: nothing was done then.
 
-        If messages are `ordered`, each ends only by `release`, in the order of arrival.
+        The batch ends with its last message. If its worker dies before, another one gets it with
+        the messages that have not ended. Messages that were ended before are left alone, so a call
+        that is sent again ends none of them twice.
+
+        Args:
+            key: The flow's.
+            batch: Its number.
+            token: Of the worker that holds the lease.
+            ended: Some MiB at most, in the order in which the batch has them.
+            counts: What the batch counts; added when it ends.
+            ordered: Whether each message ends only by `release`, in the order of arrival.
         """
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
-        """Return the messages held that are next in order; none if another worker does that."""
+        """Return the messages held that are next in order; none if another worker does that.
+
+        Args:
+            key: The flow's.
+            token: Of the worker.
+            most: Messages; fewer if they have more than a MiB.
+        """
 
     async def release(
         self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]

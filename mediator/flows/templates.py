@@ -5,10 +5,19 @@ A value that is put in is data: nothing in it is read as a reference, an operato
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from mediator.base.errors import Invalid, Location
+import orjson
+
+from mediator.flows.message_values import (
+    DEEPEST,
+    MOST_BYTES,
+    MessageValues,
+    SizedValue,
+    sized,
+    wrong,
+)
 from mediator.query.json_node import Node
 
 __all__ = [
@@ -71,41 +80,86 @@ def pointers_to_references(template: Any) -> tuple[str, ...]:
     return tuple(at for at, _ in _references(template, ""))
 
 
-def fill(template: Any, message: Mapping[str, Any], *, only_scalars: bool = False) -> Any:
+def fill(template: Any, message: MessageValues, *, only_scalars: bool = False) -> SizedValue:
     """Return a template with its references replaced.
 
     Args:
+        template: Checked by `read_template`.
+        message: What the references refer to.
         only_scalars: Whether an object or an array must not be put in, as in a filter, where it
             would be an operator.
 
     Raises:
-        Invalid: The message has nothing there, or what is no scalar.
+        Invalid: The message has nothing there, or what is no scalar; or the value would be larger
+            or deeper than a message may have it.
     """
-    if _is_reference(template):
-        value = _find(message, template[REFERENCE])
-        if only_scalars and isinstance(value, dict | list):
-            raise _wrong(template[REFERENCE], "must be a scalar to be compared with")
-        return value
-    if isinstance(template, dict):
-        return {k: fill(v, message, only_scalars=only_scalars) for k, v in template.items()}
-    if isinstance(template, list):
-        return [fill(each, message, only_scalars=only_scalars) for each in template]
-    return template
+    filling = _Filling(message, only_scalars)
+    value = filling.fill(template, 0)
+    return SizedValue(value, filling.size, filling.depth)
 
 
-def _find(message: Mapping[str, Any], pointer: str) -> Any:
-    value: Any = message
-    for token in _tokens(pointer):
-        if isinstance(value, Mapping) and token in value:
+class _Filling:
+    """Fills one template, and counts: it ends before it has put in more than a message may have."""
+
+    def __init__(self, message: MessageValues, only_scalars: bool) -> None:
+        self._message = message
+        self._only_scalars = only_scalars
+        self.size = 0
+        self.depth = 0
+
+    def fill(self, template: Any, depth: int) -> Any:
+        """Return what a part of the template becomes, within so many arrays and objects."""
+        if _is_reference(template):
+            return self._put_in(template[REFERENCE], depth)
+        if isinstance(template, dict):
+            # The braces, the commas; then the names and the colons.
+            self._count(max(2, len(template) + 1), depth + 1)
+            self.size += sum(len(orjson.dumps(name)) + 1 for name in template)
+            return {name: self.fill(each, depth + 1) for name, each in template.items()}
+        if isinstance(template, list):
+            self._count(max(2, len(template) + 1), depth + 1)
+            return [self.fill(each, depth + 1) for each in template]
+        self._count(len(orjson.dumps(template)), depth)
+        return template
+
+    def _put_in(self, pointer: str, depth: int) -> Any:
+        found = _find(self._message, pointer)
+        if self._only_scalars and found.depth:
+            raise wrong(pointer, "must be a scalar to be compared with")
+        self._count(found.size, depth + found.depth)
+        if self.size > MOST_BYTES:
+            raise wrong(pointer, f"makes a value of more than {MOST_BYTES} bytes of JSON")
+        if self.depth > DEEPEST:
+            raise wrong(pointer, f"makes a value of more than {DEEPEST} levels")
+        return found.value
+
+    def _count(self, size: int, depth: int) -> None:
+        self.size += size
+        self.depth = max(self.depth, depth)
+
+
+def _find(message: MessageValues, pointer: str) -> SizedValue:
+    name, *deeper = _tokens(pointer)
+    if name not in message:
+        raise wrong(pointer, "is not in the message")
+    # What has a name was measured when it got it.
+    return (
+        sized(_within(message[name], deeper, pointer), pointer) if deeper else message.sized(name)
+    )
+
+
+def _within(value: Any, tokens: Iterable[str], pointer: str) -> Any:
+    for token in tokens:
+        if isinstance(value, dict) and token in value:
             value = value[token]
         elif isinstance(value, list) and token.isascii() and token.isdigit():
             # The length first: int() of thousands of digits takes long, and is refused.
             index = int(token) if len(token) < len(str(len(value))) + 1 else len(value)
             if index >= len(value):
-                raise _wrong(pointer, "is beyond the end of the array")
+                raise wrong(pointer, "is beyond the end of the array")
             value = value[index]
         else:
-            raise _wrong(pointer, "is not in the message")
+            raise wrong(pointer, "is not in the message")
     return value
 
 
@@ -129,7 +183,3 @@ def _is_reference(value: Any) -> bool:
 def _tokens(pointer: str) -> list[str]:
     # `~1` first, because the escape of `~` may stand before a 1.
     return [each.replace("~1", "/").replace("~0", "~") for each in pointer[1:].split("/")]
-
-
-def _wrong(pointer: str, detail: str) -> Invalid:
-    return Invalid(f"{pointer} {detail}.", locations=[Location(pointer, detail)])

@@ -12,11 +12,13 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from mediator.base.clock import Clock
-from mediator.base.errors import MediatorError, Unavailable
+from mediator.base.errors import Invalid, MediatorError, Unavailable
 from mediator.base.lease import LeaseLost, while_held
+from mediator.base.slices import Slices
 from mediator.flows.execution import BatchExecution, Invoker, Measured, Message
 from mediator.flows.levels import LevelChoice
 from mediator.flows.measurement import Measurement
+from mediator.flows.message_values import MessageValues
 from mediator.flows.parser import Flow
 from mediator.flows.queue import (
     LEASE_S,
@@ -43,6 +45,9 @@ _RETRY_S: Final = 0.1
 """Pause in seconds before the second execution; each further one is twice as long."""
 
 _SENT_AT_ONCE: Final = 100
+
+_ENDED_BYTES: Final = 2**22
+"""Of results, beyond which no more messages are ended by the same call to the queue."""
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +85,7 @@ class FlowWorker:
         self._outbound = steps_of_message(flow.plan.outbound_part)
         self._measurement = Measurement(flow, clock)
         self._levels = LevelChoice(flow.plan)
+        self._slices = Slices(clock)
 
     async def run(self) -> None:
         failing = False
@@ -122,22 +128,14 @@ class FlowWorker:
         await while_held(renew, LEASE_S / 3, work)
 
     async def _execute_held(self, batch: Batch, started: float) -> None:
+        repeated = batch.attempt > 1
         if batch.attempt > MOST_ATTEMPTS:
-            reason = Unavailable(f"{MOST_ATTEMPTS} workers did not survive it.", system="flows")
-            messages = [_message(each, reason) for each in batch.messages]
-            await self._end(batch, messages, {})
+            failed = [_message(each, _not_survived()) for each in batch.messages]
+            await self._end_all(batch, failed, Measured(), {})
             return
         messages, measured = await self._attempts(batch.messages)
-        if not self._flow.ordered:
-            repeated = batch.attempt > 1
-            messages = [await self._sent(each, measured, repeated=repeated) for each in messages]
-        counts = {
-            "batches": 1,
-            "messages": len(messages),
-            "repeated_batches": int(batch.attempt > 1),
-            **measured.counts,
-        }
-        await self._end(batch, messages, counts)
+        counts = {"batches": 1, "messages": len(messages), "repeated_batches": int(repeated)}
+        await self._end_all(batch, messages, measured, counts)
         took_s = self._clock.monotonic() - started
         self._measurement.executed(took_s, measured.linear_s, len(messages))
         self._levels.executed([message.original for message in messages], measured.shared_s)
@@ -156,7 +154,7 @@ class FlowWorker:
         """Execute the shared part until no error is transient; then it is that of all messages."""
         for attempt in range(MOST_ATTEMPTS):
             await _pause(attempt)
-            messages = [_message(each) for each in queued]
+            messages = await self._messages(queued)
             execution = self._execution()
             try:
                 await execution.run(self._shared, messages)
@@ -166,12 +164,40 @@ class FlowWorker:
                 return messages, execution.measured
         return [_message(each, failure) for each in queued], execution.measured
 
+    async def _messages(self, queued: Sequence[QueuedMessage]) -> list[Message]:
+        messages = []
+        for each in queued:
+            await self._slices.checkpoint()
+            messages.append(_message(each))
+        return messages
+
     def _execution(self, *, is_repeated: bool = False) -> BatchExecution:
         return BatchExecution(self._invoker, self._key.flow, self._clock, is_repeated=is_repeated)
 
-    async def _end(self, batch: Batch, messages: Sequence[Message], counts: dict[str, int]) -> None:
+    async def _end_all(
+        self,
+        batch: Batch,
+        messages: Sequence[Message],
+        measured: Measured,
+        counts: dict[str, int],
+    ) -> None:
+        """End the messages of a batch, some MiB at a time; `counts` gets what they have counted."""
+        ordered, repeated = self._flow.ordered, batch.attempt > 1
+        ended: list[Ended] = []
+        size = 0
+        for message in messages:
+            if size >= _ENDED_BYTES:
+                await self._end(batch, ended, {})
+                ended, size = [], 0
+            # What one message is answered is not kept until all have been.
+            sent = message if ordered else await self._sent(message, measured, repeated=repeated)
+            ended.append(self._ended(sent, held=ordered))
+            size += len(ended[-1].document)
+        counts.update(measured.counts)
+        await self._end(batch, ended, counts)
+
+    async def _end(self, batch: Batch, ended: Sequence[Ended], counts: dict[str, int]) -> None:
         ordered = self._flow.ordered
-        ended = [_ended(message, held=ordered) for message in messages]
         recorded = await self._queue.end_batch(
             self._key, batch.number, self._token, ended, counts, ordered=ordered
         )
@@ -203,9 +229,10 @@ class FlowWorker:
             return held
         document = orjson.loads(held.document)
         queued = held.message._replace(body=orjson.dumps(document["message"]))
-        message = Message(queued, document["message"], document["values"])
+        failure = _not_survived() if held.attempt > MOST_ATTEMPTS else None
+        message = _with_values(queued, document["message"], document["values"], failure)
         sent = await self._sent(message, measured, repeated=held.is_repeated)
-        return _ended(sent, held=False)
+        return self._ended(sent, held=False)
 
     async def _sent(self, message: Message, measured: Measured, *, repeated: bool) -> Message:
         """Execute what the plan writes for one message, again while its error is transient."""
@@ -215,15 +242,32 @@ class FlowWorker:
         started = self._clock.monotonic()
         for attempt in range(MOST_ATTEMPTS):
             await _pause(attempt)
-            state = replace(message, values=dict(message.values))
+            state = replace(message, values=message.values.copy())
             try:
                 await execution.run(self._outbound, [state])
             except MediatorError as error:
                 state.error = error
+            except Exception:  # noqa: BLE001 - it is logged, and other messages go on
+                state.error = self._unexpected()
+                break
             else:
                 break
         measured.add(execution.measured, self._clock.monotonic() - started)
         return state
+
+    def _unexpected(self) -> MediatorError:
+        """Return the error of a message for an exception that is being handled."""
+        # If it ended the worker, an ordered flow would send the same message for ever.
+        _log.exception("a message of message flow %s failed", self._key.flow)
+        return MediatorError("An unexpected error has ended its execution; the log has it.")
+
+    def _ended(self, message: Message, *, held: bool) -> Ended:
+        if message.error is None:
+            try:
+                return Ended(message.queued, End.DONE, _done(message, held=held))
+            except Exception:  # noqa: BLE001 - it is logged, and other messages go on
+                message.error = self._unexpected()
+        return Ended(message.queued, End.FAILED, _letter(message, message.error))
 
 
 def _ends(ended: Iterable[Ended], recorded: Recorded) -> dict[str, int]:
@@ -238,18 +282,37 @@ async def _pause(attempt: int) -> None:
         await asyncio.sleep(_RETRY_S * 2 ** (attempt - 1))
 
 
+def _not_survived() -> MediatorError:
+    return Unavailable(f"{MOST_ATTEMPTS} workers did not survive it.", system="flows")
+
+
 def _message(queued: QueuedMessage, error: MediatorError | None = None) -> Message:
     original = orjson.loads(queued.body)
-    return Message(queued, original, dict(original), error)
+    return _with_values(queued, original, original, error)
 
 
-def _ended(message: Message, *, held: bool) -> Ended:
-    if message.error is not None:
-        error = message.error
-        locations = [{"pointer": at.pointer, "detail": at.detail} for at in error.locations]
-        letter = {"message": message.original, "detail": error.detail, "errors": locations}
-        return Ended(message.queued, End.FAILED, orjson.dumps(letter))
-    if held:
-        document = {"message": message.original, "values": message.values}
-        return Ended(message.queued, End.DONE, orjson.dumps(document))
-    return Ended(message.queued, End.DONE, orjson.dumps(message.values))
+def _with_values(
+    queued: QueuedMessage,
+    original: Mapping[str, Any],
+    values: Mapping[str, Any],
+    error: MediatorError | None,
+) -> Message:
+    """Return a message under way; one whose values are beyond the bounds has failed."""
+    try:
+        return Message(queued, original, MessageValues.of(values), error)
+    except Invalid as failure:
+        return Message(queued, original, MessageValues(), error or failure)
+
+
+def _done(message: Message, *, held: bool) -> bytes:
+    values = dict(message.values)
+    if not held:
+        return orjson.dumps(values)
+    return orjson.dumps({"message": orjson.Fragment(message.queued.body), "values": values})
+
+
+def _letter(message: Message, error: MediatorError) -> bytes:
+    locations = [{"pointer": at.pointer, "detail": at.detail} for at in error.locations]
+    # The message as it arrived: nothing about it can be what has failed.
+    original = orjson.Fragment(message.queued.body)
+    return orjson.dumps({"message": original, "detail": error.detail, "errors": locations})

@@ -11,7 +11,7 @@
 -- partition:<n>          list: its messages, each as position, time (ms), ticket and body
 -- lease:<n>, lease:out   who executes a batch, and who sends in order
 -- due                    when the next partition is due (microseconds)
--- attempts               hash: how often each running partition was given out
+-- attempts               hash: how often each running partition was given out; `out`: the position that is sent next, and how often
 -- held                   hash: by position what ended, and waits for its turn
 -- waiting                hash: by ticket '' or a dead letter; all that counts for the bound
 -- dead                   sorted set of tickets by position

@@ -1,22 +1,31 @@
--- Ends a batch that its worker has executed.
+-- Ends messages of a batch that its worker has executed, and the batch with the last of them.
 -- KEYS: prefix. ARGV: token, number, 1 if messages are held for their turn, how many counts; counts as
--- name, number; then rows of position, time, ticket, outcome, document.
+-- name, number, which are added with the last message; then rows of position, time, ticket, outcome, document.
 -- Returns {how many ended beyond the latency bound}; {}: the lease is not held.
 
 local number, ordered = ARGV[2], ARGV[3] == '1'
 if redis.call('GET', base .. 'lease:' .. number) ~= ARGV[1] then return {} end
+local partition = base .. 'partition:' .. number
 local late = 0
 local first = 5 + 2 * tonumber(ARGV[4])
-for at = 5, first - 1, 2 do count(ARGV[at], ARGV[at + 1]) end
 for row = first, #ARGV, 5 do
   local position, ms, ticket, outcome, document = unpack(ARGV, row, row + 4)
-  if ordered then
-    redis.call('HSET', base .. 'held', position, table.concat({ms, ticket, outcome, document}, ' '))
-  else
-    late = late + complete(position, tonumber(ms), ticket, outcome, document)
+  local head = redis.call('LINDEX', partition, 0)
+  -- Rows come in the order of the partition. One that is not its head has ended: the driver sends a call again
+  -- if it gets no reply.
+  if head and string.match(head, '^%d+') == position then
+    redis.call('LPOP', partition)
+    if ordered then
+      redis.call('HSET', base .. 'held', position, table.concat({ms, ticket, outcome, document}, ' '))
+    else
+      late = late + complete(position, tonumber(ms), ticket, outcome, document)
+    end
   end
 end
-redis.call('DEL', base .. 'partition:' .. number, base .. 'lease:' .. number)
-redis.call('ZREM', base .. 'running', number)
-redis.call('HDEL', base .. 'attempts', number)
+if redis.call('EXISTS', partition) == 0 then
+  for at = 5, first - 1, 2 do count(ARGV[at], ARGV[at + 1]) end
+  redis.call('DEL', base .. 'lease:' .. number)
+  redis.call('ZREM', base .. 'running', number)
+  redis.call('HDEL', base .. 'attempts', number)
+end
 return {late}

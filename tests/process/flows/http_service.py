@@ -59,6 +59,8 @@ class Received:
 class HttpService:
     """`/customers/<name>` is a customer, `/fail/<n>/…` answers 500 n times; others fail at once.
 
+    `/nested/<n>` answers with n arrays within each other.
+
     Attributes:
         sent: Bytes of the response of 50 MiB that were taken.
     """
@@ -100,6 +102,8 @@ class HttpService:
             case "fixed":
                 body, type_, more = FIXED[rest[0]]
                 _write(writer, 200, body, type_=type_, more=more)
+            case "nested":
+                _write(writer, 200, b"[" * int(rest[0]) + b"]" * int(rest[0]))
             case "huge":
                 await self._stream(writer)
             case _:

@@ -15,6 +15,7 @@ from mediator.flows import worker
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_request import read_request
 from mediator.flows.http_services import LARGEST_RESPONSE, HttpServices
+from mediator.flows.message_values import MessageValues
 from mediator.flows.worker import MOST_ATTEMPTS
 from mediator.query.json_node import Node
 from tests.process.access.certificates import write_certificate
@@ -29,7 +30,7 @@ async def send(client: HttpServices, url: str, method: str = "GET", **members: A
     template = read_request(node, {})
     assert template is not None
     assert not node.errors
-    return await client.send(template.fill({}, "key"))
+    return await client.send(template.fill(MessageValues(), "key"))
 
 
 async def error_of(client: HttpServices, url: str, method: str = "GET") -> MediatorError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 from mediator.base.clock import SystemClock
 from mediator.base.concurrency import end
 from mediator.coordination.message_queue import RedisMessageQueue
-from mediator.flows.queue import FlowKey, NewMessage
-from mediator.flows.worker import FlowWorker
+from mediator.flows.queue import EndedMessage, FlowKey, NewMessage
+from mediator.flows.worker import MOST_ATTEMPTS, FlowWorker
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.operation.forked import exit_code_of
@@ -123,6 +123,77 @@ async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
             await end([task])
             await LOCAL.close()
             await queue.drop_flow(key)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_worker_killed_between_two_parts_of_a_batch_leaves_the_rest_of_it(
+    killed: Killed, ordered: bool
+) -> None:
+    """Six results of 900 KB: the first five are some MiB already, and recorded by one call."""
+    queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
+    plan = [ORDERS[0], {"op": "assign", "to": "large", "value": "x" * 900_000}, *ORDERS[1:]]
+    await queue.put_flow(key, {"ordered": ordered, "plan": plan}, 10.0, 1)
+    bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 7)]
+    sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
+    await queue.enqueue(key, sent, None)
+    await killed.run(key, "after end_batch", 0)
+    report = await queue.report(key)
+    assert (report["held"], report["counts"]) == ((5, {}) if ordered else (0, {"done": 5}))
+    invoker = RecordingInvoker(killed.redis, key.flow)
+    large = flow(plan, ordered=ordered)
+    worker = FlowWorker(key, large, queue, invoker, unique(), SystemClock())
+    task = asyncio.create_task(worker.run())
+    try:
+        await eventually(lambda: _all_done(queue, key, sent))
+        assert await invoker.effects() == [body["number"] for body in bodies]
+        counts = (await queue.report(key))["counts"]
+        assert (counts["done"], counts["batches"], counts["messages"]) == (6, 1, 1)
+        assert [each.ticket for each in await _all_results(queue, key)] == [
+            each.ticket for each in sent
+        ]
+    finally:
+        await end([task])
+        await queue.drop_flow(key)
+
+
+async def test_a_message_that_no_worker_survives_becomes_a_dead_letter_and_the_order_goes_on(
+    killed: Killed,
+) -> None:
+    queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
+    await queue.put_flow(key, {"ordered": True}, 10.0, 1)
+    bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 4)]
+    sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
+    await queue.enqueue(key, sent, None)
+    # The first one passes the second message.
+    for after in (1, *[0] * (MOST_ATTEMPTS - 1)):
+        await killed.run(key, "before write", after)
+    invoker = RecordingInvoker(killed.redis, key.flow)
+    orders = flow(ORDERS, ordered=True)
+    worker = FlowWorker(key, orders, queue, invoker, unique(), SystemClock())
+    task = asyncio.create_task(worker.run())
+    try:
+        await eventually(lambda: _have_ended(queue, key, sent))
+        assert await invoker.effects() == ["m1", "m3"]
+        (letter,) = await queue.dead_letters(key, 0, 10)
+        assert letter.document["message"] == bodies[1]
+        assert "did not survive" in letter.document["detail"]
+    finally:
+        await end([task])
+        await queue.drop_flow(key)
+
+
+async def _all_results(queue: RedisMessageQueue, key: FlowKey) -> list[EndedMessage]:
+    found: list[EndedMessage] = []
+    after = None
+    while (page := await queue.results(key, after, 10)).items:
+        found += page.items
+        after = page.position
+    return found
+
+
+async def _have_ended(queue: RedisMessageQueue, key: FlowKey, sent: Sequence[NewMessage]) -> bool:
+    states = [await queue.ticket(key, message.ticket) for message in sent]
+    return all(state is not None and state.state != "queued" for state in states)
 
 
 async def _all_done(queue: RedisMessageQueue, key: FlowKey, sent: list[NewMessage]) -> bool:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.base.clock import SystemClock
-from mediator.base.errors import Unavailable
+from mediator.base.clock import Clock, SystemClock
+from mediator.base.concurrency import end
+from mediator.base.errors import Invalid, Unavailable
 from mediator.flows.execution import BatchExecution, Message
 from mediator.flows.http_request import HttpRequest
+from mediator.flows.message_values import MOST_BYTES, MessageValues
 from mediator.flows.plan import Plan, Query, Write
 from mediator.flows.queue import QueuedMessage
 from mediator.flows.rewriting import Step, rewrite, steps_of_message
@@ -56,12 +60,13 @@ SWITCH = {
     "default": [{"op": "assign", "to": "size", "value": "large"}],
 }
 LAST = {"op": "translate", "value": {"of": {"$": "/wanted"}, "size": {"$": "/size"}}}
+LAST_ONE = {"op": "translate", "value": {"of": {"$": "/note"}}}
 PLAN = flow([RECEIVE, ASSIGN, LOOKUP, JOIN, SWITCH, LAST]).plan
 
 
 def batch(bodies: Sequence[dict[str, Any]]) -> list[Message]:
     return [
-        Message(QueuedMessage(i, 0, str(i), orjson.dumps(body)), body, dict(body))
+        Message(QueuedMessage(i, 0, str(i), orjson.dumps(body)), body, MessageValues.of(body))
         for i, body in enumerate(bodies)
     ]
 
@@ -95,3 +100,68 @@ async def test_a_batch_is_looked_up_once() -> None:
     await execution.run(rewrite(PLAN), batch(bodies))
     assert invoker.asked == ["A"]
     assert (execution.measured.lookups, execution.measured.saved) == (1, 3)
+
+
+async def executed(
+    operators: Sequence[dict[str, Any]], bodies: Sequence[dict[str, Any]], clock: Clock
+) -> list[Message]:
+    messages = batch(bodies)
+    steps = rewrite(flow([RECEIVE, *operators]).plan)
+    await BatchExecution(Credits(), "flow", clock).run(steps, messages)
+    return messages
+
+
+async def test_a_value_that_doubles_forty_times_fails_its_message() -> None:
+    """In memory it is forty small lists; as JSON it would be longer than any memory."""
+    double = {"op": "assign", "to": "total", "value": [{"$": "/total"}, {"$": "/total"}]}
+    bodies = [{"name": "A", "total": "x", "note": 1}]
+    (message,) = await executed([double] * 40, bodies, SystemClock())
+    assert isinstance(message.error, Invalid)
+    assert [each.pointer for each in message.error.locations] == ["/total"]
+
+
+async def test_a_value_that_many_share_fails_those_alone_that_have_no_room_for_it() -> None:
+    share = {"op": "assign", "to": "shared", "value": {"of": {"$": "/name"}}}
+    half = "x" * (MOST_BYTES // 2)
+    bodies = [
+        {"name": half[:-100], "total": total, "note": 1} for total in ("", half[:1000], "", half)
+    ]
+    messages = await executed([share, {**share, "to": "name"}], bodies, SystemClock())
+    assert [message.error is None for message in messages] == [True, False, True, False]
+
+
+class Hurried:
+    """Implements `Clock`: a second passes at each look."""
+
+    now = staticmethod(SystemClock.now)
+
+    def __init__(self) -> None:
+        self._passed_s = 0.0
+
+    def monotonic(self) -> float:
+        self._passed_s += 1
+        return self._passed_s
+
+
+JOIN_NONE = {"op": "join", "with": "total", "on": {"of": 1}, "to": "found"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "messages", "rows", "often"), [(JOIN_NONE, 1, 3_000, 5), (LAST_ONE, 50, 0, 50)]
+)
+async def test_others_run_between_messages_and_within_the_rows_of_a_join(
+    operator: dict[str, Any], messages: int, rows: int, often: int
+) -> None:
+    ran = 0
+
+    async def others() -> None:
+        nonlocal ran
+        while True:
+            ran += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    body = {"name": "A", "total": [{}] * rows, "note": 1}
+    await executed([operator], [body] * messages, Hurried())
+    assert ran >= often
+    await end([task])

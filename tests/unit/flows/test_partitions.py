@@ -14,6 +14,7 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import Invalid
 from mediator.flows.execution import BatchExecution, Message
 from mediator.flows.http_request import HttpRequest
+from mediator.flows.message_values import MessageValues
 from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.plan import Plan, Query
 from mediator.flows.queue import QueuedMessage
@@ -59,11 +60,11 @@ async def results(
     invoker: Credits, steps: Sequence[Step], bodies: Sequence[dict[str, Any]]
 ) -> list[Any]:
     batch = [
-        Message(QueuedMessage(i, 0, str(i), orjson.dumps(body)), body, dict(body))
+        Message(QueuedMessage(i, 0, str(i), orjson.dumps(body)), body, MessageValues.of(body))
         for i, body in enumerate(bodies)
     ]
     await BatchExecution(invoker, "flow", SystemClock()).run(steps, batch)
-    return [each.error.detail if each.error else orjson.dumps(each.values) for each in batch]
+    return [each.error.detail if each.error else orjson.dumps(dict(each.values)) for each in batch]
 
 
 def partitions(plan: Plan, bodies: Sequence[dict[str, Any]], level: int = 0) -> list[list[int]]:

@@ -1,0 +1,118 @@
+"""The sizes of the values of a message, and of what templates make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.base.errors import Invalid
+from mediator.flows.message_values import (
+    DEEPEST,
+    MOST_BYTES,
+    MessageValues,
+    SizedValue,
+    depth_of,
+    sized,
+)
+from mediator.flows.parser import check_message
+from mediator.flows.templates import fill
+from tests.unit.flows.plans import flow
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False)
+    | st.text()
+)
+
+
+def containers(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10
+    )
+
+
+ASSIGN = {"op": "assign", "to": "b", "value": 1}
+VALUES = containers(SCALARS)
+REFERENCES = st.sampled_from(["/a", "/b", "/b/0"]).map(lambda pointer: {"$": pointer})
+
+
+def nested(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def levels_of(value: Any) -> int:
+    """Return the depth, computed plainly."""
+    if isinstance(value, dict | list):
+        members = value.values() if isinstance(value, dict) else value
+        return 1 + max(map(levels_of, members), default=0)
+    return 0
+
+
+@given(VALUES, VALUES, containers(SCALARS | REFERENCES))
+def test_a_filled_template_is_as_large_as_its_json(one: Any, other: Any, template: Any) -> None:
+    values = MessageValues.of({"a": one, "b": [other]})
+    filled = fill(template, values)
+    assert filled.size == len(orjson.dumps(filled.value))
+    assert filled.depth == levels_of(filled.value) == depth_of(filled.value)
+
+
+@given(VALUES, VALUES)
+def test_replaced_values_make_room(one: Any, other: Any) -> None:
+    values = MessageValues.of({"a": one})
+    room = SizedValue("", MOST_BYTES - sized(other, "/a").size, 0)
+    values.put("a", sized(other, "/a"))
+    values.put("b", room)
+    assert values["a"] == other
+    with pytest.raises(Invalid):
+        values.put("c", sized(0, "/c"))
+    assert set(values) == {"a", "b"}
+
+
+@pytest.mark.parametrize("value", ["x" * MOST_BYTES, nested(DEEPEST + 1), nested(500)])
+def test_a_value_beyond_a_bound_is_refused_where_it_is(value: Any) -> None:
+    with pytest.raises(Invalid) as refused:
+        MessageValues.of({"a": value})
+    assert [each.pointer for each in refused.value.locations] == ["/a"]
+    assert sized(nested(DEEPEST), "/a").depth == DEEPEST
+
+
+@pytest.mark.parametrize(
+    ("template", "value"),
+    [
+        ([{"$": "/a"}] * 3, "x" * (MOST_BYTES // 2)),
+        ([{"$": "/a/0/0"}] * 3, [["x" * (MOST_BYTES // 2)]]),
+        ([{"$": "/a"}], nested(DEEPEST)),
+        ([{"$": "/a/0"}], [nested(DEEPEST - 1), 0]),
+    ],
+)
+def test_a_template_that_would_become_too_large_is_refused(template: Any, value: Any) -> None:
+    values = MessageValues.of({"a": value})
+    fill(template[0], values)
+    with pytest.raises(Invalid):
+        fill([template], values)
+
+
+@pytest.mark.parametrize("levels", [DEEPEST + 1, 253, 1_000])
+def test_a_message_that_is_too_deep_is_refused_at_its_place(levels: int) -> None:
+    plan = flow([{"op": "receive", "attributes": {"a": "json"}}, ASSIGN]).plan
+    with pytest.raises(Invalid) as refused:
+        check_message(plan, {"a": nested(levels)}, "/messages/7")
+    assert [each.pointer for each in refused.value.locations] == ["/messages/7/a"]
+    assert check_message(plan, {"a": nested(DEEPEST)}, "")
+
+
+def test_a_case_that_is_too_deep_is_refused_at_its_place() -> None:
+    case = {"equals": [1, nested(300)], "operators": []}
+    switch = {"op": "switch", "on": {"$": "/a"}, "cases": [case], "default": []}
+    with pytest.raises(Invalid) as refused:
+        flow([{"op": "receive", "attributes": {"a": "json"}}, switch])
+    assert [each.pointer for each in refused.value.locations] == ["/plan/1/cases/0/equals/1"]
