@@ -100,7 +100,7 @@ async def sent_under(shop: Shop, flow: str, key: str, sent: list[dict[str, Any]]
 
 class FixedClock(SystemClock):
     def __init__(self, now_s: float) -> None:
-        self.now = lambda: now_s  # type: ignore[method-assign]
+        self.now = lambda: now_s
 
 
 @asynccontextmanager

@@ -53,7 +53,7 @@ async def test_the_same_results_are_followed_and_others_are_not(published: Publi
         await published.after(seen[3])
 
 
-async def test_who_waits_meanwhile_is_told(published: Published) -> None:
+async def test_who_waits_meanwhile_finds_out(published: Published) -> None:
     await publish(published, 0, b"1")
     kept = await published.state()
     await publish(published, 1, b"2")
