@@ -78,4 +78,5 @@ def _events(ended: EndedMessages) -> bytes:
 
 def _event(message: EndedMessage) -> bytes:
     data = orjson.dumps(state_of(message.ticket, message.end, message.document))
-    return b"id: %d\nevent: message\ndata: %b\n\n" % (message.position, data)
+    position = str(message.position).encode()
+    return b"id: %b\nevent: message\ndata: %b\n\n" % (position, data)

@@ -15,7 +15,7 @@ from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayPa
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers, parse_number
+from app.api.server_sent_events import Followers, parse_position
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import parse_json, require_object
 from app.http.message import Headers, Response, read_body
@@ -23,10 +23,12 @@ from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
 from mediator.base.errors import Invalid, Location
+from mediator.flows.allowed_flows import RefusedFlow
 from mediator.flows.parser import Flow, parse_flow
 from mediator.flows.plan import Plan
 from mediator.flows.queue import FlowKey
 from mediator.flows.service import MOST_MESSAGES, FlowService, flow_document
+from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 
 __all__ = ["MessageFlows"]
@@ -65,11 +67,11 @@ class MessageFlows:
         return _answer(200, {"items": [flow_document(*each) for each in found.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
-        flows, database, flow = await self._find(routed)
+        flows, database, flow = await self._find_any(routed)
         return _answer(200, await flows.report(database, routed.id, flow))
 
     async def delete(self, routed: RoutedRequest) -> Response:
-        flows, database, _ = await self._find(routed)
+        flows, database, _ = await self._find_any(routed)
         await flows.drop(database, routed.id)
         return Response(204, [NO_STORE])
 
@@ -82,16 +84,10 @@ class MessageFlows:
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
             raise routed.access.meter.full()
         messages = _messages(body)
-        identity = routed.identity(self._ids, raw)
-        tickets = [_ticket(identity, routed.id, index) for index in range(len(messages))]
-        retry = None
-        if identity.key is not None:
-            assert identity.fingerprint is not None
-            retry = identity.derive("messages", routed.id), identity.fingerprint
+        seed, retry = _recognition(routed.identity(self._ids, raw), routed.id)
         key = FlowKey(database.id, routed.id)
-        pairs = list(zip(tickets, messages, strict=True))
-        is_new = await flows.enqueue(key, flow, pairs, retry)
-        return _answer(202, {"tickets": tickets}, [] if is_new else [REPLAYED])
+        queued = await flows.enqueue(key, flow, messages, seed, retry)
+        return _answer(202, {"tickets": queued.tickets}, [] if queued.is_new else [REPLAYED])
 
     async def ticket(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed)
@@ -102,9 +98,9 @@ class MessageFlows:
         """Show messages in the order in which they ended: a page, or events without end."""
         flows, database, flow = await self._find(routed, with_parameters=True)
         page = parse_parameters(EndedParameters, routed.request.query)
-        after = page.after
+        after = None if page.after is None else ResultPosition.parse(page.after)
         if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_number(last)
+            after = parse_position(last)
         key = FlowKey(database.id, routed.id)
         # That results are gone is noticed before a status is sent.
         ended = await flows.results(key, after, page.limit)
@@ -114,7 +110,7 @@ class MessageFlows:
             stream = ResultStream(flows, key, require, ended)
             return answer_events(self._followers.counting(stream.events(routed.request)))
         items = [state_of(each.ticket, each.end, each.document) for each in ended.items]
-        return _answer(200, {"items": items, "position": ended.position})
+        return _answer(200, {"items": items, "position": str(ended.position)})
 
     async def dead_letters(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed, with_parameters=True)
@@ -159,10 +155,20 @@ class MessageFlows:
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[FlowService, DatabaseRoute, Flow]:
         """Find the flow of a request without a body, whose sender may see it."""
+        flows, database, flow = await self._find_any(routed, with_parameters=with_parameters)
+        if isinstance(flow, RefusedFlow):
+            raise flow.error()
+        return flows, database, flow
+
+    async def _find_any(
+        self, routed: RoutedRequest, *, with_parameters: bool = False
+    ) -> tuple[FlowService, DatabaseRoute, Flow | RefusedFlow]:
+        """Find a flow, executed or not: without a plan, the right to write the database is all."""
         refuse_content(routed, with_parameters=with_parameters)
         flows, database = self._service(), await self._directory.database(routed.database)
-        flow = await flows.find(database, routed.id)
-        _require_all(routed, flow.plan)
+        flow = await flows.find_any(database, routed.id)
+        if isinstance(flow, Flow):
+            _require_all(routed, flow.plan)
         return flows, database, flow
 
 
@@ -185,9 +191,13 @@ def _messages(body: Any) -> list[Any]:
     return messages
 
 
-def _ticket(identity: Identity, flow: str, index: int) -> str:
-    """Return 32 hexadecimal digits, the same for a request that comes again under its key."""
-    return uuid4().hex if identity.key is None else identity.derive("ticket", flow, str(index))
+def _recognition(identity: Identity, flow: str) -> tuple[str, tuple[str, str] | None]:
+    """Return the seed of a request's tickets, and by what it is recognised when it comes again."""
+    if identity.key is None:
+        return uuid4().hex, None
+    assert identity.fingerprint is not None
+    seed = identity.derive("tickets", flow, identity.fingerprint)
+    return seed, (identity.derive("messages", flow), identity.fingerprint)
 
 
 def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:

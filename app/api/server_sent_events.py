@@ -10,10 +10,20 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, TypeVar
 
+from app.api.models.common import RESULT_POSITION
 from app.http.message import Request, disconnected
 from mediator.base.errors import Invalid, Location, MediatorError, Unavailable
+from mediator.model.result_position import ResultPosition
 
-__all__ = ["MOST_FOLLOWERS", "POLL_S", "Followers", "events_of", "parse_number", "position_event"]
+__all__ = [
+    "MOST_FOLLOWERS",
+    "POLL_S",
+    "Followers",
+    "events_of",
+    "parse_number",
+    "parse_position",
+    "position_event",
+]
 
 POLL_S: Final = 1.0
 """How soon it is seen that a client has gone."""
@@ -23,6 +33,7 @@ MOST_FOLLOWERS: Final = 200
 
 _HEARTBEAT_S: Final = 15.0
 _NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_POSITION: Final = re.compile(RESULT_POSITION, re.ASCII)
 _Found = TypeVar("_Found")
 
 
@@ -69,6 +80,14 @@ def parse_number(text: str) -> int:
         locations = [Location("Last-Event-ID", "must be the id of an event")]
         raise Invalid("This is no id of an event.", locations=locations)
     return int(text)
+
+
+def parse_position(text: str) -> ResultPosition:
+    """Read the Last-Event-ID of a result; raises `Invalid`."""
+    if not _POSITION.fullmatch(text):
+        locations = [Location("Last-Event-ID", "must be the id of an event")]
+        raise Invalid("This is no id of a result.", locations=locations)
+    return ResultPosition.parse(text)
 
 
 def position_event(position: bytes) -> bytes:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
 
-from app.api.models.standing import RESULT_POSITION
 from app.api.routed_request import RoutedRequest
 from app.api.server_sent_events import POLL_S, events_of
-from mediator.base.errors import Invalid, Location
+from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
-from mediator.standing.results import STOPPED, ResultPosition, StoredQuery, StoredResult
+from mediator.standing.results import STOPPED, StoredQuery, StoredResult
 from mediator.standing.service import StandingQueries
 
-__all__ = ["ResultEvents", "parse_position", "shown"]
+__all__ = ["ResultEvents", "shown"]
 
-_POSITION: Final = re.compile(RESULT_POSITION, re.ASCII)
 _RESULTS_AT_ONCE: Final = 100
 
 
@@ -69,11 +66,3 @@ def shown(result: StoredResult) -> bytes:
 def _event(result: StoredResult) -> bytes:
     position = str(result.position).encode()
     return b"id: %b\nevent: result\ndata: %b\n\n" % (position, shown(result))
-
-
-def parse_position(text: str) -> ResultPosition:
-    """Read the Last-Event-ID of a result; raises `Invalid`."""
-    if not _POSITION.fullmatch(text):
-        locations = [Location("Last-Event-ID", "must be the id of an event")]
-        raise Invalid("This is no id of a result.", locations=locations)
-    return ResultPosition.parse(text)

@@ -14,19 +14,20 @@ from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers
-from app.api.standing_events import ResultEvents, parse_position, shown
+from app.api.server_sent_events import Followers, parse_position
+from app.api.standing_events import ResultEvents, shown
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, SVG, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
+from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.drawing import drawing
 from mediator.standing.query import Source
 from mediator.standing.query_parser import parse_query as parse_standing_query
-from mediator.standing.results import ResultPosition, StoredQuery, StoredResult
+from mediator.standing.results import StoredQuery, StoredResult
 from mediator.standing.service import (
     StandingLoad,
     StandingQueries,

@@ -1,4 +1,4 @@
-"""Appends to a log of the coordination Redis, each of which has an id that is known for a time."""
+"""Appends to what is in the coordination Redis, each by an id that is known for a time."""
 
 from __future__ import annotations
 

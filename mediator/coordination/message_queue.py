@@ -13,9 +13,12 @@ from typing import Any, Final
 import orjson
 from redis.asyncio import Redis
 
-from mediator.base.errors import IdempotencyReused, NotFound, ResultGone, TooManyRequests
+from mediator.base.errors import IdempotencyReused, NotFound, TooManyRequests
+from mediator.coordination.appends import RETRIED_S, appends_text
+from mediator.coordination.ended_rows import ended_rows
 from mediator.coordination.errors import reply_of, texts_of
 from mediator.coordination.pauses import Pauses, pauses_text
+from mediator.coordination.result_positions import digests_text, last_position, require_following
 from mediator.flows.queue import (
     LEASE_S,
     LEVEL_DIGITS,
@@ -24,7 +27,6 @@ from mediator.flows.queue import (
     DeadLetter,
     End,
     Ended,
-    EndedMessage,
     EndedMessages,
     FlowKey,
     FlowLoad,
@@ -35,15 +37,27 @@ from mediator.flows.queue import (
     Ticket,
 )
 from mediator.model.pause import Pause
+from mediator.model.result_position import ResultPosition
+from mediator.stores.port import RETENTION_S
 from redis_connection.scripts import lua_text
 
-__all__ = ["LARGEST_BATCH", "MOST_RESULTS", "RESULTS_KEPT_S", "QueueBounds", "RedisMessageQueue"]
+__all__ = [
+    "KEYS_KEPT_S",
+    "LARGEST_BATCH",
+    "MOST_RESULTS",
+    "RESULTS_KEPT_S",
+    "QueueBounds",
+    "RedisMessageQueue",
+]
 
 LARGEST_BATCH: Final = 500
 """Messages of one partition; further ones of its value make another."""
 
 RESULTS_KEPT_S: Final = 3600
-"""Seconds for which the result of a message, and an Idempotency-Key, are known."""
+"""Seconds for which the result of a message is known."""
+
+KEYS_KEPT_S: Final = RETENTION_S
+"""Seconds for which an Idempotency-Key is known: as long as stores know what its messages wrote."""
 
 MOST_RESULTS: Final = 10_000
 """Messages that have ended, of a flow, and that can be followed."""
@@ -141,21 +155,26 @@ class RedisMessageQueue:
 
     async def enqueue(
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
-    ) -> bool:
-        reply = await self._call(
-            "enqueue", key, self.bounds.messages, *(retry or ("", "")), *_rows(messages)
-        )
+    ) -> str | None:
+        # Without a key by a ticket: the driver sends it again if a connection was lost.
+        id_, fingerprint = retry or (messages[0].ticket, "")
+        kept_ms = (KEYS_KEPT_S if retry else RETRIED_S) * 1000
+        head = (self.bounds.messages, id_, fingerprint, kept_ms)
+        reply = await self._call("enqueue", key, *head, *_rows(messages))
         if reply == _GONE:
-            raise NotFound("There is no such message flow.")
+            raise _not_found()
         if reply == _REUSED:
             raise IdempotencyReused("The Idempotency-Key was used for other messages.")
         if reply == _FULL:
-            detail = (
-                f"The flow has {self.bounds.messages} messages that have not ended, or would have"
-                " more; dead letters count until they are replayed."
-            )
-            raise TooManyRequests(detail, extra={"limit": "messages"})
-        return bool(reply)
+            raise self._full()
+        return reply.decode() if retry and isinstance(reply, bytes) else None
+
+    def _full(self) -> TooManyRequests:
+        detail = (
+            f"The flow has {self.bounds.messages} messages that have not ended, or would have"
+            " more; dead letters count until they are replayed."
+        )
+        return TooManyRequests(detail, extra={"limit": "messages"})
 
     async def replay(self, key: FlowKey, messages: Sequence[NewMessage]) -> int:
         return int(await self._call("replay", key, *_rows(messages)))
@@ -230,14 +249,24 @@ class RedisMessageQueue:
         return None if result is None else Ticket("done", orjson.loads(result))
 
     async def dead_letters(self, key: FlowKey, after: int, most: int) -> list[DeadLetter]:
-        base = _base(key)
-        found = await reply_of(
-            self._redis.zrangebyscore(
-                f"{base}dead", f"({after}", "+inf", start=0, num=most, withscores=True
+        base, letters = _base(key), list[DeadLetter]()
+        while len(letters) < most:
+            left = most - len(letters)
+            found = await reply_of(
+                self._redis.zrangebyscore(
+                    f"{base}dead", f"({after}", "+inf", start=0, num=left, withscores=True
+                )
             )
-        )
-        if not found:
-            return []
+            if not found:
+                break
+            letters += await self._letters(base, found)
+            after = int(found[-1][1])
+        return letters
+
+    async def _letters(
+        self, base: str, found: Sequence[tuple[bytes, float]]
+    ) -> Iterable[DeadLetter]:
+        """Return those that are still there: others are replayed at this moment."""
         tickets = [ticket for ticket, _ in found]
         async with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.hmget(f"{base}waiting", tickets)
@@ -256,19 +285,22 @@ class RedisMessageQueue:
             for (ticket, position), document, arrived_ms in zip(
                 found, documents, since, strict=True
             )
-            if document  # else it is replayed at this moment
+            if document
         ]
 
     async def set_level(self, key: FlowKey, level: int) -> None:
         await reply_of(self._redis.set(f"{_base(key)}level", level, xx=True))
 
-    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
-        behind = "" if after is None else after
-        reply = await self._call("results", key, behind, most, _PAGE_BYTES)
+    async def results(self, key: FlowKey, after: ResultPosition | None, most: int) -> EndedMessages:
+        begin = "-" if after is None else after.number + 1
+        reply = await self._call("results", key, begin, most, _PAGE_BYTES)
         if not reply:
-            raise ResultGone(f"What ended after {after} is not known any more.")
-        items = [_ended_message(*reply[i : i + 4]) for i in range(1, len(reply), 4)]
-        return EndedMessages(int(reply[0]), items)
+            raise _not_found()
+        last, rows = last_position(reply[0], reply[1]), ended_rows(reply[2:])
+        if after is not None:
+            require_following(after, last, (rows[0].position, rows[0].content) if rows else None)
+        items = [row.message() for row in rows if row.document]
+        return EndedMessages(rows[-1].position if rows else last, items)
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
         await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report), xx=True))
@@ -306,8 +338,12 @@ class RedisMessageQueue:
 
 def _script(name: str) -> str:
     constants = "\n".join(f"local {name} = {value}" for name, value in _CONSTANTS.items())
-    files = "flow_common", f"flow_{name}"
-    return "\n".join((constants, pauses_text(), *(lua_text(_SCRIPTS, each) for each in files)))
+    files = (lua_text(_SCRIPTS, each) for each in ("flow_common", f"flow_{name}"))
+    return "\n".join((constants, pauses_text(), appends_text(), digests_text(), *files))
+
+
+def _not_found() -> NotFound:
+    return NotFound("There is no such message flow.")
 
 
 def _base(key: FlowKey) -> str:
@@ -332,12 +368,6 @@ def _ended_row(ended: Ended) -> tuple[Any, ...]:
     message = ended.message
     head = (message.position, message.arrived_ms, message.ticket)
     return (*head, ended.end.value, ended.document)
-
-
-def _ended_message(
-    position: bytes | int, ticket: bytes, end: bytes, document: bytes
-) -> EndedMessage:
-    return EndedMessage(int(position), ticket.decode(), End(end.decode()), orjson.loads(document))
 
 
 def _held(position: int, row: bytes) -> Ended:

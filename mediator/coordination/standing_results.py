@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from hashlib import blake2b, sha1
+from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, Final
 
@@ -29,11 +29,12 @@ import orjson
 from redis.asyncio import Redis
 
 from mediator.base.lease import Lease, LeaseLost
-from mediator.changes.feed import PositionGone
 from mediator.coordination.definitions import Definition, Definitions
 from mediator.coordination.errors import entries_of, reply_of, texts_of
 from mediator.coordination.pauses import Pauses, pauses_text
+from mediator.coordination.result_positions import digests_text, last_position, require_following
 from mediator.model.pause import Pause
+from mediator.model.result_position import ResultPosition
 from mediator.standing.results import (
     MOST_RESULTS,
     UNKNOWN,
@@ -47,7 +48,6 @@ from mediator.standing.results import (
     Published,
     QueryKey,
     QueryState,
-    ResultPosition,
     StoredQuery,
     StoredResult,
 )
@@ -81,9 +81,8 @@ class RedisStandingResults:
         self._redis = redis
         self._definitions = Definitions(redis, "portolan:standing", "queries")
         self._base = self._definitions.base
-        self._publish = redis.register_script(
-            lua_text("mediator.coordination.scripts", "standing_publish")
-        )
+        publish = lua_text("mediator.coordination.scripts", "standing_publish")
+        self._publish = redis.register_script(f"{digests_text()}\n{publish}")
         self._report = redis.register_script(_REPORT)
         self._delivery = redis.register_script(_DELIVERY)
         begin = lua_text("mediator.coordination.scripts", "standing_pause")
@@ -170,7 +169,7 @@ class RedisStandingResults:
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.hget(f"{base}counts", key.query)
             pipe.hget(f"{base}digests", key.query)
-            return _last(*await reply_of(pipe.execute()))
+            return last_position(*await reply_of(pipe.execute()))
 
     async def results(
         self, key: QueryKey, after: ResultPosition, limit: int, wait_s: float = 0.0
@@ -183,7 +182,7 @@ class RedisStandingResults:
             pipe.xrange(name, f"{after.number + 1}-0", "+", limit)
             count, digest, entries = await reply_of(pipe.execute())
         found = _results(entries)
-        _require_following(after, _last(count, digest), found)
+        _require_following(after, last_position(count, digest), found)
         if not found and wait_s > 0:
             block = max(1, round(wait_s * 1000))
             reply = await reply_of(self._redis.xread({name: f"{after.number}-0"}, limit, block))
@@ -279,13 +278,6 @@ def _tuples(rows: Sequence[Any]) -> list[LoggedTuple]:
     return [LoggedTuple(*row) for _, *row in sorted(placed, key=itemgetter(0))]
 
 
-def _last(count: bytes | None, digest: bytes | None) -> ResultPosition:
-    """Return the position after the last result, whose digest an older version does not write."""
-    number = int(count or 0)
-    known = ResultPosition() if digest is None else ResultPosition.parse(digest.decode())
-    return known if known.number == number else ResultPosition(number)
-
-
 def _results(entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[StoredResult]:
     return [
         StoredResult(_number(id_), fields[b"r"], fields.get(b"d", b"").decode())
@@ -296,21 +288,8 @@ def _results(entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[Sto
 def _require_following(
     after: ResultPosition, last: ResultPosition, found: Sequence[StoredResult]
 ) -> None:
-    """Raise `PositionGone` unless `found` are the next ones; without any it is the last one."""
-    follows, known, expected = after.number == last.number, last.digest, after.digest
-    if found:
-        first = found[0]
-        follows, known = first.number == after.number + 1, first.digest
-        expected = _digest(after.digest, first.document)
-    if not follows:
-        raise PositionGone("The results after this one are no longer kept.")
-    if after.digest and known and known != expected:
-        raise PositionGone("This result, or one before it, was lost, and there are others now.")
-
-
-def _digest(before: str, document: bytes) -> str:
-    """Return the digest of a result, as `scripts/standing_publish.lua` does."""
-    return sha1(before.encode() + document, usedforsecurity=False).hexdigest()[:16]
+    first = (found[0].position, found[0].document) if found else None
+    require_following(after, last, first)
 
 
 def _number(id_: bytes) -> int:

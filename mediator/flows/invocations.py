@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,20 +21,30 @@ from mediator.schema.ids import check_id
 __all__ = ["PlanInvoker"]
 
 
+def _nothing() -> None:
+    """Require nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanInvoker:
-    """Implements `mediator.flows.execution.Invoker` for a database."""
+    """Implements `mediator.flows.execution.Invoker` for a database.
+
+    Args:
+        _require: Raises an error, which is none of a message, if the flow may not be executed now.
+    """
 
     _plane: DataPlane
     _database: str
     _services: HttpServices
     _admitted: Admitted = at_once
+    _require: Callable[[], None] = _nothing
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
         route = self._route(query.class_name)
         schema = self._plane.model.databases[self._database].schema
         parsed = parse_query_document(document, schema, query.class_name)
         async with self._admitted(self._plane, self._database) as plane:
+            self._require()  # the schema may have changed while this waited
             found = await plane.query(parsed.query)
         outcomes = [item.outcome for item in found.items]
         return [{"id": each.id, **route.codec.encode(each.values or {})} for each in outcomes]
@@ -44,6 +55,7 @@ class PlanInvoker:
             raise Invalid(f"The id {detail}.", locations=[Location("/write/id", detail)])
         planned = self._planned(write, check_id(id_, "/write/id"), body, operation)
         async with self._admitted(self._plane, self._database) as plane:
+            self._require()
             if await plane.recall(planned) is None:
                 await plane.write(planned)
 
@@ -72,6 +84,7 @@ class PlanInvoker:
                 return build(*head, fingerprint=fingerprint, values=values)
 
     def _route(self, class_name: str) -> ClassRoute:
+        self._require()
         database = self._plane.model.databases.get(self._database)
         route = None if database is None else database.classes.get(class_name)
         if route is None:

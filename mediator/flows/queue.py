@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from mediator.model.pause import Pause
+from mediator.model.result_position import ResultPosition
 
 __all__ = [
     "LEASE_S",
@@ -165,9 +166,9 @@ class Replayed(NamedTuple):
 
 
 class EndedMessage(NamedTuple):
-    """`position`: its place in the order in which messages ended."""
+    """`position`: after it, in the order in which messages ended."""
 
-    position: int
+    position: ResultPosition
     ticket: str
     end: End
     document: Any
@@ -176,7 +177,7 @@ class EndedMessage(NamedTuple):
 class EndedMessages(NamedTuple):
     """Messages that ended up to a position, without those whose documents are kept no longer."""
 
-    position: int
+    position: ResultPosition
     items: list[EndedMessage]
 
 
@@ -218,11 +219,17 @@ class MessageQueue(Protocol):
 
     async def enqueue(
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
-    ) -> bool:
-        """Queue all messages, or none; false if they were queued before under the same key.
+    ) -> str | None:
+        """Queue all messages, or none.
 
         Args:
-            retry: Idempotency-Key of the request, and its fingerprint.
+            messages: At least one, with tickets of their own.
+            retry: Idempotency-Key of the request, and its fingerprint; it is known for as long as
+                stores know the writes of its messages.
+
+        Returns:
+            None; the ticket of the first message of the request that queued them before under the
+            same key.
 
         Raises:
             NotFound: There is no such flow.
@@ -306,11 +313,13 @@ class MessageQueue(Protocol):
         A flow that is gone stays so.
         """
 
-    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
-        """Return what ended behind a position; None: behind that of the oldest that is known.
+    async def results(self, key: FlowKey, after: ResultPosition | None, most: int) -> EndedMessages:
+        """Return what ended behind a position; None: from the oldest that is known on.
 
         Raises:
-            ResultGone: Messages that ended behind the position are not known any more.
+            NotFound: There is no such flow.
+            PositionGone: What ended behind the position is not known any more, or there is no such
+                position.
         """
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:

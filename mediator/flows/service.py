@@ -6,20 +6,22 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from mediator.base.clock import Clock
 from mediator.base.concurrency import end
-from mediator.base.errors import Conflict, Invalid, NotFound
+from mediator.base.errors import Conflict, NotFound
 from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.admitted import Admitted, at_once
 from mediator.data_plane.port import DataPlane
+from mediator.flows.allowed_flows import AllowedFlows, NotAllowed, RefusedFlow
 from mediator.flows.http_services import HttpServices
 from mediator.flows.invocations import PlanInvoker
-from mediator.flows.parser import Flow, check_message, parse_flow
+from mediator.flows.parser import OBJECTIVES, Flow, check_message
 from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.queue import (
     LEVEL_DIGITS,
@@ -33,12 +35,14 @@ from mediator.flows.queue import (
     Ticket,
 )
 from mediator.flows.rewriting import describe, rewrite, steps_of_message
+from mediator.flows.tickets import tickets_like, tickets_of
 from mediator.flows.worker import FlowWorker
 from mediator.model.pause import Pause
+from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.stores.port import REPEATABLE_S
 
-__all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "FlowState", "flow_document"]
+__all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "FlowState", "Queued", "flow_document"]
 
 MOST_FLOWS: Final = 100
 """Flows of a database."""
@@ -56,6 +60,13 @@ class FlowState(NamedTuple):
     database: str
     name: str
     load: FlowLoad
+
+
+class Queued(NamedTuple):
+    """The tickets of messages; `is_new`: they were not queued before by the same request."""
+
+    tickets: list[str]
+    is_new: bool
 
 
 @dataclass(eq=False)
@@ -76,9 +87,7 @@ class FlowService:
     # By a factory: a function that is an attribute of the class would be bound as a method.
     admitted: Admitted = field(default_factory=lambda: at_once, init=False)
     is_ending: bool = field(default=False, init=False)
-    _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
-    """Those that are executed here: a flow never changes, so no request parses it again."""
-
+    _allowed: AllowedFlows = field(default_factory=AllowedFlows, init=False)
     _workers: dict[FlowKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
@@ -98,43 +107,49 @@ class FlowService:
             raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
         # `follow` may have found it meanwhile.
         if key not in self._workers:
-            self._start(key, flow, database.schema.database)
+            self._start(key, flow, database)
         return key.flow
 
-    async def of_database(self, database: DatabaseRoute) -> dict[str, Flow]:
-        """Return the flows of a database by id."""
+    async def of_database(self, database: DatabaseRoute) -> dict[str, Flow | RefusedFlow]:
+        """Return the flows of a database by id, those that its schema has come to refuse, too."""
         keys = sorted(key for key in await self._queue.flows() if key.database == database.id)
         found = [(key.flow, await self._find(key, database)) for key in keys]
         return {id_: flow for id_, flow in found if flow is not None}
 
     async def find(self, database: DatabaseRoute, flow: str) -> Flow:
-        """Raises `NotFound`."""
+        """Return a flow that is executed.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: The schema of the database does not allow it any more.
+        """
+        found = await self.find_any(database, flow)
+        if isinstance(found, RefusedFlow):
+            raise found.error()
+        return found
+
+    async def find_any(self, database: DatabaseRoute, flow: str) -> Flow | RefusedFlow:
+        """Return a flow, executed or not; raises `NotFound`."""
         found = await self._find(FlowKey(database.id, flow), database)
         if found is None:
             raise NotFound("There is no such message flow.")
         return found
 
-    async def _find(self, key: FlowKey, database: DatabaseRoute) -> Flow | None:
-        """Return a flow; None if there is none, or the schema has lost what it needs."""
-        if key in self._flows:
-            return self._flows[key]
-        document = await self._queue.flow(key)
-        try:
-            return None if document is None else parse_flow(document, database.schema)
-        except Invalid:
+    async def _find(self, key: FlowKey, database: DatabaseRoute) -> Flow | RefusedFlow | None:
+        document = self._allowed.document(key) or await self._queue.flow(key)
+        if document is None:
             return None
+        return self._allowed.parse(key, document, database.schema)
 
-    async def report(self, database: DatabaseRoute, id_: str, flow: Flow) -> dict[str, Any]:
-        """Return a flow with its plans, counts and measured numbers as JSON."""
-        plan, sizes = flow.plan, await self._queue.report(FlowKey(database.id, id_))
-        level, pause = plan.levels[sizes.pop("level")], sizes.pop("paused")
-        outbound = describe(steps_of_message(plan.outbound_part))
+    async def report(
+        self, database: DatabaseRoute, id_: str, flow: Flow | RefusedFlow
+    ) -> dict[str, Any]:
+        """Return a flow with its counts and measured numbers, and its plans if it is executed."""
+        sizes = await self._queue.report(FlowKey(database.id, id_))
+        level, pause = sizes.pop("level"), sizes.pop("paused")
         return {
             **flow_document(id_, flow),
-            "partitioned_by": describe_grain(level),
-            "plan": flow.document["plan"],
-            "rewritten_plan": describe(rewrite(plan, level)),
-            "outbound_plan": outbound,
+            **(_plans(flow, level) if isinstance(flow, Flow) else {}),
             "paused": None if pause is None else pause.to_json(),
             **_with_shares(sizes),
         }
@@ -142,7 +157,9 @@ class FlowService:
     async def states(self) -> list[FlowState]:
         """Return the flows that are executed here, which are all but those just created."""
         names = {route.id: name for name, route in self._plane.model.databases.items()}
-        known = [(key, flow) for key, flow in self._flows.items() if key.database in names]
+        known = [
+            (key, flow) for key, flow in self._allowed.executed().items() if key.database in names
+        ]
         loads = await self._queue.loads([key for key, _ in known])
         return [
             FlowState(key.flow, names[key.database], flow.name, load)
@@ -164,14 +181,14 @@ class FlowService:
 
     async def end_pauses(self, before: int) -> None:
         """End the pauses by rules of versions before this one."""
-        await self._queue.end_pauses(list(self._flows), before)
+        await self._queue.end_pauses(self._allowed.keys(), before)
 
     def _key(self, database: str, flow: str) -> FlowKey | None:
         route = self._plane.model.databases.get(database)
         return None if route is None else FlowKey(route.id, flow)
 
     async def drop(self, database: DatabaseRoute, flow: str) -> None:
-        """Remove a flow with its messages; raises `NotFound`."""
+        """Remove a flow with its messages, allowed or not; raises `NotFound`."""
         key = FlowKey(database.id, flow)
         if not await self._queue.drop_flow(key):
             raise NotFound("There is no such message flow.")
@@ -181,20 +198,33 @@ class FlowService:
         self,
         key: FlowKey,
         flow: Flow,
-        messages: Sequence[tuple[str, Any]],
+        messages: Sequence[Any],
+        seed: str,
         retry: tuple[str, str] | None,
-    ) -> bool:
-        """Queue messages by their tickets; false if they were queued before under the same key.
+    ) -> Queued:
+        """Queue messages.
+
+        Args:
+            key: The flow's.
+            flow: What it does.
+            messages: At least one.
+            seed: What only this request has, and the same one when it comes again.
+            retry: Its Idempotency-Key, which is known for a day, and its fingerprint.
 
         Raises:
             Invalid: A message has not the attributes of the plan; none is queued then.
             TooManyRequests: The queue is full.
+            IdempotencyReused: The key was used for other messages.
         """
+        tickets = tickets_of(seed, self._clock.now(), len(messages))
         queued = [
             _new(flow, ticket, message, f"/messages/{index}")
-            for index, (ticket, message) in enumerate(messages)
+            for index, (ticket, message) in enumerate(zip(tickets, messages, strict=True))
         ]
-        return await self._queue.enqueue(key, queued, retry)
+        first = await self._queue.enqueue(key, queued, retry)
+        if first is None:
+            return Queued(tickets, is_new=True)
+        return Queued(tickets_like(first, len(messages)), is_new=False)
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket:
         """Return the state of a message; raises `NotFound`."""
@@ -204,8 +234,8 @@ class FlowService:
             raise NotFound(detail)
         return found
 
-    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
-        """Return messages that ended behind a position; raises `ResultGone`."""
+    async def results(self, key: FlowKey, after: ResultPosition | None, most: int) -> EndedMessages:
+        """Return messages that ended behind a position; raises `PositionGone`, `NotFound`."""
         return await self._queue.results(key, after, most)
 
     async def dead_letters(self, key: FlowKey, after: int = 0, most: int = 100) -> list[DeadLetter]:
@@ -250,33 +280,48 @@ class FlowService:
         return letters[:MOST_MESSAGES], left
 
     async def follow(self) -> None:
-        """Start workers of new flows, and end those of flows that are gone."""
+        """Execute the flows that there are, as far as the schemas of their databases allow them."""
         present = await self._queue.flows()
         databases = {route.id: route for route in self._plane.model.databases.values()}
-        for key in present - self._workers.keys():
-            database = databases.get(key.database)
-            flow = None if database is None else await self._find(key, database)
-            # A request may have started it meanwhile.
-            if database is not None and flow is not None and key not in self._workers:
-                self._start(key, flow, database.schema.database)
-        gone = [k for k in self._workers if k not in present or k.database not in databases]
-        await self._stop(gone)
+        known = self._allowed.keys()
+        await self._stop([k for k in known if k not in present or k.database not in databases])
+        for key in present:
+            if (database := databases.get(key.database)) is not None:
+                await self._follow(key, database)
+
+    async def _follow(self, key: FlowKey, database: DatabaseRoute) -> None:
+        flow = await self._find(key, database)
+        if isinstance(flow, RefusedFlow):
+            self._allowed.follow(key, flow, database.schema)
+            await self._end_workers([key])
+        # A request may have started it meanwhile.
+        elif flow is not None and key not in self._workers:
+            self._start(key, flow, database)
 
     async def close(self) -> None:
         await self._stop(list(self._workers))
         await self._services.close()
 
-    def _start(self, key: FlowKey, flow: Flow, database: str) -> None:
-        invoker = PlanInvoker(self._plane, database, self._services, self._admit)
+    def _start(self, key: FlowKey, flow: Flow, database: DatabaseRoute) -> None:
+        name = database.schema.database
+        require = partial(self._require, key, name)
+        invoker = PlanInvoker(self._plane, name, self._services, self._admit, require)
         # A token for each worker: one that was stopped must not hold what the next one takes.
         token = f"{self._replica}:{uuid4().hex}"
 
         def count(counts: Mapping[str, int], wait_s: float | None) -> None:
-            self._observe(FlowCounted(database, key.flow, counts, wait_s))
+            self._observe(FlowCounted(name, key.flow, counts, wait_s))
 
         worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock, count)
-        self._flows[key] = flow
+        self._allowed.follow(key, flow, database.schema)
         self._workers[key] = asyncio.create_task(worker.run())
+
+    def _require(self, key: FlowKey, name: str) -> None:
+        """Return if the present schema allows a flow; raises `NotAllowed`."""
+        database = self._plane.model.databases.get(name)
+        if database is None or database.id != key.database:
+            raise NotAllowed("Its database is gone.")
+        self._allowed.require(key, database.schema)
 
     def _admit(self, plane: DataPlane, database: str) -> AbstractAsyncContextManager[DataPlane]:
         # `admitted` may be set after the first workers were started.
@@ -284,17 +329,34 @@ class FlowService:
 
     async def _stop(self, keys: Sequence[FlowKey]) -> None:
         for key in keys:
-            self._flows.pop(key, None)
+            self._allowed.forget(key)
+        await self._end_workers(keys)
+
+    async def _end_workers(self, keys: Sequence[FlowKey]) -> None:
         await end([self._workers.pop(key) for key in keys if key in self._workers])
 
 
-def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
-    return {
+def flow_document(id_: str, flow: Flow | RefusedFlow) -> dict[str, Any]:
+    """Return what lists show of a flow: if it is not executed, why."""
+    document = flow.document
+    shown = {
         "id": id_,
-        "name": flow.name,
-        "latency_s": flow.latency_s,
-        "ordered": flow.ordered,
-        "objective": flow.objective,
+        "name": document.get("name", ""),
+        "latency_s": float(document["latency_s"]),
+        "ordered": document.get("ordered", False),
+        "objective": document.get("objective", OBJECTIVES[0]),
+    }
+    return shown | ({"detail": flow.detail} if isinstance(flow, RefusedFlow) else {})
+
+
+def _plans(flow: Flow, level: int) -> dict[str, Any]:
+    """Return what a flow does, while it queues messages by a level."""
+    plan = flow.plan
+    return {
+        "partitioned_by": describe_grain(plan.levels[level]),
+        "plan": flow.document["plan"],
+        "rewritten_plan": describe(rewrite(plan, plan.levels[level])),
+        "outbound_plan": describe(steps_of_message(plan.outbound_part)),
     }
 
 

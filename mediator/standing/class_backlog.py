@@ -13,17 +13,12 @@ from typing import Final
 from mediator.base.clock import Clock
 from mediator.base.errors import Invalid
 from mediator.changes.feed import PositionGone
+from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.delivery import Undeliverable
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import creation_of
-from mediator.standing.results import (
-    MOST_RESULTS,
-    Delivery,
-    QueryKey,
-    ResultPosition,
-    StandingResults,
-)
+from mediator.standing.results import MOST_RESULTS, Delivery, QueryKey, StandingResults
 
 __all__ = ["ClassBacklog"]
 

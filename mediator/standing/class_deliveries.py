@@ -19,12 +19,13 @@ from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
 from mediator.data_plane.admitted import Admitted
 from mediator.model.operations import Create
+from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.context import HolderContext
 from mediator.standing.destination_parser import destination_of
 from mediator.standing.query import Destination
 from mediator.standing.result_objects import creation_of
-from mediator.standing.results import Delivery, QueryKey, ResultPosition, StoredResult
+from mediator.standing.results import Delivery, QueryKey, StoredResult
 
 __all__ = ["ClassDeliveries"]
 

@@ -19,15 +19,10 @@ from mediator.base.errors import IdempotencyReused, TooManyRequests
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
+from mediator.model.result_position import ResultPosition
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import values_of
-from mediator.standing.results import (
-    Delivery,
-    QueryKey,
-    ResultPosition,
-    StandingResults,
-    StoredResult,
-)
+from mediator.standing.results import Delivery, QueryKey, StandingResults, StoredResult
 
 __all__ = ["Deliveries", "Undeliverable"]
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from mediator.base.lease import Lease
 from mediator.model.pause import Pause
+from mediator.model.result_position import ResultPosition
 from mediator.standing.state import StreamTuple
 
 __all__ = [
@@ -35,7 +36,6 @@ __all__ = [
     "Published",
     "QueryKey",
     "QueryState",
-    "ResultPosition",
     "StandingResults",
     "StoredQuery",
     "StoredResult",
@@ -184,31 +184,6 @@ class Publication:
     forgotten: Sequence[LogEntry] = ()
     states: Mapping[str, QueryState] = field(default_factory=dict)
     results: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
-
-
-class ResultPosition(NamedTuple):
-    """After a result of a query; results are numbered 1, 2, 3, … without a gap.
-
-    A coordination Redis that has lost its last results gives their numbers again. So positions say
-    what was seen: the digest of a result is that of the one before and of its document. Whoever
-    finds the same results once more goes on, and others are told.
-
-    Attributes:
-        number: That of the result; 0: before the first one.
-        digest: 16 hexadecimal digits; empty: any result that has the number is the one.
-    """
-
-    number: int = 0
-    digest: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.number}-{self.digest}" if self.digest else str(self.number)
-
-    @classmethod
-    def parse(cls, text: str) -> ResultPosition:
-        """Read what `str` has written, or a plain number."""
-        number, _, digest = text.partition("-")
-        return cls(int(number), digest)
 
 
 class StoredResult(NamedTuple):

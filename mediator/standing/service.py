@@ -20,6 +20,7 @@ from mediator.data_plane.admitted import Admitted, at_once
 from mediator.data_plane.port import DataPlane
 from mediator.event_streams.port import EventStream, StreamKey
 from mediator.model.pause import Pause
+from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.class_deliveries import ClassDeliveries
 from mediator.standing.context import HolderContext
@@ -35,7 +36,6 @@ from mediator.standing.results import (
     BEHIND,
     QueryKey,
     QueryState,
-    ResultPosition,
     StandingResults,
     StoredQuery,
     StoredResult,

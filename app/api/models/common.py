@@ -12,6 +12,7 @@ from app.http.validation import ResponseModel
 __all__ = [
     "ID_SCHEMA",
     "NAME_SCHEMA",
+    "RESULT_POSITION",
     "Count",
     "Cursor",
     "JsonObject",
@@ -30,6 +31,9 @@ ID_SCHEMA: Final[dict[str, Any]] = {
     "pattern": "^[^/\\u0000-\\u001f\\u007f-\\u009f]+$",
     "not": {"enum": [".", ".."]},
 }
+
+RESULT_POSITION: Final = r"^[0-9]{1,15}(-[0-9a-f]{16})?$"
+"""`str` of a `mediator.model.result_position.ResultPosition`."""
 
 Name = Annotated[str, WithJsonSchema(NAME_SCHEMA)]
 """A name of a class; one that cannot be one is answered like one that is not there."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.api.models.common import Count, JsonObject, RulePause
+from app.api.models.common import RESULT_POSITION, Count, JsonObject, RulePause
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
@@ -47,8 +47,10 @@ class ReplayParameters(Parameters):
 class EndedParameters(Parameters):
     """Which messages that have ended are requested."""
 
-    after: WholeNumber | None = Field(
-        None, ge=0, description="`position` of the page before; all that are known unless given."
+    after: str | None = Field(
+        None,
+        description="`position` of the page before; all that are known unless given.",
+        pattern=RESULT_POSITION,
     )
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Messages in a page at most.")
 
@@ -61,6 +63,10 @@ class MessageFlow(ResponseModel):
     latency_s: _Seconds
     ordered: bool
     objective: Literal["latency", "work"]
+    detail: str | None = Field(
+        None,
+        description="Why it is not executed, while the schema of the database does not allow it.",
+    )
 
 
 class MessageFlows(ResponseModel):
@@ -117,12 +123,12 @@ class FlowMeasurement(ResponseModel):
 
 
 class MessageFlowReport(MessageFlow):
-    """A flow with its plans, its counts, and what was measured of it."""
+    """A flow with its counts, what was measured of it, and its plans if it is executed."""
 
-    partitioned_by: list[FlowAttribute]
-    plan: list[JsonObject]
-    rewritten_plan: list[JsonObject]
-    outbound_plan: list[JsonObject]
+    partitioned_by: list[FlowAttribute] | None = None
+    plan: list[JsonObject] | None = None
+    rewritten_plan: list[JsonObject] | None = None
+    outbound_plan: list[JsonObject] | None = None
     paused: RulePause | None
     counts: FlowCounts
     partitions: Count
@@ -159,7 +165,7 @@ class EndedMessages(ResponseModel):
     """Messages in the order in which they ended, and where the next page begins."""
 
     items: list[MessageState]
-    position: Count
+    position: str = Field(description="`after` of the next page.", pattern=RESULT_POSITION)
 
 
 class DeadLetter(ResponseModel):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.api.models.common import Count, JsonObject, RulePause
+from app.api.models.common import RESULT_POSITION, Count, JsonObject, RulePause
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 from mediator.standing.planning import Mode
 
 __all__ = [
-    "RESULT_POSITION",
     "PlanParameters",
     "ResultsParameters",
     "StandingPlan",
@@ -22,9 +21,6 @@ __all__ = [
 ]
 
 _Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-
-RESULT_POSITION: Final = r"^[0-9]{1,15}(-[0-9a-f]{16})?$"
-"""`str` of a `mediator.standing.results.ResultPosition`."""
 
 
 class ResultsParameters(Parameters):

@@ -7,7 +7,7 @@ local base, relation = KEYS[1], ARGV[2]
 if redis.call('GET', base .. 'id') ~= ARGV[1] then return -2 end
 local append = base .. 'append:' .. relation .. ':' .. ARGV[3]
 local _, appended = known_append(append)
-if appended then return appended end
+if appended then return tonumber(appended) end
 local log = base .. 'log:' .. relation
 if redis.call('XLEN', log) + (#ARGV - 4) / 2 > MOST_LOGGED then return -1 end
 local number = tonumber(redis.call('HGET', base .. 'logs', relation .. '/number') or 0)
@@ -20,5 +20,5 @@ for i = 5, #ARGV, 2 do
 end
 redis.call('HSET', base .. 'logs', relation .. '/number', string.format('%.0f', number))
 if latest then redis.call('HSET', base .. 'logs', relation .. '/latest', latest) end
-remember_append(append, '', number, ARGV[4])
+remember_append(append, '', string.format('%.0f', number), ARGV[4])
 return number

@@ -17,8 +17,8 @@ if not declared[1] or (ARGV[6] ~= '' and ARGV[6] ~= declared[3]) then return {-3
 local retention = tonumber(declared[1])
 local fingerprint, appended = known_append(batch)
 -- Else it went to an earlier stream of this name.
-if appended and appended > tonumber(declared[2]) then
-  return fingerprint == ARGV[3] and {appended, 0} or {-4, fingerprint}
+if appended and tonumber(appended) > tonumber(declared[2]) then
+  return fingerprint == ARGV[3] and {tonumber(appended), 0} or {-4, fingerprint}
 end
 
 local elapsed = elapse()
@@ -70,5 +70,5 @@ redis.call('PEXPIRE', records, retention)
 local rate = tonumber(state[4]) * math.exp((tonumber(state[5]) - elapsed) / RATE_MS)
 redis.call('HSET', state_key, 'last', whole(last + count), 'bytes', whole(bytes + size),
   'rate', rate + count * 1000 / RATE_MS, 'rated', whole(elapsed))
-remember_append(batch, ARGV[3], last + count, ARGV[4])
+remember_append(batch, ARGV[3], whole(last + count), ARGV[4])
 return {last + count, 1}

@@ -17,8 +17,10 @@
 -- dead                   sorted set of tickets by position
 -- since                  hash: by ticket when a message arrived (ms) that has become a dead letter, until it is done
 -- result:<ticket>        result of a message, until it expires
--- ended                  how many messages have ended: the position of the last one in `results`
--- results                stream: the ticket and the outcome of what ended, as far as it is kept
+-- ended                  how many messages have ended: the number of the last one in `results`
+-- digest                 the position after it, see `digests.lua`
+-- results                stream: the ticket, the outcome and the digest of what ended, as far as it is kept
+-- key:<id>               fingerprint and first ticket of a request, by its Idempotency-Key or a random id
 -- counts                 hash
 -- late:<n>               how many ended beyond the bound in the n-th span of time, until it has passed
 -- behind                 exists from a pause until the queue has caught up with it
@@ -40,7 +42,8 @@ local function append(level, values, ticket, body, ms)
     redis.call('HSET', base .. 'values', number, value)
     redis.call('ZADD', base .. 'queue', number, number)
   end
-  redis.call('HSET', base .. 'waiting', ticket, '')
+  -- If it is known, it is a dead letter no more.
+  if redis.call('HSET', base .. 'waiting', ticket, '') == 0 then redis.call('ZREM', base .. 'dead', ticket) end
   local head = string.format('%.0f %.0f %s ', position, ms, ticket)
   local messages = redis.call('RPUSH', base .. 'partition:' .. number, head .. body)
   if messages >= LARGEST_BATCH then redis.call('HDEL', base .. 'open', value) end
@@ -63,6 +66,16 @@ local function span()
   return math.floor(now_ms() / SPAN_MS)
 end
 
+-- Numbers what has ended.
+local function publish(ticket, outcome)
+  local last = redis.call('INCR', base .. 'ended')
+  local digest = digest_at(redis.call('GET', base .. 'digest'), last - 1)
+  digest = digest_after(digest, ticket .. ' ' .. outcome)
+  local number = string.format('%.0f', last)
+  redis.call('SET', base .. 'digest', number .. '-' .. digest)
+  redis.call('XADD', base .. 'results', 'MAXLEN', MOST_RESULTS, number .. '-0', 't', ticket, 'o', outcome, 'd', digest)
+end
+
 -- Ends a message: its result can be read for some time, a failed one becomes a dead letter.
 -- Returns 1 if that was beyond the latency bound, else 0.
 local function complete(position, arrived_ms, ticket, outcome, document)
@@ -75,8 +88,7 @@ local function complete(position, arrived_ms, ticket, outcome, document)
     redis.call('PEXPIRE', lately, 2 * SPAN_MS)
   end
   count(outcome, 1)
-  local id = string.format('%.0f-0', redis.call('INCR', base .. 'ended'))
-  redis.call('XADD', base .. 'results', 'MAXLEN', MOST_RESULTS, id, 't', ticket, 'o', outcome)
+  publish(ticket, outcome)
   if outcome == 'failed' then
     redis.call('HSET', base .. 'waiting', ticket, document)
     redis.call('ZADD', base .. 'dead', position, ticket)

@@ -8,7 +8,7 @@ for _, set in ipairs({'queue', 'running'}) do
 end
 for _, name in ipairs({
   'bound', 'level', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'due',
-  'attempts', 'held', 'waiting', 'dead', 'since', 'ended', 'results', 'counts', 'report',
+  'attempts', 'held', 'waiting', 'dead', 'since', 'ended', 'digest', 'results', 'counts', 'report',
   'pauses', 'behind',
 }) do redis.call('DEL', base .. name) end
 -- A count is kept for two spans.

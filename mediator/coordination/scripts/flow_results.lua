@@ -1,29 +1,25 @@
--- Results in the order in which messages ended, from a position on.
--- KEYS: prefix. ARGV: position behind which they are ('' for all), how many, bytes beyond which there are
--- no more. Returns {position, ticket, outcome, document, ...}; {}: not all of them are kept.
+-- Results in the order in which messages ended.
+-- KEYS: prefix. ARGV: id from which on they are, how many, bytes beyond which there are no more.
+-- Returns {how many messages have ended, the position after the last of them, and of each that was found: number,
+-- digest, ticket, outcome, document}; {}: no such flow. A digest of an older version is '', and so is a document that
+-- is kept no longer, or whose message is replayed and will end again.
 
-local after = tonumber(ARGV[1])
-local last = tonumber(redis.call('GET', base .. 'ended') or 0)
-local oldest = redis.call('XRANGE', base .. 'results', '-', '+', 'COUNT', 1)[1]
-local first = oldest and tonumber(string.match(oldest[1], '%d+')) or last + 1
-if not after then after = first - 1 end
-if after < first - 1 or after > last then return {} end
-local found, bytes = {after}, 0
-local from = string.format('%.0f', after + 1)
-for _, entry in ipairs(redis.call('XRANGE', base .. 'results', from, '+', 'COUNT', ARGV[2])) do
-  local ticket, outcome = entry[2][2], entry[2][4]
+if redis.call('EXISTS', base .. 'bound') == 0 then return {} end
+local found = {redis.call('GET', base .. 'ended') or '0', redis.call('GET', base .. 'digest') or ''}
+local bytes = 0
+for _, entry in ipairs(redis.call('XRANGE', base .. 'results', ARGV[1], '+', 'COUNT', ARGV[2])) do
+  local _, ticket, _, outcome, _, digest = unpack(entry[2])
   local document
   if outcome == 'done' then
     document = redis.call('GET', base .. 'result:' .. ticket)
   else
     document = redis.call('HGET', base .. 'waiting', ticket)
   end
-  found[1] = tonumber(string.match(entry[1], '%d+'))
-  -- Else it is kept no longer, or is replayed and will end again.
-  if document and document ~= '' then
-    for _, text in ipairs({found[1], ticket, outcome, document}) do found[#found + 1] = text end
-    bytes = bytes + #document
-    if bytes >= tonumber(ARGV[3]) then break end
+  document = document or ''
+  for _, text in ipairs({string.match(entry[1], '%d+'), digest or '', ticket, outcome, document}) do
+    found[#found + 1] = text
   end
+  bytes = bytes + #document
+  if bytes >= tonumber(ARGV[3]) then break end
 end
 return found

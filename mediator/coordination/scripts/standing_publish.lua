@@ -13,13 +13,6 @@ local present = tonumber(redis.call('HGET', base .. 'published', 'sequence') or 
 if present == sequence + 1 then return 1 end
 if present ~= sequence then return -1 end
 
--- Returns the digest of all results up to the last one; '' if a version that computed none added to them.
-local function digest_at(query, number)
-  local known = redis.call('HGET', base .. 'digests', query) or ''
-  local at, digest = string.match(known, '^(%d+)-(%x+)$')
-  return tonumber(at) == number and digest or ''
-end
-
 local function id_of(number)
   return string.format('%.0f-0', number)
 end
@@ -40,10 +33,10 @@ while at <= #ARGV do
   if redis.call('HEXISTS', base .. 'queries', query) == 1 then
     if state ~= '' then redis.call('HSET', base .. 'states', query, state) end
     local number = tonumber(redis.call('HGET', base .. 'counts', query) or 0)
-    local digest = digest_at(query, number)
+    local digest = digest_at(redis.call('HGET', base .. 'digests', query), number)
     for result = at, at + count - 1 do
       number = number + 1
-      digest = string.sub(redis.sha1hex(digest .. ARGV[result]), 1, 16)
+      digest = digest_after(digest, ARGV[result])
       redis.call('XADD', base .. 'results:' .. query, 'MAXLEN', ARGV[5], id_of(number), 'r', ARGV[result], 'd', digest)
     end
     if count > 0 then

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from redis.asyncio import Redis
 
+from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows import http_services
 from mediator.flows.http_services import HttpServices
+from mediator.flows.queue import FlowKey
 from mediator.stores.port import SystemConfig
 from tests.process.flows.http_service import AnyLocalHost, HttpService, http_service
 from tests.process.flows.remote import TOTAL_S
 from tests.process.flows.shop import Shop, shop_on
+from tests.process.service import unique
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +41,20 @@ async def shop(
         own_systems, own_catalogue, redis_config.url, flow_services=services
     ) as opened:
         yield opened
+
+
+@pytest.fixture
+async def queue(redis_config: SystemConfig) -> AsyncIterator[RedisMessageQueue]:
+    async with Redis.from_url(redis_config.url) as redis:
+        yield RedisMessageQueue(redis)
+
+
+@pytest.fixture
+async def key(queue: RedisMessageQueue) -> AsyncIterator[FlowKey]:
+    created = FlowKey(unique(), unique())
+    assert await queue.put_flow(created, {}, 10.0, 1)
+    yield created
+    await queue.drop_flow(created)
 
 
 @pytest.fixture

@@ -94,14 +94,14 @@ class Shop:
     async def events(
         self, flow: str, last: int, *more: tuple[bytes, bytes], begun: asyncio.Event | None = None
     ) -> list[Any]:
-        """Follow results by server-sent events, until the one with an id has come.
+        """Follow results by server-sent events, until the one with a number has come.
 
         Args:
             begun: Is set when the first bytes have come.
         """
         path = f"/v1/{self.database}/message-flows/{flow}/results"
         async with asyncio.timeout(WITHIN_S):
-            return await read_events(self.api, path, f"id: {last}\nevent", *more, begun=begun)
+            return await read_events(self.api, path, f"id: {last}-", *more, begun=begun)
 
 
 def orders(customers: Sequence[str] = CUSTOMERS, prefix: str = "m") -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ async def test_a_wrong_webhook_is_refused(shop: Shop, results: Any, pointer: str
     assert pointer in [error["pointer"] for error in answer.json()["errors"]]
 
 
-async def page(shop: Shop, flow: str, **parameters: int) -> dict[str, Any]:
+async def page(shop: Shop, flow: str, **parameters: int | str) -> dict[str, Any]:
     answer = await shop.client.get(f"message-flows/{flow}/results", params=parameters)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -88,13 +88,18 @@ async def page(shop: Shop, flow: str, **parameters: int) -> dict[str, Any]:
 
 async def test_what_ended_is_read_in_pages(shop: Shop) -> None:
     flow = await shop.create([RECEIVE, SWITCH], ordered=True)
-    assert await page(shop, flow) == {"items": [], "position": 0}
+    assert await page(shop, flow) == {"items": [], "position": "0"}
     tickets = await shop.tickets(flow, messages("AXB"))
     states = await shop.ended(flow, tickets)
-    assert await page(shop, flow) == {"items": states, "position": 3}
-    assert await page(shop, flow, limit=2) == {"items": states[:2], "position": 2}
-    assert await page(shop, flow, after=2) == {"items": states[2:], "position": 3}
-    assert await page(shop, flow, after=3) == {"items": [], "position": 3}
+    everything = await page(shop, flow)
+    last = everything["position"]
+    assert (everything["items"], last[:2]) == (states, "3-")
+    first = await page(shop, flow, limit=2)
+    assert (first["items"], first["position"][:2]) == (states[:2], "2-")
+    for after in (first["position"], 2):
+        assert await page(shop, flow, after=after) == {"items": states[2:], "position": last}
+    for after in (last, 3):
+        assert await page(shop, flow, after=after) == {"items": [], "position": last}
 
 
 async def test_results_that_are_not_known_any_more_are_gone(shop: Shop) -> None:
@@ -103,8 +108,10 @@ async def test_results_that_are_not_known_any_more_are_gone(shop: Shop) -> None:
     key = FlowKey(shop.service.mediator.data.model.databases[shop.database].id, flow)
     # As time would.
     await shop.coordination.redis.xtrim(key_of(key, "results"), maxlen=1, approximate=False)
-    assert (await page(shop, flow))["position"] == 3
-    for after in (0, 1, 4):
+    last = (await page(shop, flow))["position"]
+    digest = last.partition("-")[2]
+    other = f"3-{int(digest, 16) ^ 1:016x}"
+    for after in ("0", "1", "4", other):
         answer = await shop.client.get(f"message-flows/{flow}/results?after={after}")
         assert (answer.status_code, answer.json()["type"]) == (410, "/problems/gone")
     assert len((await page(shop, flow, after=2))["items"]) == 1
@@ -121,19 +128,24 @@ async def test_results_are_followed_and_the_stream_is_resumed(shop: Shop) -> Non
     assert await shop.events(flow, 4, (b"last-event-id", b"1")) == states[1:]
 
 
-async def test_a_stream_ends_with_its_flow(shop: Shop) -> None:
+@pytest.mark.parametrize("count", [0, 1])
+async def test_a_stream_ends_with_its_flow(shop: Shop, count: int) -> None:
     flow = await shop.create([RECEIVE, ECHO])
-    await shop.ended(flow, await shop.tickets(flow, messages("A")))
+    if count:
+        await shop.ended(flow, await shop.tickets(flow, messages("A")))
     begun = asyncio.Event()
-    following = asyncio.create_task(shop.events(flow, 2, begun=begun))
+    following = asyncio.create_task(shop.events(flow, count + 1, begun=begun))
     await begun.wait()
     assert (await shop.client.delete(f"message-flows/{flow}")).status_code == 204
-    assert len(await following) == 1
+    assert len(await following) == count
 
 
-@pytest.mark.parametrize("last", ["x", "-1", "1" * 16])
-async def test_an_id_that_is_none_is_refused(shop: Shop, last: str) -> None:
+@pytest.mark.parametrize("wrong", ["x", "-1", "1" * 16, "1-", "1-12", "1-" + "g" * 16])
+async def test_an_id_that_is_none_is_refused(shop: Shop, wrong: str) -> None:
     flow = await shop.create([RECEIVE, ECHO])
-    headers = {"Last-Event-ID": last}
-    answer = await shop.client.get(f"message-flows/{flow}/results", headers=headers)
+    path = f"message-flows/{flow}/results"
+    answer = await shop.client.get(path, params={"after": wrong})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "after")
+    headers = {"Last-Event-ID": wrong}
+    answer = await shop.client.get(path, headers=headers)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "Last-Event-ID")

@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 from mediator.base.lease import Lease
 from mediator.coordination.leases import Leases
 from mediator.coordination.standing_results import RedisStandingResults
+from mediator.model.result_position import ResultPosition
 from mediator.standing.results import (
     LoggedTuple,
     Offset,
@@ -16,10 +17,10 @@ from mediator.standing.results import (
     Publication,
     QueryKey,
     QueryState,
-    ResultPosition,
     StoredQuery,
     StoredResult,
 )
+from tests.process.redis_keys import go_back, keys_under
 from tests.process.service import unique
 
 QUERY = StoredQuery({"name": "q"}, ("r", "class:c"), QueryState(), "id of a stream")
@@ -55,12 +56,8 @@ class Published:
 
     async def state(self) -> dict[Any, Any]:
         """Return all that Redis has of the database."""
-        return {
-            name: await self.redis.dump(name) for name in await self.redis.keys(f"{self.base}*")
-        }
+        return await keys_under(self.redis, self.base)
 
     async def go_back(self, state: dict[Any, Any]) -> None:
         """Let Redis lose what it has acknowledged since."""
-        await self.redis.delete(*await self.redis.keys(f"{self.base}*"))
-        for name, value in state.items():
-            await self.redis.restore(name, 0, value)
+        await go_back(self.redis, self.base, state)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mediator.changes.feed import PositionGone
-from mediator.standing.results import ResultPosition
+from mediator.model.result_position import ResultPosition
 from tests.faults.conditions import eventually
 from tests.process.event_streams import read_text
 from tests.process.standing.bench import Q1, Bench

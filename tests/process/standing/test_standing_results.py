@@ -12,6 +12,7 @@ from mediator.base.clock import SystemClock
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
 from mediator.coordination import standing_results
+from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.tree import Schema
 from mediator.standing import class_backlog
@@ -26,7 +27,6 @@ from mediator.standing.results import (
     LoggedTuple,
     Progress,
     QueryState,
-    ResultPosition,
 )
 from tests.process.standing.published import PROGRESS, QUERY, TUPLES, Published
 

@@ -1,0 +1,97 @@
+"""Flows as the present schema of their database allows them: each is parsed once for a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mediator.base.errors import Conflict, Invalid
+from mediator.base.lease import LeaseLost
+from mediator.flows.parser import Flow, parse_flow
+from mediator.flows.queue import FlowKey
+from mediator.schema.tree import Schema
+
+__all__ = ["AllowedFlows", "NotAllowed", "RefusedFlow"]
+
+
+class NotAllowed(LeaseLost):
+    """The schema does not allow a flow any more: its worker gives up the batch that it executes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFlow:
+    """A flow whose schema has lost what its plan needs: it is not executed until that is back.
+
+    Attributes:
+        document: The flow as JSON, as it was sent.
+        detail: What its schema refuses.
+    """
+
+    document: Mapping[str, Any]
+    detail: str
+
+    def error(self) -> Conflict:
+        return Conflict(
+            f"The schema of the database does not allow the flow any more: {self.detail}. It is not"
+            " executed, and its messages wait, until the schema allows it again or it is removed."
+        )
+
+
+class _Parsed(NamedTuple):
+    schema: Schema
+    flow: Flow | RefusedFlow
+
+
+@dataclass(eq=False)
+class AllowedFlows:
+    """The flows that a replica follows; a request for another one parses it."""
+
+    _followed: dict[FlowKey, _Parsed] = field(default_factory=dict, init=False)
+
+    def keys(self) -> list[FlowKey]:
+        """Return what is followed."""
+        return list(self._followed)
+
+    def executed(self) -> dict[FlowKey, Flow]:
+        """Return what is followed and allowed."""
+        found = {key: each.flow for key, each in self._followed.items()}
+        return {key: flow for key, flow in found.items() if isinstance(flow, Flow)}
+
+    def document(self, key: FlowKey) -> Any:
+        """Return a flow that is followed as JSON, which never changes; None: it is not."""
+        known = self._followed.get(key)
+        return None if known is None else known.flow.document
+
+    def parse(self, key: FlowKey, document: Any, schema: Schema) -> Flow | RefusedFlow:
+        """Return a flow as a schema allows it."""
+        known = self._followed.get(key)
+        if known is not None and known.schema is schema:
+            return known.flow
+        flow = _parse(document, schema)
+        if known is not None:
+            self._followed[key] = _Parsed(schema, flow)
+        return flow
+
+    def require(self, key: FlowKey, schema: Schema) -> None:
+        """Return if a schema allows a flow that is executed here; raises `NotAllowed`."""
+        known = self._followed.get(key)
+        if known is None:
+            raise NotAllowed("It is gone.")
+        flow = self.parse(key, known.flow.document, schema)
+        if isinstance(flow, RefusedFlow):
+            raise NotAllowed(flow.detail)
+
+    def follow(self, key: FlowKey, flow: Flow | RefusedFlow, schema: Schema) -> None:
+        """Remember a flow that was parsed."""
+        self._followed[key] = _Parsed(schema, flow)
+
+    def forget(self, key: FlowKey) -> None:
+        self._followed.pop(key, None)
+
+
+def _parse(document: Any, schema: Schema) -> Flow | RefusedFlow:
+    try:
+        return parse_flow(document, schema)
+    except Invalid as error:
+        return RefusedFlow(document, error.detail)
