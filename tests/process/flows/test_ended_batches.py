@@ -73,7 +73,7 @@ async def test_a_batch_ends_in_parts_and_what_ended_is_not_given_out_again(
     report = await queue.report(key)
     assert report["counts"]["batches"] == 1
     assert (report["held"], report["counts"].get("done", 0)) == ((5, 0) if ordered else (0, 5))
-    assert (await queue.results(key, None, 10)).position == (0 if ordered else 5)
+    assert (await queue.results(key, None, 10)).position.number == (0 if ordered else 5)
     assert await queue.take(key, TOKEN, 0) == NoBatch(None)
 
 

@@ -32,9 +32,8 @@ from mediator.control.port import ChangeOptions
 from mediator.schema.copies import parse_copy
 from tests.process.caching.newspaper import assert_problem
 from tests.process.data.pinned.shop import Shop, goods
-from tests.process.operation.backups import Start, back_up, restore
+from tests.process.operation.backups import Start, back_up, done, restore
 from tests.process.operation.histories import documents, history, on, versions
-from tests.process.operation.test_backup_catalogue import done
 from tests.process.service import Service
 
 TEXT: Final = {"type": "string"}

@@ -16,8 +16,7 @@ from mediator.archive.files import LinesFile, Manifest, class_file, write_manife
 from mediator.base.errors import NotUnique
 from mediator.data_plane import port
 from mediator.model.operations import Condition, Create, Delete, Put
-from tests.process.operation.backups import Start, back_up, held, lines_in, restore, values_of
-from tests.process.operation.test_backup_catalogue import done
+from tests.process.operation.backups import Start, back_up, done, held, lines_in, restore, values_of
 from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.crashable import Killed
 
