@@ -11,7 +11,8 @@ from mediator.base.errors import MediatorError, PreconditionFailed, Unavailable
 from mediator.control import erasure, membership
 from mediator.control.port import ChangeOptions
 from mediator.model.operations import Update
-from mediator.stores.port import Fragment, StoreUnavailable
+from mediator.schema.types import Values
+from mediator.stores.port import Erasing, Fragment, StoreUnavailable
 from tests.process.control.test_dropped_fields import (
     DROP,
     LAST,
@@ -97,7 +98,7 @@ async def test_a_field_that_is_dropped_once_all_have_agreed_is_erased_later(
     once_agreed(monkeypatch, mediator, lambda: without_tags_either(mediator, database))
     with pytest.raises(PreconditionFailed):
         await mediator.mediator.erasure.run()
-    values = {"tags": ["late"]}
+    values: Values = {"tags": ["late"]}
     await late.mediator.data.write(Update(database, "products", "d", unique(), values=values))
     assert (await names_of(mediator, database))[1] == ["price", "tags"]
     await late.mediator.membership.renew()
@@ -105,31 +106,29 @@ async def test_a_field_that_is_dropped_once_all_have_agreed_is_erased_later(
     assert not await held(mediator, database)
 
 
-async def test_a_drop_among_changes_of_others_is_waited_for(
+async def test_a_drop_that_follows_a_change_of_another_replica_is_waited_for(
     mediator: Service, replica: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The epoch that a replica knows is not that of its own change, if others came between."""
+    """The epoch that a replica knows is before its own change, if others came between."""
     erased_here_only(monkeypatch)
     monkeypatch.setattr(membership, "TIMEOUT_S", 0.2)
     await replica.mediator.scheduler.stop()
-    database = await filled(mediator, "redis")
-    for of in (replica, late):
+    database = await filled(replica, "redis")
+    for of in (mediator, late):
         await of.mediator.membership.renew()
-    catalogue = mediator.mediator.stored_schemas
+    catalogue = replica.mediator.stored_schemas
     put_schema = catalogue.put
 
     async def after_another(*change: Any) -> Any:
-        await replica.put_schema(classes("redis"))
-        await late.mediator.membership.renew()
+        await mediator.put_schema(classes("redis"))
         return await put_schema(*change)
 
     with monkeypatch.context() as patched:
         patched.setattr(catalogue, "put", after_another)
-        await put(mediator, database, classes("redis", "price"), options=LAST)
-    await replica.mediator.membership.renew()
+        await put(replica, database, classes("redis", "price"), options=LAST)
+    await mediator.mediator.membership.renew()
     with pytest.raises(Unavailable, match="do not confirm"):
-        await mediator.mediator.erasure.run()
-    assert await held(mediator, database)
+        await replica.mediator.erasure.run()
 
 
 async def test_a_class_that_is_dropped_meanwhile_keeps_nothing_waiting(
@@ -152,6 +151,7 @@ async def test_a_system_that_is_away_keeps_only_its_own_waiting(
     away, other = sorted([await without_price(mediator), await without_price(mediator)])
     away_id = mediator.mediator.data.model.databases[away].id
     store = mediator.mediator.systems.get("redis").store
+    assert isinstance(store, Erasing)
     erase = store.erase
 
     async def partly(fragment: Fragment, *more: Any) -> str | None:

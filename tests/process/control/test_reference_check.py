@@ -105,7 +105,7 @@ async def half_created(
         Create(name, "books", "b", unique(), values={"author": "ada"}),
     )
     request = CommitRequest(name, unique(), (), writes)
-    writing = asyncio.create_task(mediator.mediator.data.transact(request))
+    writing = asyncio.create_task(mediator.mediator.transactions.run(request))
 
     async def is_half_applied() -> bool:
         return isinstance(await result_or_error(mediator.get, name, "books", "b"), Outcome)

@@ -75,7 +75,7 @@ async def test_a_name_is_given_again_when_no_replica_means_another_field_by_it(
 
     async def put(*names: str, options: ChangeOptions = CAREFUL) -> None:
         added = {name: field_on("redis", "integer") for name in names}
-        document = {"classes": classes("redis", number, **added)}
+        document = {"classes": classes("redis", number, "tags", **added)}
         await mediator.mediator.control.set_schema(database, document, options=options)
 
     await late.mediator.membership.renew()
