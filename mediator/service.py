@@ -72,6 +72,7 @@ from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
 from mediator.operations.orphans import OrphanResolver
 from mediator.operations.reaping import Reap, reap_all, reaps_of
+from mediator.operations.torn_reads import TornReads
 from mediator.options import MediatorOptions
 from mediator.placement.metrics_registry import MetricsRegistry
 from mediator.relocation.administration import ClusterAdministration
@@ -166,7 +167,7 @@ class Mediator:
         calls.intents, self.data.joint = self.transactions.resolver, self.transactions.joint
         self.data.transact = self.transactions.run
         self.integrity = Integrity(self.data, self._feed, self._clock)
-        self.reference_check = ReferenceCheck(self.data, self._clock)
+        self.reference_check = ReferenceCheck(self.data, TornReads(calls), self._clock)
         self.copying = Copying(self.data, self._clock)
         shared = self.coordination
         self.flows = (

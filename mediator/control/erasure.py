@@ -7,18 +7,20 @@ one ends, another begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeAlias
 
 from mediator.base.clock import Clock
+from mediator.base.errors import MediatorError
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.follower import Follower
-from mediator.control.layout import fragments_of, route_of
+from mediator.control.layout import fragments_of
 from mediator.control.membership import Membership
 from mediator.data_plane.executor import Executor
+from mediator.routing.model import DatabaseRoute
 from mediator.stores.port import Erasing, Fragment, StoreError
 from mediator.stores.systems import Systems, unavailable
 
@@ -33,6 +35,8 @@ PAGE: Final = 200
 _Location: TypeAlias = tuple[str, str, str]
 """The id of a database, the stored name of a class, the system."""
 
+_Names: TypeAlias = tuple[str, ...]
+
 
 @dataclass(eq=False)
 class Erasure:
@@ -42,49 +46,69 @@ class Erasure:
     _follower: Follower
     _membership: Membership
     _clock: Clock
-    _reached: dict[_Location, str] = field(default_factory=dict, init=False)
+    _reached: dict[_Location, tuple[_Names, str]] = field(default_factory=dict, init=False)
+    """What was being erased, and where the next step goes on."""
 
     async def run(self) -> None:
         """Erase for some seconds, and note what is done.
 
-        Raises:
-            Unavailable: A system, the catalogue or a replica does not answer; the next run goes on.
-            Conflict: Somebody changes the schema; the next run goes on.
-        """
-        pending = classes_to_erase(self._follower.all())
-        if not pending:
-            return
-        # A replica that still knows a field may write to it.
-        await self._membership.agree(self._executor.model.epoch)
-        until = self._clock.monotonic() + ERASE_S
-        for database, class_name in pending:
-            stored = self._follower.stored(database)
-            if stored is None or not await self._class(stored, class_name, until):
-                return
-            await self._note(stored, class_name)
+        What cannot be erased now is left to the next run, and keeps nothing else waiting.
 
-    async def _class(self, stored: StoredDatabase, class_name: str, until: float) -> bool:
+        Raises:
+            MediatorError: The first failure: a system, the catalogue or a replica does not answer,
+                or somebody changes the schema.
+        """
+        if not classes_to_erase(self._follower.all()):
+            return
+        await self._follower.catch_up()
+        # All of one moment: what is dropped after it, a replica may still write.
+        databases, model = self._follower.all(), self._executor.model
+        # A replica that still knows a field may write to it.
+        await self._membership.agree(model.epoch)
+        failures = await self._erase({each.name: each for each in databases}, model.databases)
+        if failures:
+            raise failures[0]
+
+    async def _erase(
+        self, databases: dict[str, StoredDatabase], routes: Mapping[str, DatabaseRoute]
+    ) -> list[MediatorError]:
+        """Erase what some databases hold, as far as there is time; returns what failed."""
+        until = self._clock.monotonic() + ERASE_S
+        failures: list[MediatorError] = []
+        for name, class_name in classes_to_erase(databases.values()):
+            names = tuple(databases[name].layout[class_name]["erasing"])
+            try:
+                if not await self._class(routes[name], class_name, names, until):
+                    break
+                databases[name] = await self._note(databases[name], class_name)
+            except MediatorError as error:
+                failures.append(error)
+        return failures
+
+    async def _class(
+        self, route: DatabaseRoute, class_name: str, names: _Names, until: float
+    ) -> bool:
         """Erase what one class holds; False if there was no time for all of it."""
-        names = tuple(stored.layout[class_name]["erasing"])
-        for fragment in fragments_of(self._executor.model.databases[stored.name]):
+        for fragment in fragments_of(route):
             if fragment.class_name != class_name:
                 continue
             if not await self._fragment(fragment, names, until):
                 return False
         return True
 
-    async def _fragment(self, fragment: Fragment, names: tuple[str, ...], until: float) -> bool:
+    async def _fragment(self, fragment: Fragment, names: _Names, until: float) -> bool:
         location = (fragment.database_id, fragment.stored_as, fragment.system)
-        after = self._reached.pop(location, None)
+        former, reached = self._reached.get(location, (names, None))
+        # Of a field that was dropped since, the records before hold values as well.
+        after = reached if former == names else None
         while (after := await self._step(fragment, names, after)) is not None:
+            self._reached[location] = (names, after)
             if self._clock.monotonic() >= until:
-                self._reached[location] = after
                 return False
+        self._reached.pop(location, None)
         return True
 
-    async def _step(
-        self, fragment: Fragment, names: tuple[str, ...], after: str | None
-    ) -> str | None:
+    async def _step(self, fragment: Fragment, names: _Names, after: str | None) -> str | None:
         guarded = self._systems.get(fragment.system)
         store = guarded.store
         if not isinstance(store, Erasing):
@@ -94,13 +118,14 @@ class Erasure:
         except StoreError as error:
             raise unavailable(guarded, error, "write") from error
 
-    async def _note(self, stored: StoredDatabase, class_name: str) -> None:
+    async def _note(self, stored: StoredDatabase, class_name: str) -> StoredDatabase:
+        """Note that a class is erased, unless its layout has changed; returns its database."""
         erased = {**stored.layout[class_name], "erasing": []}
         layout = {**stored.layout, class_name: erased}
-        moment, put = await self._catalogue.put_layout(
-            replace(stored, layout=layout, hold=None), stored
-        )
-        self._follower.has_put(moment, put, route_of(put))
+        _, put = await self._catalogue.put_layout(replace(stored, layout=layout, hold=None), stored)
+        # Read again: what is no layout may have been changed since it was read.
+        await self._follower.catch_up()
+        return put
 
 
 def classes_to_erase(databases: Iterable[StoredDatabase]) -> list[tuple[str, str]]:

@@ -101,7 +101,9 @@ class Follower:
 
     def has_put(self, moment: Moment, stored: StoredDatabase, route: DatabaseRoute) -> None:
         """Put a change of this replica, or a hold, in force."""
-        databases = {**self._known.databases, stored.name: _Placed(stored, route)}
+        # Routes of the model have the hold that is in force, which ends before they change.
+        placed = _Placed(stored, replace(route, held=frozenset()))
+        databases = {**self._known.databases, stored.name: placed}
         self._advance(moment, databases, stored.name)
 
     def has_removed(self, moment: Moment, name: str) -> None:

@@ -9,7 +9,8 @@ changes of a former class of the name are older.
 
 Likewise they name fields by *stored names*, for as long as the class keeps its generation. The
 stored name of a field is the first name that it had, unless that is taken: by a field that was
-renamed since, or by one that was dropped with its values.
+renamed since, or by one that was dropped with its values. A name that a field had, and none has
+now, is *freed*: a replica that is behind may still take it for that field.
 
 Unique constraints that are being built (`mediator.control.unique_builds`) are part of a layout, not
 of the schema: all writes keep them, and nobody is promised that they hold.
@@ -249,17 +250,20 @@ def _stored_as(
 ) -> dict[str, Any]:
     """Return the generation of a class, its stored names, and those of fields that were dropped.
 
-    What is `erasing` is still held by objects.
+    What is `erasing` is still held by objects. What is `freed` are names, not stored ones.
     """
     generation = _generation(present, groups, holding=holding)
     if present is None or generation != present["generation"]:
         made = {"generation": generation, "made_us": int(now * 1e6)}
-        return {**made, "left": {}, "names": {}, "dropped": [], "erasing": []}
+        return {**made, "left": {}, "names": {}, "freed": [], "dropped": [], "erasing": []}
     names, dropped = present.get("names", {}), {*present.get("dropped", ())}
     before = {name for placed in present["groups"].values() for name in placed["fields"]}
     fields = [name for placed in groups.values() for name in placed.fields]
     kept = {name: names.get(name, name) for name in before.intersection(fields) - {*retyped}}
-    ended = before.difference(fields) if holding else before.intersection(retyped)
+    ended = before.difference(fields)
+    if not holding:
+        # A store prepares a field anew whose stored name comes back, but not in the same change.
+        ended = ended.intersection(names) | before.intersection(retyped)
     left = {names.get(name, name) for name in ended}
     dropped |= left
     taken = {*kept.values(), *dropped}
@@ -273,6 +277,7 @@ def _stored_as(
         "made_us": present.get("made_us", 0),
         "left": _times_left(present, groups),
         "names": differing,
+        "freed": sorted({*present.get("freed", ()), *before}.difference(fields)),
         "dropped": sorted(dropped),
         "erasing": sorted({*present.get("erasing", ()), *left}),
     }

@@ -35,7 +35,13 @@ def _layout(layout: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     new = {new: former.get(old, old) for old, new in names.items()}
     # Constraints that are being built are abandoned: they would have other names.
     building = None if names else layout.get("building")
-    return {**layout, "groups": groups, "names": {**kept, **new}, "building": building}
+    return {
+        **layout,
+        "groups": groups,
+        "names": {**kept, **new},
+        "freed": sorted({*layout.get("freed", ()), *names}),
+        "building": building,
+    }
 
 
 def _node(node: str, renames: Renames) -> str:

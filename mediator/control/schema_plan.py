@@ -117,6 +117,13 @@ def _class_version(class_name: str, document: dict[str, Any], stored: StoredData
     return before if same else before + 1
 
 
+def _reuses_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a class gives a name to another field than had it, by its layouts."""
+    fields = (name for placed in after["groups"].values() for name in placed["fields"])
+    renamed_since = after["names"].items() - before.get("names", {}).items()
+    return bool(renamed_since) or not {*before.get("freed", ())}.isdisjoint(fields)
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
     """What a change does.
@@ -124,7 +131,7 @@ class SchemaPlan:
     Attributes:
         moves: What it would move between systems, which forbids it.
         epoch: That of the routing model which it was planned under.
-        moved: The copies whose sources it drops, of classes that hold objects.
+        moved: The copies whose sources it drops.
     """
 
     schema: Schema
@@ -204,8 +211,9 @@ class SchemaPlan:
         """Whether a name means another field than a replica that is behind may take it for."""
         kept = self.before.renamed.layout if self.before.renamed else {}
         return bool(self.options.rename or self.dropped_fields) or any(
-            not each["names"].items() <= kept.get(name, {}).get("names", {}).items()
+            _reuses_names(kept[name], each)
             for name, each in self.new.layout.items()
+            if name in kept
         )
 
     def constraints(self, options: ChangeOptions) -> tuple[Constraints, Constraints]:

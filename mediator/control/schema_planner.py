@@ -98,7 +98,6 @@ class SchemaPlanner:
         route = await offload(True, route_of, new)
         check_indexes(route)
         moves += left_behind(present, route, holding, options.drop)
-        moved = tuple(each for each in moved if each.class_name in holding)
         plan = SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch, moved)
         if not moves:
             await offload(True, check_unique, plan)

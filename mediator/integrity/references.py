@@ -1,7 +1,9 @@
 """References to objects that do not exist: found page by page in a class in use, and repaired.
 
 What is found was so when it was looked up. A repair is an ordinary write, bound to the versions
-read: an object that was written since is left for the next check.
+read: an object that was written since is left for the next check. An object that is not found may
+be one that a transaction has still to create, whose other objects are there already: before a
+repair, that transaction is resolved.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, PreconditionFailed
 from mediator.data_plane.port import DataPlane, pages
 from mediator.model.operations import Condition, Delete, Get, Outcome, Update, WriteOperation
+from mediator.operations.torn_reads import TornReads
 from mediator.routing.model import ClassRoute
 from mediator.schema.foreign_keys import references_of
 from mediator.schema.tree import Field
@@ -75,6 +78,7 @@ class ReferenceReport:
 @dataclass(frozen=True)
 class ReferenceCheck:
     _plane: DataPlane
+    _torn_reads: TornReads
     _clock: Clock
 
     async def check(
@@ -91,7 +95,8 @@ class ReferenceCheck:
         Raises:
             NotFound: There is no such database or class.
             Invalid: The field is none that refers to objects, or cannot be null.
-            MediatorError: A system does not answer.
+            MediatorError: A system does not answer, or a write that may create what is referred to
+                is still under way after some seconds.
         """
         route = await self._plane.route(database, class_name)
         found = _reference_field(route, field_name, repair)
@@ -116,7 +121,7 @@ class ReferenceCheck:
     ) -> None:
         assert checked.to is not None
         ids = references_in(page, checked.name)
-        missing = await missing_targets(self._plane, database, checked.to, ids)
+        missing = await self._missing(database, checked.to, ids, repair)
         report.objects += len(page)
         repairs: list[WriteOperation] = []
         for outcome in page:
@@ -133,6 +138,18 @@ class ReferenceCheck:
             answers = await self._plane.batch(repairs)
             for operation, answer in zip(repairs, answers, strict=True):
                 _count(report, operation.id, answer)
+
+    async def _missing(
+        self, database: str, to: str, ids: Sequence[str], repair: Repair | None
+    ) -> set[str]:
+        """Return ids without an object; for a repair, those that no write under way creates."""
+        missing = await missing_targets(self._plane, database, to, ids)
+        if repair is None or not missing:
+            return missing
+        route, ids = await self._plane.route(database, to), sorted(missing)
+        for start in range(0, len(ids), _LOOKED_UP):
+            await self._torn_reads.resolve_absent(route, ids[start : start + _LOOKED_UP])
+        return await missing_targets(self._plane, database, to, ids)
 
 
 def _reference_field(route: ClassRoute, name: str, repair: Repair | None) -> Field:

@@ -24,7 +24,7 @@ from mediator.operations.intents import ForeignIntents, IntentStore
 from mediator.operations.merge import merge_fragments
 from mediator.routing.fragments import ResourceFragments, resource_of
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, Read, RecordKey, RecordState
+from mediator.stores.port import Fragment, Read, RecordKey, RecordState, is_lockable
 
 __all__ = ["TornReads", "read_objects"]
 
@@ -43,7 +43,7 @@ async def read_objects(
 
 
 RESOLVED_WITHIN_S: Final = 3.0
-"""How long a strong read waits for joint writes."""
+"""How long a strong read, or who looks for an absent object, waits for joint writes."""
 
 
 class TornReads:
@@ -75,12 +75,33 @@ class TornReads:
                 break
             backoff = backoff or Backoff(RESOLVED_WITHIN_S)
             if backoff.is_exhausted and _torn(current, whole=True):
-                name = f"{route.schema.name}/{next(iter(torn.values())).id}"
-                detail = f"A write of {name} over several systems is still under way; try again."
-                raise Unavailable(detail, system=route.anchor.system)
+                raise _unresolved(route, next(iter(torn.values())).id)
             if met:
                 await backoff.wait_for(met, self._calls.intents)
         return current
+
+    async def resolve_absent(self, route: ClassRoute, ids: Sequence[str]) -> None:
+        """Resolve the writes under way that may create objects of a class, which were not found.
+
+        An object that a committed transaction has written already may name one that it has still to
+        create. Whatever is there of it once this returns can be read.
+
+        Raises:
+            Unavailable: A system does not answer, or some write could not be resolved.
+        """
+        if not is_lockable(self._calls.systems.get(route.anchor.system).store):
+            return  # no write over several systems has a record there
+        keys: Sequence[RecordKey] = [(route.anchor, id_) for id_ in ids]
+        backoff = Backoff(RESOLVED_WITHIN_S)
+        while met := await self._met(keys):
+            keys = [key for own in met.values() for key in own]
+            if backoff.is_exhausted:
+                raise _unresolved(route, keys[0][1])
+            await backoff.wait_for(met, self._calls.intents)
+
+    async def _met(self, keys: Sequence[RecordKey]) -> ForeignIntents:
+        states = await self._intents.record_states(keys)
+        return _intents(dict(zip(keys, states, strict=True)))
 
     async def _confirm(
         self,
@@ -105,6 +126,12 @@ class TornReads:
         for i, read in zip(changed, again, strict=True):
             current[i] = read
         return _intents(states)
+
+
+def _unresolved(route: ClassRoute, id_: str) -> Unavailable:
+    name = f"{route.schema.name}/{id_}"
+    detail = f"A write of {name} over several systems is still under way; try again."
+    return Unavailable(detail, system=route.anchor.system)
 
 
 def _torn(outcomes: Sequence[Outcome | None], *, whole: bool) -> dict[int, Outcome]:

@@ -164,6 +164,24 @@ async def test_a_value_that_is_written_just_before_the_hold_is_found(
     assert (await mediator.values(name, "players", "ada") or {})["account"] == 10
 
 
+async def test_objects_that_come_into_an_empty_class_before_the_hold_are_compared(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = unique("db")
+    await mediator.mediator.control.set_schema(name, game("postgres"))
+    await mediator.create(name, "players", "ada", name="Ada", account=7)
+    hold = mediator.mediator.stored_schemas.hold
+
+    async def created(*arguments: Any) -> Any:
+        await mediator.create(name, "missions", "a", player="ada")
+        return await hold(*arguments)
+
+    monkeypatch.setattr(mediator.mediator.stored_schemas, "hold", created)
+    with pytest.raises(ConstraintViolated):
+        await move(mediator, name)
+    assert (await mediator.values(name, "players", "ada") or {})["account"] == 7
+
+
 async def test_no_replica_writes_while_values_are_compared(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

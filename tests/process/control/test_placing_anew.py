@@ -314,6 +314,18 @@ async def test_a_read_set_is_validated_on_the_new_system_of_a_class(
         await mediator.get(name, "carts", "y")
 
 
+async def test_a_hold_ends_for_a_replica_that_retired_versions_during_it(mediator: Service) -> None:
+    name = await mediator.put_schema(on("redis"))
+    catalogue, schemas = mediator.mediator.stored_schemas, mediator.mediator.schemas
+    _, held = await catalogue.hold(await schemas.stored(name), ["notes"])
+    assert held.hold is not None
+    await schemas.retire(name, 1, dry_run=False)
+    assert mediator.mediator.data.model.databases[name].held == {"notes"}
+    await catalogue.release(held.hold)
+    await schemas.refresh()
+    assert not mediator.mediator.data.model.databases[name].held
+
+
 async def test_of_two_concurrent_placements_of_a_class_one_is_refused(
     mediator: Service, late: Service
 ) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mediator.base.errors import Invalid, NotFound
+from mediator.base.concurrency import result_or_error
+from mediator.base.errors import Invalid, NotFound, Unavailable
 from mediator.data_plane import port
 from mediator.integrity import references
 from mediator.integrity.references import ReferenceCheck, Repair
 from mediator.model.operations import Condition, Create, Delete, Outcome, Update
+from mediator.operations import torn_reads
+from mediator.transactions.model import CommitRequest
+from tests.faults.conditions import eventually
+from tests.process.control.test_placing_anew import Pause, paused
 from tests.process.service import Service, field_on, unique
 
 SYSTEMS = ("redis", "postgres", "mongo")
@@ -82,6 +89,67 @@ async def test_an_object_that_was_written_meanwhile_is_left(
 
 def bound_to(seen: Outcome, update: Update) -> Update:
     return replace(update, condition=Condition(versions=(seen.versions,)))
+
+
+@pytest.fixture
+async def half_created(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[str, Pause, asyncio.Task[Any]]]:
+    """A transaction that has created a book on Redis, and not yet its author on PostgreSQL."""
+    author = field_on("redis", "reference", to="authors")
+    fields = {"authors": {"name": field_on("postgres")}, "books": {"author": author}}
+    name = await mediator.put_schema({c: {"fields": of} for c, of in fields.items()})
+    pause = paused(monkeypatch, mediator.mediator.systems.get("postgres").store, "write")
+    writes = (
+        Create(name, "authors", "ada", unique(), values={"name": "Ada"}),
+        Create(name, "books", "b", unique(), values={"author": "ada"}),
+    )
+    request = CommitRequest(name, unique(), (), writes)
+    writing = asyncio.create_task(mediator.mediator.transactions.run(request))
+
+    async def is_half_applied() -> bool:
+        return isinstance(await result_or_error(mediator.get, name, "books", "b"), Outcome)
+
+    await eventually(is_half_applied)
+    yield name, pause, writing
+    pause.open.set()
+    await writing
+
+
+@pytest.mark.parametrize("repair", Repair)
+async def test_what_a_transaction_has_still_to_create_is_not_missing(
+    mediator: Service,
+    half_created: tuple[str, Pause, asyncio.Task[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    repair: Repair,
+) -> None:
+    name, pause, writing = half_created
+    monkeypatch.setattr(torn_reads, "RESOLVED_WITHIN_S", 60.0)
+    resolver = mediator.mediator.transactions.resolver
+    waits = paused(monkeypatch, resolver, "resolve")
+    checked = asyncio.create_task(check_of(mediator).check(name, "books", "author", repair=repair))
+    reached = asyncio.create_task(waits.reached.wait())
+    await asyncio.wait([checked, reached], return_when=asyncio.FIRST_COMPLETED)
+    reached.cancel()
+    pause.open.set()
+    await writing
+    waits.open.set()
+    found = await checked
+    assert (found.objects, found.dangling, found.repaired) == (1, 0, 0)
+    assert await mediator.values(name, "books", "b") == {"author": "ada"}
+
+
+async def test_nothing_is_repaired_while_a_transaction_cannot_be_resolved(
+    mediator: Service,
+    half_created: tuple[str, Pause, asyncio.Task[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, _, _ = half_created
+    monkeypatch.setattr(torn_reads, "RESOLVED_WITHIN_S", 0.0)
+    with pytest.raises(Unavailable, match="authors/ada"):
+        await check_of(mediator).check(name, "books", "author", repair=Repair.DELETE)
+    assert await mediator.values(name, "books", "b") == {"author": "ada"}
+    assert (await check_of(mediator).check(name, "books", "author")).dangling == 1
 
 
 async def test_what_foreign_keys_forbid_is_reported(mediator: Service, library: str) -> None:

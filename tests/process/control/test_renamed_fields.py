@@ -193,6 +193,19 @@ def _integer() -> dict[str, Any]:
     return field_on("redis", "integer")
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+async def test_a_class_without_objects_gives_a_former_name_to_a_field_of_another_type(
+    mediator: Service, system: str
+) -> None:
+    """In one change the field goes that has this stored name, and another one comes."""
+    database = await mediator.put_schema(classes(system))
+    await renamed(mediator, database, system)
+    document = {"classes": classes(system, "name", "labels", price=field_on(system))}
+    await mediator.mediator.control.set_schema(database, document)
+    await mediator.create(database, "products", "a", price="one")
+    assert await mediator.values(database, "products", "a") == {"price": "one"}
+
+
 async def test_a_field_that_goes_while_one_comes_may_be_meant_to_be_renamed(
     mediator: Service,
 ) -> None:

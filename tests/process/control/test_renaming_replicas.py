@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from mediator.base.errors import MediatorError, Unavailable
 from mediator.control import membership
-from mediator.control.port import ChangeOptions
+from mediator.control.port import CAREFUL, ChangeOptions
 from mediator.integrity.check import Integrity
 from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.port import SystemConfig
 from tests.process.control.renaming import SYSTEMS, classes, filled, renamed, update
-from tests.process.service import Service, service
+from tests.process.service import Service, field_on, service
 
 
 @pytest.fixture
@@ -54,6 +54,47 @@ async def test_a_replica_that_is_behind_writes_to_the_same_fields(
         )
     await late.mediator.membership.renew()
     assert await late.values(database, "products", "d") == {"unit_price": 11}
+
+
+COST: Final = ChangeOptions(rename={"products": {"unit_price": "cost"}})
+BACK: Final = ChangeOptions(rename={"products": {"unit_price": "price"}})
+DROP: Final = ChangeOptions(drop=frozenset({"products.unit_price"}))
+
+
+@pytest.mark.parametrize(("options", "number"), [(COST, "cost"), (BACK, "price"), (DROP, "other")])
+async def test_a_name_is_given_again_when_no_replica_means_another_field_by_it(
+    mediator: Service,
+    late: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    options: ChangeOptions,
+    number: str,
+) -> None:
+    """Also one that no system has as a stored name: else the values of two fields would be one."""
+    monkeypatch.setattr(membership, "TIMEOUT_S", 0.2)
+    database = await filled(mediator, "redis")
+
+    async def put(*names: str, options: ChangeOptions = CAREFUL) -> None:
+        added = {name: field_on("redis", "integer") for name in names}
+        document = {"classes": classes("redis", number, "tags", **added)}
+        await mediator.mediator.control.set_schema(database, document, options=options)
+
+    await late.mediator.membership.renew()
+    document = {"classes": classes("redis", "unit_price", other=field_on("redis", "integer"))}
+    rename = ChangeOptions(rename={"products": {"price": "unit_price"}})
+    await mediator.mediator.control.set_schema(database, document, options=rename)
+    await late.mediator.membership.renew()
+    await put("other", options=options)
+    await put("other", "colour")  # nobody has known a field of this name
+    with pytest.raises(Unavailable, match="do not confirm"):
+        await put("other", "colour", "unit_price")
+    await update(late, database, "a", values={"unit_price": 10})
+    await late.mediator.membership.renew()
+    await put("other", "colour", "unit_price")
+    kept = {} if options is DROP else {number: 10}
+    whole = {"name": "a", "tags": ["x"], **kept}
+    assert await mediator.values(database, "products", "a") == whole
+    await update(mediator, database, "a", values={"unit_price": 7})
+    assert await mediator.values(database, "products", "a") == {**whole, "unit_price": 7}
 
 
 async def test_no_write_is_lost_while_fields_are_renamed(
