@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -36,6 +37,7 @@ from mediator.flows.rewriting import describe, rewrite, steps_of_message
 from mediator.flows.worker import FlowWorker
 from mediator.model.pause import Pause
 from mediator.routing.model import DatabaseRoute
+from mediator.schema.tree import Schema
 from mediator.stores.port import REPEATABLE_S
 
 __all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "FlowState", "flow_document"]
@@ -47,6 +49,8 @@ MOST_MESSAGES: Final = 1_000
 """Messages of one request, and dead letters of one."""
 
 _FOLLOW_EVERY_S: Final = 1.0
+_CREATED: Final = "created"
+"""When a flow was created (s since 1970): written down beside its members, which it is none of."""
 
 
 class FlowState(NamedTuple):
@@ -93,8 +97,10 @@ class FlowService:
         """
         for pointer, url in flow.plan.urls:
             self._services.hosts.check(url.origin, pointer)
-        key = FlowKey(database.id, uuid4().hex)
-        if not await self._queue.put_flow(key, flow.document, flow.latency_s, MOST_FLOWS):
+        key, created_s = FlowKey(database.id, uuid4().hex), self._clock.now()
+        flow = replace(flow, created=datetime.fromtimestamp(created_s, UTC))
+        document = {**flow.document, _CREATED: created_s}
+        if not await self._queue.put_flow(key, document, flow.latency_s, MOST_FLOWS):
             raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
         # `follow` may have found it meanwhile.
         if key not in self._workers:
@@ -120,7 +126,7 @@ class FlowService:
             return self._flows[key]
         document = await self._queue.flow(key)
         try:
-            return None if document is None else parse_flow(document, database.schema)
+            return None if document is None else _stored(document, database.schema)
         except Invalid:
             return None
 
@@ -296,6 +302,13 @@ def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
         "ordered": flow.ordered,
         "objective": flow.objective,
     }
+
+
+def _stored(document: Mapping[str, Any], schema: Schema) -> Flow:
+    """Read a flow as it was written down; raises `Invalid`."""
+    sent = {name: member for name, member in document.items() if name != _CREATED}
+    created = datetime.fromtimestamp(document.get(_CREATED, 0.0), UTC)
+    return replace(parse_flow(sent, schema), created=created)
 
 
 def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:
