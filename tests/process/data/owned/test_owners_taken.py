@@ -127,3 +127,18 @@ async def test_results_of_a_message_flow(drafts: Drafts, taken: Taken) -> None:
         own = await notes.create("ada", "message-flows", FLOW)
         answer = await notes.request("ada", "GET", f"message-flows/{own}/results")
         assert answer.status_code == 200, answer.text
+
+
+async def test_what_is_kept_of_a_class_that_is_gone(drafts: Drafts) -> None:
+    """Nothing says any more who might see its objects: it need not have had owners."""
+    notes = await notes_of(drafts.running, OPEN)
+    view = f"incremental-views/{await notes.create('ada', 'incremental-views', VIEW)}"
+    query = f"standing-queries/{await notes.query('ada')}"
+    for path in (view, query):
+        await notes.becomes(path, "ready")
+    await drop(notes)
+    await refused(
+        notes, [(method, path, {}) for path in (view, query) for method in ("GET", "DELETE")], 403
+    )
+    for path in (view, query):
+        await notes.becomes(path, "stopped")
