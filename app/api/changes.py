@@ -17,14 +17,14 @@ from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
 from app.api.server_sent_events import POLL_S, events_of
-from app.http.message import Request, Response, forbid_body
+from app.http.message import Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, accepts_by_name
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
-from mediator.access.former_owners import was_made_after
 from mediator.access.model import Scope
 from mediator.base.errors import SchemaRetired, Unavailable
 from mediator.changes.feed import Event, PositionGone
+from mediator.changes.former_owners import was_made_after
 from mediator.changes.naming import named_as
 from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
@@ -108,10 +108,7 @@ class ChangesRoute:
     async def get(self, routed: RoutedRequest) -> Response:
         forbid_body(routed.request)
         parameters = parse_parameters(ChangesParameters, routed.request.query)
-        # The feed shows what was, and not only what is: that a class is public is not enough.
-        routed.access.require(Scope.READ, routed.database, parameters.class_name, by_anybody=False)
-        for name in self._classes_of(routed, parameters.class_name):
-            routed.access.require_changes(routed.database, name)
+        _require(routed, parameters.class_name)
         subscriptions = required(self._subscriptions, "is no change feed")
         subscriber = await self._subscriber(routed, parameters, subscriptions)
         routed.request.phases.end("parse")
@@ -120,7 +117,7 @@ class ChangesRoute:
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return answer_events(_events(subscriptions, subscription, subscriber, routed))
         try:
-            return await _page(subscription, subscriber, routed.request)
+            return await _page(subscription, subscriber, routed)
         finally:
             subscriptions.close(subscription)
 
@@ -152,15 +149,25 @@ class ChangesRoute:
             routed.find_pinned if routed.pinned else None,
         )
 
-    @staticmethod
-    def _classes_of(routed: RoutedRequest, class_name: str | None) -> Iterable[str]:
-        if class_name is not None:
-            return (class_name,)
-        route = routed.plane.model.databases.get(routed.database)
-        return route.classes if route is not None else ()
+
+def _require(routed: RoutedRequest, class_name: str | None) -> None:
+    """Return if all changes of a class, or of the whole database, may be shown from now on."""
+    # The feed shows what was, and not only what is: that a class is public is not enough.
+    routed.access.require(Scope.READ, routed.database, class_name, by_anybody=False)
+    for name in _classes_of(routed, class_name):
+        routed.access.require_changes(routed.database, name)
 
 
-async def _page(subscription: Subscription, subscriber: _Subscriber, request: Request) -> Response:
+def _classes_of(routed: RoutedRequest, class_name: str | None) -> Iterable[str]:
+    if class_name is not None:
+        return (class_name,)
+    route = routed.plane.model.databases.get(routed.database)
+    return route.classes if route is not None else ()
+
+
+async def _page(
+    subscription: Subscription, subscriber: _Subscriber, routed: RoutedRequest
+) -> Response:
     """Collect a page; the wait ends with the first change that is shown."""
     shown: list[bytes] = []
     started = monotonic()
@@ -168,10 +175,11 @@ async def _page(subscription: Subscription, subscriber: _Subscriber, request: Re
     while len(shown) < subscriber.limit and monotonic() < latest and not subscription.ended:
         left_s = 0.0 if shown else max(0.0, started + subscriber.wait_s - monotonic())
         events = await subscription.next(min(left_s, POLL_S), subscriber.limit - len(shown))
+        await routed.require_again(partial(_require, routed, subscriber.class_name))
         shown += [event.data for event, _ in await subscriber.shown(events)]
         if not events and not left_s:
             break
-    request.phases.end("feed")
+    routed.request.phases.end("feed")
     body = b'{"changes":[%b],"position":"%b"}'
     position = subscription.position.text.encode()
     return Response(200, [JSON_TYPE, NO_STORE], body % (b",".join(shown), position))

@@ -7,9 +7,10 @@ from typing import TypeVar
 from app.api.routed_request import RoutedRequest
 from app.http.message import forbid_body
 from app.http.paths import parse_query
+from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 
-__all__ = ["refuse_content", "required"]
+__all__ = ["refuse_content", "require_stream", "required"]
 
 _T = TypeVar("_T")
 
@@ -31,3 +32,12 @@ def refuse_content(routed: RoutedRequest, *, with_parameters: bool = False) -> N
     forbid_body(routed.request)
     if not with_parameters:
         parse_query(routed.request.query, frozenset())
+
+
+def require_stream(routed: RoutedRequest, scope: Scope, stream: str) -> None:
+    """Return if the request may do that with an event stream; raises as `Access.require`."""
+    database = routed.plane.model.databases.get(routed.database)
+    # What a grant says of a class that was created under the name later, it does not say of the
+    # stream: then only those of the whole database do.
+    name = None if database is not None and stream in database.classes else stream
+    routed.access.require(scope, routed.database, name, by_anybody=False)

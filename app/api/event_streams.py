@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.coordinated import refuse_content, required
+from app.api.coordinated import refuse_content, require_stream, required
 from app.api.models.event_streams import TuplesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
@@ -30,7 +30,6 @@ from mediator.event_streams.batch import MOST_AT_ONCE
 from mediator.event_streams.declaration import parse_stream, stream_document
 from mediator.event_streams.port import StoredTuple, StreamKey
 from mediator.event_streams.service import EventStreamService, Page
-from mediator.routing.model import DatabaseRoute
 
 __all__ = ["EventStreamRoutes"]
 
@@ -72,7 +71,7 @@ class EventStreamRoutes:
 
     async def get(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
-        _, key = await self._enter(routed, Scope.READ)
+        key = await self._enter(routed, Scope.READ)
         return _answer(200, await self._service().report(key))
 
     async def delete(self, routed: RoutedRequest) -> Response:
@@ -85,7 +84,7 @@ class EventStreamRoutes:
     async def append(self, routed: RoutedRequest) -> Response:
         """Append tuples: JSON, or one on each line."""
         streams, type_ = self._service(), routed.media_type(JSON, NDJSON, _LINES)
-        _, key = await self._enter(routed, Scope.WRITE)
+        key = await self._enter(routed, Scope.WRITE)
         parse_query(routed.request.query, frozenset())
         raw = await read_body(routed.request, self._limit)
         read = _read_batch if type_ == JSON else _read_lines
@@ -103,43 +102,48 @@ class EventStreamRoutes:
         refuse_content(routed, with_parameters=True)
         parameters = parse_parameters(TuplesParameters, routed.request.query)
         streams = self._service()
-        database, key = await self._enter(routed, Scope.READ)
+        key = await self._enter(routed, Scope.READ)
         after = parameters.after
         if last := routed.request.headers.get(b"last-event-id"):
             after = parse_number(last)
         # That tuples are gone is noticed before a status is sent.
         page = await streams.read(key, after, parameters.limit)
         self._followers.check()
+        require = partial(_require, routed, Scope.READ)
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            require = partial(_require, routed, database, Scope.READ)
             stream = _TupleEvents(streams, key, require, page)
             return answer_events(self._followers.counting(stream.events(routed)))
         if not page.tuples and parameters.wait:
-            page = await self._wait(streams, key, page, parameters)
+            permit = partial(routed.require_again, require)
+            page = await self._wait(partial(streams.read, key), page, parameters, permit)
         items = b",".join(map(_shown, page.tuples))
         body = b'{"tuples":[%b],"position":%d}' % (items, page.position)
         return Response(200, [JSON_TYPE, NO_STORE], body)
 
     async def _wait(
-        self, streams: EventStreamService, key: StreamKey, page: Page, parameters: TuplesParameters
+        self,
+        read: Callable[[int, int, float], Awaitable[Page]],
+        page: Page,
+        parameters: TuplesParameters,
+        permit: Callable[[], Awaitable[None]],
     ) -> Page:
-        until = monotonic() + parameters.wait
+        until, streams = monotonic() + parameters.wait, self._service()
         with self._followers.counted():
             while not page.tuples and (left_s := until - monotonic()) > 0 and not streams.is_ending:
-                wait_s = min(left_s, POLL_S)
-                page = await streams.read(key, page.position, parameters.limit, wait_s)
+                page = await read(page.position, parameters.limit, min(left_s, POLL_S))
+                await permit()
         return page
 
     def _service(self) -> EventStreamService:
         return required(self._streams, "are no event streams")
 
-    async def _enter(self, routed: RoutedRequest, scope: Scope) -> tuple[DatabaseRoute, StreamKey]:
+    async def _enter(self, routed: RoutedRequest, scope: Scope) -> StreamKey:
         """Return the stream of a request that may do that with it."""
         # A sender without the permission must not make us look for a newer routing model.
         routed.access.require(scope, routed.database, routed.id, by_anybody=False)
         database = await self._directory.database(routed.database)
-        _require(routed, database, scope)
-        return database, StreamKey(database.id, routed.id)
+        _require(routed, scope)
+        return StreamKey(database.id, routed.id)
 
 
 @dataclass(eq=False)
@@ -174,12 +178,9 @@ class _TupleEvents:
         return _events(self._page)
 
 
-def _require(routed: RoutedRequest, database: DatabaseRoute, scope: Scope) -> None:
-    """Return if the request may do that with a stream; raises as `Access.require`."""
-    # What a grant says of a class that was created under the name later, it does not say of the
-    # stream: then only those of the whole database do.
-    name = None if routed.id in database.classes else routed.id
-    routed.access.require(scope, routed.database, name, by_anybody=False)
+def _require(routed: RoutedRequest, scope: Scope) -> None:
+    """Return if the request may do that with its stream; raises as `Access.require`."""
+    require_stream(routed, scope, routed.id)
 
 
 def _read_batch(raw: bytes) -> list[Any]:

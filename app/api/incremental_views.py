@@ -37,7 +37,8 @@ _LARGEST_VIEW: Final = 2**16
 class IncrementalViewRoutes:
     """The routes of incremental views.
 
-    Who asks for a view has to see all objects of each class that it reads, and what they were.
+    Who asks for a view has to see all objects of each class that it reads, and what they were since
+    the view was created.
     """
 
     _directory: Directory
@@ -54,7 +55,8 @@ class IncrementalViewRoutes:
         database = await self._directory.database(routed.database)
         view = parse_view(body, database.schema)
         stored = StoredView(view.document, tuple(sorted(view.class_names)), ViewState(BUILDING))
-        _require(routed, stored)
+        for name in stored.class_names:
+            routed.access.require_changes(routed.database, name)
         id_ = await views.create(database, view)
         location = f"/v1/{routed.database}/incremental-views/{id_}".encode()
         return _answer(201, _report(id_, stored), [(b"location", location)])
@@ -94,10 +96,13 @@ class IncrementalViewRoutes:
         found: Sequence[StoredDelta] = await read(0)
         self._followers.check()
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            stream = DeltaStream(views, database, routed, after)
+            stream = DeltaStream(views, database, routed, partial(_require, routed), after)
             return answer_events(self._followers.counting(stream.events()))
         if not found and parameters.wait:
-            found = await self._followers.wait(read, parameters.wait, lambda: not views.ended)
+            permit = partial(routed.require_again, partial(_require, routed, stored))
+            found = await self._followers.wait(
+                read, parameters.wait, lambda: not views.ended, permit
+            )
         page = b",".join(map(shown, found))
         last_id = (found[-1].id if found else after).encode()
         return Response(
@@ -123,13 +128,15 @@ class IncrementalViewRoutes:
         refuse_content(routed, with_parameters=with_parameters)
         views, database = self._service(), await self._directory.database(routed.database)
         stored = await views.find(database, routed.id)
+        # Another replica may have made a class a moment ago.
+        await self._directory.look_for(routed.database, *stored.class_names)
         _require(routed, stored)
         return views, database, stored
 
 
 def _require(routed: RoutedRequest, stored: StoredView) -> None:
     for name in stored.class_names:
-        routed.access.require_changes(routed.database, name)
+        routed.access.require_all_since(routed.database, name, stored.created)
 
 
 def _refuse_stopped(stored: StoredView) -> None:

@@ -25,7 +25,6 @@ from app.http.validation import parse_parameters
 from mediator.base.errors import Invalid, Location
 from mediator.flows.allowed_flows import RefusedFlow
 from mediator.flows.parser import Flow, parse_flow
-from mediator.flows.plan import Plan
 from mediator.flows.queue import FlowKey
 from mediator.flows.service import MOST_MESSAGES, FlowService, flow_document
 from mediator.model.result_position import ResultPosition
@@ -42,7 +41,8 @@ class MessageFlows:
     """The routes of flows.
 
     What a flow does is not done in the name of who sends a message. So a request for a flow needs
-    the right to write the whole database, and to see all objects of each class of the plan.
+    the right to write the whole database, and to see all objects of each class of the plan, as they
+    are and as they were since the flow was created.
     """
 
     _directory: Directory
@@ -56,7 +56,8 @@ class MessageFlows:
         flows = self._service()
         body, _, database = await self._body(routed, _LARGEST_FLOW)
         parsed = parse_flow(body, database.schema)
-        _require_all(routed, parsed.plan)
+        for name in _classes_of(parsed):
+            routed.access.require_changes(routed.database, name)
         id_ = await flows.create(database, parsed)
         location = f"/v1/{routed.database}/message-flows/{id_}".encode()
         return _answer(201, flow_document(id_, parsed), [(b"location", location)])
@@ -80,7 +81,7 @@ class MessageFlows:
         flows = self._service()
         body, raw, database = await self._body(routed, self._limit)
         flow = await flows.find(database, routed.id)
-        _require_all(routed, flow.plan)
+        _require_all(routed, flow)
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
             raise routed.access.meter.full()
         messages = _messages(body)
@@ -106,7 +107,7 @@ class MessageFlows:
         ended = await flows.results(key, after, page.limit)
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             self._followers.check()
-            require = partial(_require_all, routed, flow.plan)
+            require = partial(_require_all, routed, flow)
             stream = ResultStream(flows, key, require, ended)
             return answer_events(self._followers.counting(stream.events(routed.request)))
         items = [state_of(each.ticket, each.end, each.document) for each in ended.items]
@@ -168,13 +169,18 @@ class MessageFlows:
         flows, database = self._service(), await self._directory.database(routed.database)
         flow = await flows.find_any(database, routed.id)
         if isinstance(flow, Flow):
-            _require_all(routed, flow.plan)
+            _require_all(routed, flow)
         return flows, database, flow
 
 
-def _require_all(routed: RoutedRequest, plan: Plan) -> None:
-    for name in sorted(plan.reads_classes | plan.writes_classes):
-        routed.access.require_all(routed.database, name)
+def _require_all(routed: RoutedRequest, flow: Flow) -> None:
+    # What is kept of its messages may show objects as they were since it was created.
+    for name in _classes_of(flow):
+        routed.access.require_all_since(routed.database, name, flow.created)
+
+
+def _classes_of(flow: Flow) -> list[str]:
+    return sorted(flow.plan.reads_classes | flow.plan.writes_classes)
 
 
 def _messages(body: Any) -> list[Any]:

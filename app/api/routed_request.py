@@ -42,6 +42,13 @@ FindPinned: TypeAlias = Callable[[], Awaitable[FormerSchema]]
 """Finds the version that a request is pinned to; raises what `FormerSchemas.find` does."""
 
 
+Revalidate: TypeAlias = Callable[[], Awaitable[None]]
+
+
+async def _unauthenticated() -> None:
+    """Return: without authentication there are no credentials."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """What can be done at an address.
@@ -102,6 +109,7 @@ class RoutedRequest:
         owner: The subject whose objects of the class alone are there; None: everybody's.
         pinned: The version of the database's schema whose names the request uses; None: now's.
         find_pinned: Finds it again, as it is then; only where there is one.
+        revalidate: Raises an error if the credentials of the sender are not good any more.
     """
 
     request: Request
@@ -122,6 +130,8 @@ class RoutedRequest:
     preferences: Preferences = field(default=NO_PREFERENCES, init=False)
     pinned: FormerSchema | None = field(default=None, init=False)
     find_pinned: FindPinned = field(init=False)
+    # By a factory: a function that is an attribute of the class would be bound as a method.
+    revalidate: Revalidate = field(default_factory=lambda: _unauthenticated, init=False)
 
     def go_to(self, address: Address) -> None:
         self.route, self.database, self.class_name, self.id, self.ticket = address
@@ -130,6 +140,18 @@ class RoutedRequest:
         """Let the handler see the names of a version, whatever it does with the data plane."""
         self.find_pinned, self.pinned = find, await find()
         self.plane = PinnedPlane(self.plane, self.pinned)
+
+    async def require_again(self, require: Callable[[], object]) -> None:
+        """Return if the sender may have the answer to a request that has waited.
+
+        Args:
+            require: Raises an error if the sender may not, by what is known now.
+
+        Raises:
+            Unauthenticated: The key or the token was revoked, or has ended, during the wait.
+        """
+        await self.revalidate()
+        require()
 
     def transact(self, transact: Transact) -> Transact:
         """Return the execution of transactions as this request may have it."""

@@ -231,8 +231,9 @@ class DataApi:
     async def _admit(authoriser: RequestAuthoriser, routed: RoutedRequest) -> None:
         """Authenticate the sender, before any store is queried."""
         request = routed.request
-        access = await authoriser.authorise(request.headers.get(b"authorization"))
-        routed.access = access
+        field = request.headers.get(b"authorization")
+        access = await authoriser.authorise(field)
+        routed.access, routed.revalidate = access, partial(authoriser.revalidate, access, field)
         routed.plane = access.narrow(routed.plane)
         request.body_limit = access.meter.limits.body_bytes
         request.phases.end("auth")

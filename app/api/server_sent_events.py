@@ -121,14 +121,23 @@ class Followers:
         read: Callable[[float], Awaitable[Sequence[_Found]]],
         wait_s: float,
         goes_on: Callable[[], bool],
+        permit: Callable[[], Awaitable[None]],
     ) -> Sequence[_Found]:
-        """Read, with how long that may wait, until something is found or the time is over."""
+        """Read, with how long that may wait, until something is found or the time is over.
+
+        Args:
+            read: Waits for something, for some seconds at most.
+            wait_s: For how long all of it may wait.
+            goes_on: Whether there may be more.
+            permit: Raises an error if what is found may not be shown any more.
+        """
         until = monotonic() + wait_s
+        found: Sequence[_Found] = []
         with self.counted():
-            while (left_s := until - monotonic()) > 0 and goes_on():
-                if found := await read(min(left_s, POLL_S)):
-                    return found
-        return []
+            while not found and (left_s := until - monotonic()) > 0 and goes_on():
+                found = await read(min(left_s, POLL_S))
+                await permit()
+        return found
 
     async def counting(self, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         """Yield events, and count one until they end."""

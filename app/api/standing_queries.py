@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.coordinated import refuse_content, required
+from app.api.coordinated import refuse_content, require_stream, required
 from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
@@ -25,7 +25,7 @@ from mediator.access.model import Scope
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.drawing import drawing
-from mediator.standing.query import Source
+from mediator.standing.query import Source, SourceKind, StandingQuery
 from mediator.standing.query_parser import parse_query as parse_standing_query
 from mediator.standing.results import StoredQuery, StoredResult
 from mediator.standing.service import (
@@ -46,8 +46,8 @@ _NO_SCRIPTS: Final = (b"content-security-policy", b"default-src 'none'; style-sr
 class StandingQueryRoutes:
     """The routes of standing queries.
 
-    Who asks for a query has to see every change of each class that it reads, and to read each
-    stream. Who creates one has to write what results go into: all objects, if that is a class.
+    Who asks for a query has to see every change of each class that it reads since its creation, and
+    to read each stream. Who creates one has to write what results go into: all objects of a class.
     """
 
     _directory: Directory
@@ -64,10 +64,10 @@ class StandingQueryRoutes:
         database = await self._directory.database(routed.database)
         streams = await queries.streams(database)
         query = parse_standing_query(body, database.schema, streams)
-        _require(routed, database, query.join.relations)
+        _require_changes(routed, query.join.relations)
         if query.into is not None:
-            _require_target(routed, database, query.into.target)
-        id_, stored = await queries.create(database, query)
+            _require_target(routed, query.into.target)
+        id_, stored = await queries.create(database, query, _administered(routed, query))
         location = f"/v1/{routed.database}/standing-queries/{id_}".encode()
         new = load_document(StandingLoad(0, query.max_lag, None))
         return _answer(201, {**_report(id_, stored), **new}, [(b"location", location)])
@@ -91,7 +91,7 @@ class StandingQueryRoutes:
     async def results(self, routed: RoutedRequest) -> Response:
         """Answer results: as server-sent events, or by long polling."""
         parameters = parse_parameters(ResultsParameters, routed.request.query)
-        queries, database, _ = await self._find(routed, with_parameters=True)
+        queries, database, stored = await self._find(routed, with_parameters=True)
         if last := routed.request.headers.get(b"last-event-id"):
             after = parse_position(last)
         elif parameters.after is not None:
@@ -103,22 +103,25 @@ class StandingQueryRoutes:
         found: Sequence[StoredResult] = await read(0)
         self._followers.check()
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            require = partial(_require_query, routed, database)
-            stream = ResultEvents(queries, database, routed, require, after)
+            stream = ResultEvents(queries, database, routed, partial(_require, routed), after)
             return answer_events(self._followers.counting(stream.events()))
         if not found and parameters.wait:
-            found = await self._followers.wait(read, parameters.wait, lambda: not queries.ended)
+            permit = partial(routed.require_again, partial(_require, routed, stored))
+            found = await self._followers.wait(
+                read, parameters.wait, lambda: not queries.ended, permit
+            )
         items = b",".join(map(shown, found))
         position = found[-1].position if found else after
         body = b'{"results":[%b],"after":"%b"}' % (items, str(position).encode())
         return Response(200, [JSON_TYPE, NO_STORE], body)
 
     async def plan(self, routed: RoutedRequest) -> Response:
-        """Answer the plan of all queries, as JSON or as a drawing."""
+        """Answer the plan of all queries, which shows each of them, as JSON or as a drawing."""
         refuse_content(routed, with_parameters=True)
         parameters = parse_parameters(PlanParameters, routed.request.query)
         database = await self._directory.database(routed.database)
-        document = await self._service().plan(database, parameters.mode)
+        require = partial(_require, routed)
+        document = await self._service().plan(database, parameters.mode, require)
         if accepts_by_name(routed.request.headers.get(b"accept", ""), SVG):
             body = drawing(document, document["names"]).encode()
             return Response(200, [_SVG_TYPE, _NO_SCRIPTS, NO_STORE], body)
@@ -134,39 +137,48 @@ class StandingQueryRoutes:
         refuse_content(routed, with_parameters=with_parameters)
         queries, database = self._service(), await self._directory.database(routed.database)
         stored = await queries.find(database, routed.id)
-        _require(routed, database, stored.relations)
+        # Another replica may have made a class a moment ago.
+        await self._directory.look_for(routed.database, *_names(stored.relations, "class"))
+        _require(routed, stored)
         return queries, database, stored
 
 
-def _require(routed: RoutedRequest, database: DatabaseRoute, relations: Iterable[str]) -> None:
-    for source in map(Source.of, relations):
-        if source.kind == "class":
-            routed.access.require_changes(routed.database, source.name)
-        else:
-            _require_stream(routed, database, Scope.READ, source.name)
+def _names(relations: Iterable[str], kind: SourceKind) -> list[str]:
+    return [each.name for each in map(Source.of, relations) if each.kind == kind]
 
 
-def _require_target(routed: RoutedRequest, database: DatabaseRoute, target: Source) -> None:
+def _require(routed: RoutedRequest, stored: StoredQuery) -> None:
+    """Return if the request may see a query, and what was found since it was created."""
+    for name in _names(stored.relations, "class"):
+        routed.access.require_all_since(routed.database, name, stored.created)
+    for name in _names(stored.relations, "stream"):
+        require_stream(routed, Scope.READ, name)
+
+
+def _require_changes(routed: RoutedRequest, relations: Iterable[str]) -> None:
+    """Return if the request may see what is found from now on."""
+    for name in _names(relations, "class"):
+        routed.access.require_changes(routed.database, name)
+    for name in _names(relations, "stream"):
+        require_stream(routed, Scope.READ, name)
+
+
+def _require_target(routed: RoutedRequest, target: Source) -> None:
     if target.kind == "stream":
-        _require_stream(routed, database, Scope.WRITE, target.name)
+        require_stream(routed, Scope.WRITE, target.name)
         return
     # Objects are not written in the name of who creates the query, whose own they would be.
     routed.access.require(Scope.WRITE, routed.database, target.name)
-    routed.access.require_all(routed.database, target.name)
+    routed.access.require_changes(routed.database, target.name)
     if routed.access.meter.room <= 0:
         raise routed.access.meter.full()
 
 
-def _require_stream(
-    routed: RoutedRequest, database: DatabaseRoute, scope: Scope, stream: str
-) -> None:
-    # What a grant says of a class of this name it does not say of the stream.
-    name = None if stream in database.classes else stream
-    routed.access.require(scope, routed.database, name, by_anybody=False)
-
-
-def _require_query(routed: RoutedRequest, database: DatabaseRoute, stored: StoredQuery) -> None:
-    _require(routed, database, stored.relations)
+def _administered(routed: RoutedRequest, query: StandingQuery) -> list[str]:
+    """Return the classes of a query that its creator may administer."""
+    used = {*query.sources.values(), *([query.into.target] if query.into else ())}
+    names = [each.name for each in used if each.kind == "class"]
+    return [name for name in names if routed.access.may_administer(routed.database, name)]
 
 
 def _report(id_: str, stored: StoredQuery) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,11 +24,17 @@ _DELTAS_AT_ONCE: Final = 100
 
 @dataclass(eq=False)
 class DeltaStream:
-    """The deltas of a view after one, until it is stopped or may not be seen any more."""
+    """The deltas of a view after one, until it is stopped or may not be seen any more.
+
+    Args:
+        _require: Raises an error if the view may not be seen.
+        _after: The id of the last delta that was seen.
+    """
 
     _views: IncrementalViews
     _database: DatabaseRoute
     _routed: RoutedRequest
+    _require: Callable[[StoredView], None]
     _after: str
     _has_ended: bool = field(default=False, init=False)
 
@@ -48,9 +54,7 @@ class DeltaStream:
         views, database, id_ = self._views, self._database, self._routed.id
         found = await views.deltas(database, id_, self._after, _DELTAS_AT_ONCE, POLL_S)
         stored = await views.find(database, id_)
-        if not _may_see(self._routed, stored):
-            self._has_ended = True
-            return b""
+        self._require(stored)
         if not found and stored.state.name == STOPPED:
             self._has_ended = True
             detail = orjson.dumps({"detail": stored.state.detail})
@@ -75,10 +79,3 @@ def shown(delta: StoredDelta) -> bytes:
 
 def _event(delta: StoredDelta) -> bytes:
     return b"id: %b\nevent: delta\ndata: %b\n\n" % (delta.id.encode(), shown(delta))
-
-
-def _may_see(routed: RoutedRequest, stored: StoredView) -> bool:
-    return all(
-        routed.access.may_read_all(routed.database, name, by_anybody=False)
-        for name in stored.class_names
-    )

@@ -43,11 +43,23 @@ class RequestAuthoriser:
     def release(self, access: Access) -> None:
         self._limiter.leave(access.meter)
 
+    async def revalidate(self, access: Access, authorization: str | None) -> None:
+        """Return if the credentials of a request are still good.
+
+        Raises:
+            Unauthenticated: They were revoked, have ended, or stand for something else.
+            Unavailable: It is not known any more which keys hold.
+        """
+        if await self._authenticator.principal(authorization) != access.principal:
+            detail = "The key or the token has other rights by now: send the request again."
+            raise Unauthenticated(detail, presented=True)
+
     async def is_valid(self, access: Access, authorization: str | None, started_s: float) -> bool:
         """Whether an answer that began at `started_s` (`perf_counter`) may still be sent."""
         if access.meter.is_over(perf_counter() - started_s):
             return False
         try:
-            return await self._authenticator.principal(authorization) == access.principal
+            await self.revalidate(access, authorization)
         except Unauthenticated:
             return False
+        return True

@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 from mediator.access.cache import AccessCache
 from mediator.access.decision import AccessDecision, AccessTarget, decide
-from mediator.access.former_owners import changes_open_at, had_owners_until
 from mediator.access.hidden_references import hiding_references
 from mediator.access.metered_plane import MeteredPlane, Transact, metered
 from mediator.access.metering import UNLIMITED, Meter, RunBound
 from mediator.access.model import Principal, Scope
 from mediator.access.owned_plane import OwnedPlane
 from mediator.base.errors import Forbidden, MediatorError, NotFound, Unauthenticated
+from mediator.changes.former_owners import changes_open_at, had_owners_until
 from mediator.data_plane.port import DataPlane
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import Visibility
@@ -126,6 +126,9 @@ class Access:
             detail = f"Objects of {class_name} have owners: this is for administrators of it."
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 
+    def may_administer(self, database: str, class_name: str) -> bool:
+        return self._may(Scope.ADMIN, database, class_name)
+
     def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
         """Whether every object of a class may be shown, former objects included.
 
@@ -158,6 +161,26 @@ class Access:
             detail = (
                 f"Objects of {class_name} had owners a moment ago: its changes are for"
                 f" administrators of it. Try again after {open_at:%Y-%m-%dT%H:%M:%SZ}."
+            )
+            raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
+
+    def require_all_since(self, database: str, class_name: str, moment: datetime) -> None:
+        """Return if every object of a class may be shown, as it is and as it was since a moment.
+
+        Args:
+            database: Where.
+            class_name: Which.
+            moment: By the clock of a replica.
+
+        Raises:
+            Forbidden: Its objects have owners, or had some time since; or the class is gone.
+        """
+        until = self.owned_until(database, class_name)
+        has_been_open = until is None or moment > changes_open_at(until)
+        if not (has_been_open and self.may_read_all(database, class_name, by_anybody=False)):
+            detail = (
+                f"Objects of {class_name} have owners, or had since this was created, or the class"
+                " is there no more: this is for administrators of it."
             )
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 
@@ -261,6 +284,9 @@ class Unrestricted(Access):
         return True
 
     def may_read(self, *_: object) -> bool:
+        return True
+
+    def may_administer(self, *_: object) -> bool:
         return True
 
     def may_read_all(self, *_: object, **__: object) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
-__all__ = ["DRIFT", "Clock", "ServerClock", "StabilityTimer", "SystemClock"]
+__all__ = ["DRIFT", "EPOCH", "Clock", "ServerClock", "StabilityTimer", "SystemClock"]
 
 DRIFT: Final = 500e-6
 """By what fraction two monotonic clocks differ in rate at most (the limit of `adjtimex(2)`)."""
+
+EPOCH: Final = datetime.fromtimestamp(0, UTC)
+"""Before every moment that anything happened at."""
 
 _US: Final = 1_000_000
 

@@ -36,7 +36,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mediator.access.former_owners import owned_until
 from mediator.base.errors import Conflict, PreconditionFailed
 from mediator.catalogue import schema_revisions
 from mediator.catalogue.connection import Catalogue
@@ -57,6 +56,7 @@ from mediator.catalogue.tables import (
     transactions,
     violations,
 )
+from mediator.changes.former_owners import owned_until
 from mediator.transactions.log import State
 
 __all__ = ["HOLD_S", "NOTED", "CatalogueSchemas", "LayoutChanged"]

@@ -33,7 +33,7 @@ class StoredDatabase:
         layout: For each class its version, and for each cache group the system and the fields.
         hold: Which classes take no writes at present.
         owned_until: Until when objects of classes had owners that have none any more; kept by
-            `CatalogueSchemas.put` alone (`mediator.access.former_owners`).
+            `CatalogueSchemas.put` alone (`mediator.changes.former_owners`).
         overrides: For each overridden node the system, the reason, and until when.
         retired_before: The version before which clients may pin none; kept by `CatalogueSchemas`
             alone, as `owned_until` is.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from mediator.access.cache import AccessCache, AccessSnapshot
 from mediator.access.keys import ApiKey, mint
@@ -14,6 +14,9 @@ from mediator.base.errors import Invalid, Location, NotFound
 from mediator.catalogue.tenants import CatalogueTenants
 
 __all__ = ["Tenancy"]
+
+_LATEST_S: Final = datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+"""A year before the last time that there is in every zone."""
 
 
 class Tenancy:
@@ -85,6 +88,8 @@ class Tenancy:
             raise _wrong("/grants", "one grant at least is expected")
         if expires is not None and expires <= self._clock.now():
             raise _wrong("/expires", "it is in the past")
+        if expires is not None and expires > _LATEST_S:
+            raise _wrong("/expires", "it is after the year 9998; null means never")
         expected = f"{MAX_SUBJECT_LENGTH} characters are expected, none of control"
         if not is_subject(subject):
             raise _wrong("/subject", f"1 to {expected}")

@@ -7,6 +7,7 @@ no longer building; and the number of changes to the documents, `revision` in `p
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -30,6 +31,11 @@ class Definition(NamedTuple):
 
     document: dict[str, Any]
     state: bytes | None
+
+    @property
+    def created(self) -> datetime:
+        """When it was created; `EPOCH` if an older version did not write it down."""
+        return datetime.fromtimestamp(self.document.get("created", 0.0), UTC)
 
 
 class Definitions:

@@ -93,6 +93,8 @@ class RedisStandingResults:
             "query": query.document,
             "relations": query.relations,
             "into": query.into,
+            "administered": sorted(query.administered),
+            "created": query.created.timestamp(),
         }
         return await self._definitions.put(key.database, key.query, document, most)
 
@@ -226,7 +228,14 @@ def _query(definition: Definition) -> StoredQuery:
     document, state = definition
     shown = QueryState() if state is None else QueryState(*orjson.loads(state))
     relations = tuple(document["relations"])
-    return StoredQuery(document["query"], relations, shown, document.get("into", UNKNOWN))
+    return StoredQuery(
+        document["query"],
+        relations,
+        shown,
+        document.get("into", UNKNOWN),
+        frozenset(document.get("administered", ())),
+        definition.created,
+    )
 
 
 def _delivery(text: str) -> Delivery:

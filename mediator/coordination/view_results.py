@@ -15,12 +15,14 @@ All keys of a database share one hash tag, so that one script sees them all:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from secrets import randbits
 from typing import Any, Final
 
 import orjson
 from redis.asyncio import Redis
 
+from mediator.base.clock import EPOCH
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
 from mediator.coordination.definitions import Definition, Definitions
@@ -56,8 +58,14 @@ class RedisViewResults:
             lua_text("mediator.coordination.scripts", "views_publish")
         )
 
-    async def put_view(self, key: ViewKey, view: View, most: int) -> bool:
-        document = {"view": view.document, "classes": sorted(view.class_names)}
+    async def put_view(
+        self, key: ViewKey, view: View, most: int, created: datetime = EPOCH
+    ) -> bool:
+        document = {
+            "view": view.document,
+            "classes": sorted(view.class_names),
+            "created": created.timestamp(),
+        }
         return await self._definitions.put(key.database, key.view, document, most)
 
     async def databases(self) -> set[str]:
@@ -154,8 +162,8 @@ def _delta_rows(publication: Publication) -> bytes:
 
 
 def _view(definition: Definition) -> StoredView:
-    document = definition.document
-    return StoredView(document["view"], tuple(document["classes"]), _state(definition.state))
+    document, state = definition.document, _state(definition.state)
+    return StoredView(document["view"], tuple(document["classes"]), state, definition.created)
 
 
 def _state(text: bytes | None) -> ViewState:

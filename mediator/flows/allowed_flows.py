@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 from mediator.base.errors import Conflict, Invalid
 from mediator.base.lease import LeaseLost
@@ -12,7 +13,10 @@ from mediator.flows.parser import Flow, parse_flow
 from mediator.flows.queue import FlowKey
 from mediator.schema.tree import Schema
 
-__all__ = ["AllowedFlows", "NotAllowed", "RefusedFlow"]
+__all__ = ["AllowedFlows", "NotAllowed", "RefusedFlow", "stored_flow"]
+
+_CREATED: Final = "created"
+"""When a flow was created (s since 1970): written down beside its members, which it is none of."""
 
 
 class NotAllowed(LeaseLost):
@@ -25,10 +29,12 @@ class RefusedFlow:
 
     Attributes:
         document: The flow as JSON, as it was sent.
+        created: As of a `Flow`.
         detail: What its schema refuses.
     """
 
     document: Mapping[str, Any]
+    created: datetime
     detail: str
 
     def error(self) -> Conflict:
@@ -36,6 +42,11 @@ class RefusedFlow:
             f"The schema of the database does not allow the flow any more: {self.detail}. It is not"
             " executed, and its messages wait, until the schema allows it again or it is removed."
         )
+
+
+def stored_flow(flow: Flow | RefusedFlow) -> dict[str, Any]:
+    """Return a flow as it is written down."""
+    return {**flow.document, _CREATED: flow.created.timestamp()}
 
 
 class _Parsed(NamedTuple):
@@ -59,12 +70,12 @@ class AllowedFlows:
         return {key: flow for key, flow in found.items() if isinstance(flow, Flow)}
 
     def document(self, key: FlowKey) -> Any:
-        """Return a flow that is followed as JSON, which never changes; None: it is not."""
+        """Return a flow that is followed as it was written down, for good; None: it is not."""
         known = self._followed.get(key)
-        return None if known is None else known.flow.document
+        return None if known is None else stored_flow(known.flow)
 
     def parse(self, key: FlowKey, document: Any, schema: Schema) -> Flow | RefusedFlow:
-        """Return a flow as a schema allows it."""
+        """Return a flow that was written down as a schema allows it."""
         known = self._followed.get(key)
         if known is not None and known.schema is schema:
             return known.flow
@@ -78,7 +89,7 @@ class AllowedFlows:
         known = self._followed.get(key)
         if known is None:
             raise NotAllowed("It is gone.")
-        flow = self.parse(key, known.flow.document, schema)
+        flow = self.parse(key, stored_flow(known.flow), schema)
         if isinstance(flow, RefusedFlow):
             raise NotAllowed(flow.detail)
 
@@ -90,8 +101,10 @@ class AllowedFlows:
         self._followed.pop(key, None)
 
 
-def _parse(document: Any, schema: Schema) -> Flow | RefusedFlow:
+def _parse(document: Mapping[str, Any], schema: Schema) -> Flow | RefusedFlow:
+    sent = {name: member for name, member in document.items() if name != _CREATED}
+    created = datetime.fromtimestamp(document.get(_CREATED, 0.0), UTC)
     try:
-        return parse_flow(document, schema)
+        return replace(parse_flow(sent, schema), created=created)
     except Invalid as error:
-        return RefusedFlow(document, error.detail)
+        return RefusedFlow(sent, created, error.detail)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
+from mediator.base.clock import EPOCH
 from mediator.base.errors import Invalid, Location
 from mediator.flows.condition_parser import MOST_CASES, RANGE, read_condition
 from mediator.flows.http_request import read_request
@@ -98,6 +100,7 @@ class Flow:
         ordered: Whether messages end in the order of their arrival.
         objective: What the waiting time is chosen for.
         document: The flow as JSON, as it was sent.
+        created: When, by the clock of a replica; `EPOCH`: it was not written down.
     """
 
     name: str
@@ -106,6 +109,7 @@ class Flow:
     ordered: bool
     objective: Literal["latency", "work"]
     document: Mapping[str, Any]
+    created: datetime = EPOCH
 
 
 def parse_flow(document: Any, schema: Schema) -> Flow:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -18,7 +19,7 @@ from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.admitted import Admitted, at_once
 from mediator.data_plane.port import DataPlane
-from mediator.flows.allowed_flows import AllowedFlows, NotAllowed, RefusedFlow
+from mediator.flows.allowed_flows import AllowedFlows, NotAllowed, RefusedFlow, stored_flow
 from mediator.flows.http_services import HttpServices
 from mediator.flows.invocations import PlanInvoker
 from mediator.flows.parser import OBJECTIVES, Flow, check_message
@@ -103,7 +104,8 @@ class FlowService:
         for pointer, url in flow.plan.urls:
             self._services.hosts.check(url.origin, pointer)
         key = FlowKey(database.id, uuid4().hex)
-        if not await self._queue.put_flow(key, flow.document, flow.latency_s, MOST_FLOWS):
+        flow = replace(flow, created=datetime.fromtimestamp(self._clock.now(), UTC))
+        if not await self._queue.put_flow(key, stored_flow(flow), flow.latency_s, MOST_FLOWS):
             raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
         # `follow` may have found it meanwhile.
         if key not in self._workers:

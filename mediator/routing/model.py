@@ -120,7 +120,7 @@ class DatabaseRoute:
             the name is the id.
         held: Classes that are being placed anew: the catalogue may have moved them by now.
         owned_until: Until when the objects of classes had owners that have none any more
-            (`mediator.access.former_owners`).
+            (`mediator.changes.former_owners`).
         overrides: Systems that operators have chosen, those that have ended included.
         version: How often its schema was set, or an override.
         retired_before: The version before which clients may pin none.

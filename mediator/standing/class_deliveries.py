@@ -21,6 +21,7 @@ from mediator.data_plane.admitted import Admitted
 from mediator.model.operations import Create
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
+from mediator.standing.closed import closed_class
 from mediator.standing.context import HolderContext
 from mediator.standing.destination_parser import destination_of
 from mediator.standing.query import Destination
@@ -104,9 +105,14 @@ class _Deliveries:
         revision = (await results.published(id_)).revision
         if route is self._route and revision == self._revision:
             return
-        # Those that are stopped, too: what they have found until then is not lost.
+        # Those that are stopped, too: what they have found until then is not lost. But of a class
+        # that got owners not even that is for everybody.
         stored = (await results.queries(id_)).items()
-        known = ((query, destination_of(each.document)) for query, each in stored)
+        known = (
+            (query, destination_of(each.document))
+            for query, each in stored
+            if closed_class(each, route) is None
+        )
         self._into = {
             query: into
             for query, into in known
@@ -153,6 +159,9 @@ class _Deliveries:
         creations, refusal = _creations_of(route, key, into, due)
         taken = 0
         try:
+            # Objects that results are of may have got owners before this process knows of it.
+            if await self._context.is_outdated(route):
+                return 0, None
             async with self._admitted(self._context.plane, route.schema.database) as plane:
                 for answer in await plane.batch(creations):
                     # An object that has the id is the result's, whatever clients made of it.

@@ -15,11 +15,13 @@ from typing import Final
 
 import orjson
 
-from mediator.base.errors import IdempotencyReused, TooManyRequests
+from mediator.base.errors import IdempotencyReused, TooManyRequests, Unavailable
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
 from mediator.model.result_position import ResultPosition
+from mediator.routing.model import DatabaseRoute
+from mediator.standing.context import HolderContext, OutOfDate
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import values_of
 from mediator.standing.results import Delivery, QueryKey, StandingResults, StoredResult
@@ -44,15 +46,22 @@ class Undeliverable(Exception):
 class Deliveries:
     """Appends the results of the queries of one database to the streams that they go to."""
 
-    _streams: EventStreams
-    _results: StandingResults
-    _database: str
+    _context: HolderContext
+    _route: DatabaseRoute
     _lease: Lease
     _at: dict[str, Delivery] = field(default_factory=dict, init=False)
 
     async def open(self) -> None:
         """Continue where the last holder has ended."""
-        self._at = await self._results.deliveries(self._database)
+        self._at = await self._results.deliveries(self._route.id)
+
+    @property
+    def _results(self) -> StandingResults:
+        return self._context.results
+
+    @property
+    def _streams(self) -> EventStreams:
+        return self._context.streams
 
     async def deliver(
         self, queries: Mapping[str, StandingQuery], streams: Mapping[str, EventStream]
@@ -65,13 +74,14 @@ class Deliveries:
 
         Raises:
             NotFound: A stream is gone, or is another one by now.
+            OutOfDate: The schema is another one by now.
             Undeliverable: Results were removed that a stream did not take in time.
         """
         for id_, query in queries.items():
             if query.into is not None and query.into.target.kind == "stream":
                 stream = streams[query.into.target.name]
                 try:
-                    while await self._deliver(QueryKey(self._database, id_), query.into, stream):
+                    while await self._deliver(QueryKey(self._route.id, id_), query, stream):
                         pass
                 except PositionGone:
                     detail = (
@@ -81,18 +91,32 @@ class Deliveries:
                     )
                     raise Undeliverable(id_, detail) from None
 
-    async def _deliver(self, key: QueryKey, into: Destination, stream: EventStream) -> bool:
+    async def _deliver(self, key: QueryKey, query: StandingQuery, stream: EventStream) -> bool:
         done = self._at.get(key.query, Delivery()).done
         due = await self._results.results(key, ResultPosition(done), _AT_ONCE)
-        if not due:
+        if not due or (query.reads_classes and not await self._is_known_to_be_current()):
             return False
-        tuples = [_tuple(each, into) for each in due]
+        assert query.into is not None
+        tuples = [_tuple(each, query.into) for each in due]
         room = await self._room(StreamKey(key.database, stream.name), stream)
         try:
             last = await self._append(key, done, tuples[: min(room, _within(tuples))], stream)
         except TooManyRequests:
             return False  # it is full, or its reader is behind: what there is room for, later
         await self._note(key, Delivery(last))
+        return True
+
+    async def _is_known_to_be_current(self) -> bool:
+        """Whether the schema is still the one that the queries were read by; raises `OutOfDate`.
+
+        Objects that results are of may have got owners before this process knows of it. If they
+        have none after the results were read, they had none when the objects were.
+        """
+        try:
+            if await self._context.is_outdated(self._route):
+                raise OutOfDate
+        except Unavailable:
+            return False  # it will be known later
         return True
 
     async def _append(

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from mediator.base.errors import Invalid
 from mediator.event_streams.port import EventStream
-from mediator.schema.tree import Schema
+from mediator.routing.model import DatabaseRoute
+from mediator.standing.closed import closed_class
 from mediator.standing.model import Join
 from mediator.standing.query import Source, StandingQuery
 from mediator.standing.query_parser import parse_query
@@ -26,6 +27,11 @@ __all__ = ["Needs", "needs_of", "stopped", "stream_into"]
 _ANEW: Final = (
     "The stream {name} was removed and declared anew, so results do not go into it any more. Create"
     " the query again if they should go into the present one."
+)
+
+_CLOSED: Final = (
+    "Objects of {name} got owners after the query was created, and its results go where others find"
+    " them. An administrator of the class can create the query again."
 )
 
 
@@ -93,7 +99,7 @@ class Needs:
 
 
 def needs_of(
-    stored: Mapping[str, StoredQuery], schema: Schema, streams: Mapping[str, EventStream]
+    stored: Mapping[str, StoredQuery], database: DatabaseRoute, streams: Mapping[str, EventStream]
 ) -> Needs:
     """Read the queries that were not stopped."""
     queries: dict[str, StandingQuery] = {}
@@ -101,15 +107,28 @@ def needs_of(
     for id_, each in stored.items():
         if each.state.name != STOPPED:
             try:
-                query = parse_query(each.document, schema, streams)
+                query = parse_query(each.document, database.schema, streams)
             except Invalid as error:
                 refused[id_] = stopped(_reason(error))
             else:
-                if each.into in (UNKNOWN, stream_into(query, streams)):
+                if (detail := _obstacle(each, query, database, streams)) is None:
                     queries[id_] = query
                 else:
-                    refused[id_] = stopped(_ANEW.format(name=each.document["into"]["stream"]))
+                    refused[id_] = stopped(detail)
     return Needs(queries, {id_: stored[id_].state for id_ in queries}, refused)
+
+
+def _obstacle(
+    stored: StoredQuery,
+    query: StandingQuery,
+    database: DatabaseRoute,
+    streams: Mapping[str, EventStream],
+) -> str | None:
+    """Return why results may not go where they are to go; None: they may."""
+    if stored.into not in (UNKNOWN, stream_into(query, streams)):
+        return _ANEW.format(name=stored.document["into"]["stream"])
+    name = closed_class(stored, database)
+    return None if name is None else _CLOSED.format(name=name)
 
 
 def stream_into(query: StandingQuery, streams: Mapping[str, EventStream]) -> str | None:

@@ -68,6 +68,10 @@ class StandingQuery:
     max_lag: int
     document: Mapping[str, Any]
 
+    @property
+    def reads_classes(self) -> bool:
+        return any(each.kind == "class" for each in self.sources.values())
+
 
 def feeds_itself(query: StandingQuery, others: Iterable[StandingQuery]) -> bool:
     """Whether results of a query come back to it, through others or not."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+from mediator.base.clock import EPOCH
 from mediator.base.lease import Lease
 from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
@@ -85,12 +87,16 @@ class StoredQuery:
         state: Its state.
         into: The id of the event stream that its results go to: a later one of this name is
             another; None: they go to none; `UNKNOWN`: to whichever has the name.
+        administered: Classes of the query that who created it could administer.
+        created: When, by the clock of a replica; `EPOCH`: it was not written down.
     """
 
     document: Mapping[str, Any]
     relations: tuple[str, ...]
     state: QueryState
     into: str | None = None
+    administered: frozenset[str] = frozenset()
+    created: datetime = EPOCH
 
 
 @dataclass(frozen=True, slots=True)

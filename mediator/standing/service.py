@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -127,25 +128,32 @@ class StandingQueries:
         return await self._context.streams.of_database(database.id)
 
     async def create(
-        self, database: DatabaseRoute, query: StandingQuery
+        self, database: DatabaseRoute, query: StandingQuery, administered: Iterable[str]
     ) -> tuple[str, StoredQuery]:
         """Write a query down, which is executed from now on; return it with its id.
+
+        Args:
+            database: Of the query.
+            query: What is created.
+            administered: Classes that who creates it may administer.
 
         Raises:
             Conflict: The database has too many queries.
             Invalid: Its results would come back to it.
         """
         streams = await self.streams(database)
-        needs = needs_of(await self.of_database(database), database.schema, streams)
+        needs = needs_of(await self.of_database(database), database, streams)
         if feeds_itself(query, needs.queries.values()):
             assert query.into is not None
             pointer = f"/into/{query.into.target.kind}"
             locations = [Location(pointer, "leads back to what the query reads")]
             raise Invalid("Results of a query must not come back to it.", locations=locations)
         key = QueryKey(database.id, uuid4().hex)
-        relations = sorted(query.join.relations)
-        into = stream_into(query, streams)
-        stored = StoredQuery(query.document, tuple(relations), QueryState(), into)
+        relations, into = tuple(sorted(query.join.relations)), stream_into(query, streams)
+        created = datetime.fromtimestamp(self._context.clock.now(), UTC)
+        stored = StoredQuery(
+            query.document, relations, QueryState(), into, frozenset(administered), created
+        )
         if not await self._results.put_query(key, stored, MOST_QUERIES):
             raise Conflict(f"A database has {MOST_QUERIES:,} standing queries at most.")
         return key.query, stored
@@ -230,17 +238,26 @@ class StandingQueries:
         """Return results after a position, waiting for the first; raises `PositionGone`."""
         return await self._results.results(QueryKey(database.id, query), after, limit, wait_s)
 
-    async def plan(self, database: DatabaseRoute, mode: Mode) -> dict[str, Any]:
+    async def plan(
+        self, database: DatabaseRoute, mode: Mode, require: Callable[[StoredQuery], None]
+    ) -> dict[str, Any]:
         """Plan the queries of a database by what is measured, and describe it as JSON.
+
+        Args:
+            database: Whose queries.
+            mode: How they are planned.
+            require: Raises an error if a query may not be shown.
 
         Raises:
             NotFound: There are none.
             Invalid: There are too many candidate probe orders.
         """
         stored = await self.of_database(database)
-        needs = needs_of(stored, database.schema, await self.streams(database))
+        needs = needs_of(stored, database, await self.streams(database))
         if not needs.queries:
             raise NotFound("The database has no standing queries that are executed.")
+        for id_ in needs.queries:
+            require(stored[id_])
         report = await self._results.report(database.id)
         running = None if report is None else orjson.loads(report)
         sampling = Sampling.from_json(running["statistics"]) if running else Sampling()

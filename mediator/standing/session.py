@@ -73,7 +73,7 @@ class Session:
     def __post_init__(self) -> None:
         results, route = self._context.results, self._route
         self._log = BatchLog(results, route.id, self._lease)
-        self._deliveries = Deliveries(self._context.streams, results, route.id, self._lease)
+        self._deliveries = Deliveries(self._context, route, self._lease)
         self._backlog = ClassBacklog(results, route, self._context.clock)
 
     async def run(self) -> None:
@@ -124,7 +124,7 @@ class Session:
         # In this order: a query that is created meanwhile may need a stream that was declared so.
         stored = await context.results.queries(id_)
         self._streams = await context.streams.of_database(id_)
-        self._needs = needs_of(stored, self._route.schema, self._streams)
+        self._needs = needs_of(stored, self._route, self._streams)
         if self._needs.refused:
             if await self._context.is_outdated(self._route):
                 raise OutOfDate

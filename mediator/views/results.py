@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
+from mediator.base.clock import EPOCH
 from mediator.base.lease import Lease
 from mediator.views.nodes import RowChange
 from mediator.views.view import View
@@ -51,11 +53,16 @@ class ViewState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredView:
-    """A view as its owner sent it, the classes that it reads, and its state."""
+    """A view as its owner sent it, the classes that it reads, and its state.
+
+    Attributes:
+        created: When, by the clock of a replica; `EPOCH`: it was not written down.
+    """
 
     document: Mapping[str, Any]
     class_names: tuple[str, ...]
     state: ViewState
+    created: datetime = EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,9 @@ class StoredDelta(NamedTuple):
 class ViewResults(Protocol):
     """What is shared of all views. Every method raises `Unavailable`."""
 
-    async def put_view(self, key: ViewKey, view: View, most: int) -> bool:
+    async def put_view(
+        self, key: ViewKey, view: View, most: int, created: datetime = EPOCH
+    ) -> bool:
         """Write down a view; false if its database has `most` already."""
 
     async def databases(self) -> set[str]:

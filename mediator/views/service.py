@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
@@ -45,7 +46,8 @@ class IncrementalViews:
             Conflict: The database has too many views.
         """
         key = ViewKey(database.id, uuid4().hex)
-        if not await self._results.put_view(key, view, MOST_VIEWS):
+        created = datetime.fromtimestamp(self._context.clock.now(), UTC)
+        if not await self._results.put_view(key, view, MOST_VIEWS, created):
             raise Conflict(f"A database has {MOST_VIEWS:,} incremental views at most.")
         return key.view
 

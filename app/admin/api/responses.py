@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -34,6 +35,9 @@ PROBLEM: Final[dict[str, Any]] = {
     "description": "A problem (RFC 9457)",
     "content": {PROBLEM_JSON: {"schema": json_schema_of(TypeAdapter(Problem))}},
 }
+
+_VERSION: Final = re.compile(r"[0-9]{1,18}")
+"""What the catalogue can compare: it counts versions in 64 bits."""
 
 
 def part(name: str, missing: str) -> Any:
@@ -74,7 +78,7 @@ def version_of(if_match: str | None) -> int | None:
     if if_match is None:
         return None
     text = if_match.strip().strip('"')
-    if not text.isascii() or not text.isdigit():
+    if not _VERSION.fullmatch(text):
         location = Location("If-Match", 'is an ETag of this resource, such as "3"')
         raise HttpError(INVALID, "The version is not understood.", locations=[location])
     return int(text)

@@ -150,6 +150,8 @@ async def test_keys_are_bounded_for_each_tenant_and_for_all(
         ({"subject": "a", "grants": []}, "/grants"),
         ({"subject": "", "grants": ["read"]}, "/subject"),
         ({"subject": "a", "grants": ["read"], "expires": "2020-01-01T00:00:00Z"}, "/expires"),
+        ({"subject": "a", "grants": ["read"], "expires": "9999-12-31T23:59:59-01:00"}, "/expires"),
+        ({"subject": "a", "grants": ["read"], "expires": "0001-01-01T00:00:00+01:00"}, "/expires"),
         ({"subject": "a", "grants": ["read"], "more": 1}, "/more"),
     ],
 )

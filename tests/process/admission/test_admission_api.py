@@ -40,8 +40,9 @@ async def test_rules_of_another_version_are_not_replaced(replica: Replica) -> No
     await replica.put(RULES)
     refused = await replica.put("", headers={"if-match": '"0"'})
     assert_problem(refused, 412, "precondition-failed")
-    unread = await replica.put("", headers={"if-match": '"x"'})
-    assert assert_problem(unread, 400, "invalid")["errors"][0]["pointer"] == "If-Match"
+    for text in ('"x"', f'"{"9" * 5_000}"', f'"{2**63}"', '"٣"'):
+        unread = await replica.put("", headers={"if-match": text.encode()})
+        assert assert_problem(unread, 400, "invalid")["errors"][0]["pointer"] == "If-Match"
     assert (await replica.client.get("rules")).json()["version"] == 1
 
 

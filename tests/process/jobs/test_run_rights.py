@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import httpx
 import pytest
 
-from mediator.access import former_owners
+from mediator.changes import former_owners
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.caching.guarded import CLASSES, COUNTS, FIELDS, Guarded, bearer, guarded

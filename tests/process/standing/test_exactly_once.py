@@ -120,5 +120,5 @@ async def _joins(bench: Bench) -> dict[str, Join]:
     shared = bench.service.mediator.coordination
     assert shared is not None
     stored = await shared.standing_results.queries(bench.id)
-    schema = bench.service.mediator.data.model.databases[bench.database].schema
-    return needs_of(stored, schema, await bench.streams.of_database(bench.id)).joins
+    database = bench.service.mediator.data.model.databases[bench.database]
+    return needs_of(stored, database, await bench.streams.of_database(bench.id)).joins

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from mediator.access.authorisation import EVERYTHING, Unrestricted
-from mediator.access.former_owners import (
+from mediator.base.errors import Forbidden
+from mediator.changes.document import document_of
+from mediator.changes.former_owners import (
     CLOCKS_DIFFER,
     MOST_CLASSES,
     had_owners_until,
     owned_until,
     was_made_after,
 )
-from mediator.base.errors import Forbidden
-from mediator.changes.document import document_of
 from mediator.model.change import Change
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

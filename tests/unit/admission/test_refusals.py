@@ -73,6 +73,61 @@ def test_a_refusal_is_extended_by_the_next_one(clock: Clock) -> None:
         refusals.check_tenant("acme", 100)
 
 
+def test_a_shorter_refusal_does_not_end_a_longer_one(clock: Clock) -> None:
+    refusals = Refusals(clock)
+    for seconds in (10, 2):
+        refusals.refuse_tenant("acme", seconds)
+        refusals.refuse_class("shop.orders", seconds)
+        refusals.refuse_below(5, seconds)
+    clock.at += 5
+    refusals.expire()
+    with pytest.raises(TooManyRequests):
+        refusals.check_tenant("acme", 100)
+    with pytest.raises(Unavailable):
+        refusals.check_class("shop", "orders")
+    with pytest.raises(Unavailable) as refused:
+        refusals.check_tenant("other", 4)
+    assert refused.value.retry_after_s == 5
+
+
+def test_the_highest_priority_of_several_refusals_counts(clock: Clock) -> None:
+    refusals = Refusals(clock)
+    refusals.refuse_below(80, 10)
+    refusals.refuse_below(20, 30)
+    with pytest.raises(Unavailable) as refused:
+        refusals.check_tenant("acme", 50)
+    assert refused.value.retry_after_s == 10
+    # Both concern this one, which the longer one refuses for longer.
+    with pytest.raises(Unavailable) as refused:
+        refusals.check_tenant("acme", 10)
+    assert refused.value.retry_after_s == 30
+    clock.at += 10
+    refusals.expire()
+    refusals.check_tenant("acme", 50)
+    with pytest.raises(Unavailable):
+        refusals.check_tenant("acme", 10)
+    clock.at += 20
+    refusals.expire()
+    assert not refusals.active
+
+
+@pytest.mark.parametrize(
+    ("below", "refused", "admitted"),
+    [(4.5, 4, 5), (1e300, 100, None), (float("inf"), 100, None), (-1.0, None, 0)],
+)
+def test_priorities_may_be_computed(
+    clock: Clock, below: float, refused: int | None, admitted: int | None
+) -> None:
+    refusals = Refusals(clock)
+    refusals.refuse_below(float("nan"), 10)
+    refusals.refuse_below(below, 10)
+    if admitted is not None:
+        refusals.check_tenant("acme", admitted)
+    if refused is not None:
+        with pytest.raises(Unavailable):
+            refusals.check_tenant("acme", refused)
+
+
 @pytest.mark.parametrize(("seconds", "longest"), [(1e9, LONGEST_S), (-5, 1.0), (0.1, 1.0)])
 def test_times_are_bounded(clock: Clock, seconds: float, longest: float) -> None:
     refusals = Refusals(clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import httpx
@@ -26,6 +26,10 @@ SECRET: Final = "what-only-bob-may-know"
 
 
 RUN: Final = "0" * 32
+
+
+FLOW_ID, VIEW_ID, QUERY_ID = "<flow>", "<view>", "<query>"
+"""Stand in a path for what an administrator has created over the drafts."""
 
 
 NDJSON: Final = {"content-type": "application/x-ndjson"}
@@ -76,9 +80,12 @@ class Drafts:
     ada: dict[str, str]
     bob: dict[str, str]
     operator: dict[str, str]
+    ids: dict[str, str] = field(default_factory=dict)
 
     async def request(self, who: str, method: str, path: str, **request: Any) -> httpx.Response:
         headers = {**getattr(self, who), **request.pop("headers", {})}
+        for name, id_ in self.ids.items():
+            path = path.replace(name, id_)
         path = f"/v1/{self.database}/{path}"
         return await self.running.data.request(method, path, headers=headers, **request)
 
@@ -109,7 +116,21 @@ async def fill(running: Guarded) -> Drafts:
     found = Drafts(running, database, ada, bob, operator)
     await found.put_bobs()
     await found.request("operator", "PUT", "notes/n", json={"title": "n", "draft": "bobs"})
+    await define(found)
     return found
+
+
+async def define(found: Drafts) -> None:
+    """Have an administrator define what shows drafts."""
+    definitions = (
+        (FLOW_ID, "message-flows", FLOW),
+        (VIEW_ID, "incremental-views", {"class": "drafts"}),
+        (QUERY_ID, "standing-queries", STANDING_QUERY),
+    )
+    for name, path, document in definitions:
+        answer = await found.request("operator", "POST", path, json=document)
+        assert answer.status_code == 201, answer.text
+        found.ids[name] = answer.json()["id"]
 
 
 async def state_metrics(running: Guarded) -> None:
@@ -247,48 +268,48 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     "GET /v1/{database}/message-flows": [(200, "message-flows", {})],
     "POST /v1/{database}/message-flows": [(403, "message-flows", {"json": FLOW})],
     "GET /v1/{database}/message-flows/{flow}": [
-        (404, f"message-flows/{RUN}", {}),
+        (403, f"message-flows/{FLOW_ID}", {}),
     ],
     "DELETE /v1/{database}/message-flows/{flow}": [
-        (404, f"message-flows/{RUN}", {}),
+        (403, f"message-flows/{FLOW_ID}", {}),
     ],
     "POST /v1/{database}/message-flows/{flow}/messages": [
-        (404, f"message-flows/{RUN}/messages", {"json": {"messages": [{}]}}),
+        (403, f"message-flows/{FLOW_ID}/messages", {"json": {"messages": [{}]}}),
     ],
     "GET /v1/{database}/message-flows/{flow}/messages/{ticket}": [
-        (404, f"message-flows/{RUN}/messages/{RUN}", {}),
+        (403, f"message-flows/{FLOW_ID}/messages/{RUN}", {}),
     ],
     "GET /v1/{database}/message-flows/{flow}/results": [
-        (404, f"message-flows/{RUN}/results", {}),
+        (403, f"message-flows/{FLOW_ID}/results", {}),
     ],
     "GET /v1/{database}/message-flows/{flow}/dead-letters": [
-        (404, f"message-flows/{RUN}/dead-letters", {}),
+        (403, f"message-flows/{FLOW_ID}/dead-letters", {}),
     ],
     "POST /v1/{database}/message-flows/{flow}/replay": [
-        (404, f"message-flows/{RUN}/replay", {}),
+        (403, f"message-flows/{FLOW_ID}/replay", {}),
     ],
     "GET /v1/{database}/incremental-views": [(200, "incremental-views", {})],
     "POST /v1/{database}/incremental-views": [
         (403, "incremental-views", {"json": {"class": "drafts"}}),
         (403, "incremental-views", {"json": JOINED}),
     ],
-    "GET /v1/{database}/incremental-views/{view}": [(404, f"incremental-views/{RUN}", {})],
-    "DELETE /v1/{database}/incremental-views/{view}": [(404, f"incremental-views/{RUN}", {})],
+    "GET /v1/{database}/incremental-views/{view}": [(403, f"incremental-views/{VIEW_ID}", {})],
+    "DELETE /v1/{database}/incremental-views/{view}": [(403, f"incremental-views/{VIEW_ID}", {})],
     "GET /v1/{database}/incremental-views/{view}/result": [
-        (404, f"incremental-views/{RUN}/result", {}),
+        (403, f"incremental-views/{VIEW_ID}/result", {}),
     ],
     "GET /v1/{database}/incremental-views/{view}/deltas": [
-        (404, f"incremental-views/{RUN}/deltas", {}),
+        (403, f"incremental-views/{VIEW_ID}/deltas", {}),
     ],
     "GET /v1/{database}/standing-queries": [(200, "standing-queries", {})],
     "POST /v1/{database}/standing-queries": [
         (403, "standing-queries", {"json": STANDING_QUERY}),
     ],
-    "GET /v1/{database}/standing-queries/plan": [(404, "standing-queries/plan", {})],
-    "GET /v1/{database}/standing-queries/{query}": [(404, f"standing-queries/{RUN}", {})],
-    "DELETE /v1/{database}/standing-queries/{query}": [(404, f"standing-queries/{RUN}", {})],
+    "GET /v1/{database}/standing-queries/plan": [(403, "standing-queries/plan", {})],
+    "GET /v1/{database}/standing-queries/{query}": [(403, f"standing-queries/{QUERY_ID}", {})],
+    "DELETE /v1/{database}/standing-queries/{query}": [(403, f"standing-queries/{QUERY_ID}", {})],
     "GET /v1/{database}/standing-queries/{query}/results": [
-        (404, f"standing-queries/{RUN}/results", {}),
+        (403, f"standing-queries/{QUERY_ID}/results", {}),
     ],
     "GET /v1/{database}/event-streams": [(200, "event-streams", {})],
     "POST /v1/{database}/event-streams": [

@@ -1,0 +1,144 @@
+"""What was found while a class had owners, when it has none any more: for its administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from mediator.changes import former_owners
+from tests.process.data.owned.drafts import SECRET, Drafts
+from tests.process.data.owned.notes import OPEN, OWNED, QUERY, Notes, notes_of
+
+EVENTS: Final = {"headers": {"accept": "text/event-stream"}}
+VIEW: Final = {"class": "notes"}
+FLOW: Final[dict[str, Any]] = {
+    "latency_s": 1,
+    "plan": [
+        {"op": "receive", "attributes": {"title": "string"}},
+        {
+            "op": "invoke",
+            "query": {"class": "notes", "filter": {"eq": ["title", {"$": "/title"}]}},
+            "to": "found",
+        },
+    ],
+}
+MESSAGE: Final = {"messages": [{"title": SECRET}]}
+Taken: TypeAlias = Callable[[Notes], Awaitable[None]]
+
+
+async def take_owner_field(notes: Notes) -> None:
+    await notes.set(notes=OPEN)
+
+
+async def drop(notes: Notes) -> None:
+    answer = await notes.request("operator", "DELETE", "notes?all=true")
+    assert answer.status_code == 200, answer.text
+    await notes.set()
+
+
+async def recreate(notes: Notes) -> None:
+    await drop(notes)
+    await notes.set(notes=OPEN)
+
+
+@pytest.fixture(params=[take_owner_field, drop, recreate])
+async def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Taken:
+    """Return what leaves a class without owners, long ago for all that waits since then."""
+    monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", timedelta(0))
+    found: Taken = request.param
+    return found
+
+
+async def refused(notes: Notes, requests: list[tuple[str, str, Any]], *statuses: int) -> None:
+    for method, path, request in requests:
+        answer = await notes.request("ada", method, path, **request)
+        assert answer.status_code in statuses, (method, path, answer.text)
+        assert SECRET not in answer.text
+        if answer.status_code == 403:
+            assert answer.json()["scope"] == "admin"
+
+
+async def test_results_of_a_standing_query(drafts: Drafts, taken: Taken) -> None:
+    notes = await notes_of(drafts.running, OWNED)
+    query = f"standing-queries/{await notes.query('operator')}"
+    await notes.write(SECRET)
+    await notes.shows(f"{query}/results?after=0", SECRET)
+    await taken(notes)
+    requests: list[tuple[str, str, Any]] = [
+        ("GET", query, {}),
+        ("GET", f"{query}/results?after=0", {}),
+        ("GET", f"{query}/results?after=0", EVENTS),
+        ("DELETE", query, {}),
+    ]
+    await refused(notes, requests, 403)
+    await notes.shows(f"{query}/results?after=0", SECRET)
+    if taken is not drop:
+        own = await notes.create("ada", "standing-queries", QUERY)
+        answer = await notes.request("ada", "GET", f"standing-queries/{own}/results?after=0")
+        assert answer.status_code == 200, answer.text
+
+
+async def test_deltas_of_a_view(drafts: Drafts, taken: Taken) -> None:
+    notes = await notes_of(drafts.running, OWNED)
+    view = f"incremental-views/{await notes.create('operator', 'incremental-views', VIEW)}"
+    await notes.becomes(view, "ready")
+    first = (await notes.state(f"{view}/result"))["delta"]
+    await notes.write(SECRET)
+    await notes.shows(f"{view}/deltas?after={first}", SECRET)
+    await taken(notes)
+    requests: list[tuple[str, str, Any]] = [
+        ("GET", view, {}),
+        ("GET", f"{view}/result", {}),
+        ("GET", f"{view}/deltas?after={first}", {}),
+        ("GET", f"{view}/deltas?after={first}", EVENTS),
+        ("DELETE", view, {}),
+    ]
+    await refused(notes, requests, 403)
+    if taken is not drop:
+        own = await notes.create("ada", "incremental-views", VIEW)
+        answer = await notes.request("ada", "GET", f"incremental-views/{own}")
+        assert answer.status_code == 200, answer.text
+
+
+async def test_results_of_a_message_flow(drafts: Drafts, taken: Taken) -> None:
+    notes = await notes_of(drafts.running, OWNED)
+    await notes.write(SECRET)
+    flow = f"message-flows/{await notes.create('operator', 'message-flows', FLOW)}"
+    [ticket] = (await notes.post("operator", f"{flow}/messages", MESSAGE))["tickets"]
+    await notes.shows(f"{flow}/messages/{ticket}", '"done"')
+    await notes.shows(f"{flow}/results", SECRET)
+    await taken(notes)
+    requests: list[tuple[str, str, Any]] = [
+        ("GET", flow, {}),
+        ("GET", f"{flow}/messages/{ticket}", {}),
+        ("GET", f"{flow}/results", {}),
+        ("GET", f"{flow}/results", EVENTS),
+        ("GET", f"{flow}/dead-letters", {}),
+        ("POST", f"{flow}/replay", {}),
+        ("POST", f"{flow}/messages", {"json": MESSAGE}),
+        ("DELETE", flow, {}),
+    ]
+    # Replicas that know the schema by now do not know the flow of a class that is gone.
+    await refused(notes, requests, 403, *([404] if taken is drop else []))
+    if taken is not drop:
+        own = await notes.create("ada", "message-flows", FLOW)
+        answer = await notes.request("ada", "GET", f"message-flows/{own}/results")
+        assert answer.status_code == 200, answer.text
+
+
+async def test_what_is_kept_of_a_class_that_is_gone(drafts: Drafts) -> None:
+    """Nothing says any more who might see its objects: it need not have had owners."""
+    notes = await notes_of(drafts.running, OPEN)
+    view = f"incremental-views/{await notes.create('ada', 'incremental-views', VIEW)}"
+    query = f"standing-queries/{await notes.query('ada')}"
+    for path in (view, query):
+        await notes.becomes(path, "ready")
+    await drop(notes)
+    await refused(
+        notes, [(method, path, {}) for path in (view, query) for method in ("GET", "DELETE")], 403
+    )
+    for path in (view, query):
+        await notes.becomes(path, "stopped")

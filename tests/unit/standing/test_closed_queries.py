@@ -1,0 +1,75 @@
+"""Whether results may go where they are to go, by owners of the classes that a query uses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mediator.base.clock import EPOCH
+from mediator.changes.former_owners import CLOCKS_DIFFER
+from mediator.routing.model import DatabaseRoute
+from mediator.schema.parse import parse_schema
+from mediator.standing.closed import closed_class
+from mediator.standing.results import QueryState, StoredQuery
+
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+FIELDS: dict[str, Any] = {"author": {"type": "string", "required": True, "index": True}}
+INTO_A_STREAM = {"into": {"stream": "s", "values": {"a": "n.author"}}}
+INTO_COPIES = {"into": {"class": "copies", "values": {"author": "n.author"}}}
+
+
+def database(*owned: str, **until: datetime) -> DatabaseRoute:
+    classes = {
+        name: {"fields": FIELDS, **({"owner_field": "author"} if name in owned else {})}
+        for name in ("notes", "copies")
+    }
+    return DatabaseRoute(parse_schema("db", {"classes": classes}), {}, owned_until=until)
+
+
+def query(document: dict[str, Any], *administered: str, **members: Any) -> StoredQuery:
+    known = {"administered": frozenset(administered), "created": CREATED, **members}
+    return StoredQuery(document, ("class:notes", "words"), QueryState(), **known)
+
+
+@pytest.mark.parametrize("owned", ["notes", "copies"])
+@pytest.mark.parametrize("document", [{}, INTO_A_STREAM, INTO_COPIES])
+def test_results_do_not_go_on_for_a_class_with_owners(document: dict[str, Any], owned: str) -> None:
+    uses = document and (owned == "notes" or document is INTO_COPIES)
+    found = owned if uses else None
+    assert closed_class(query(document), database(owned)) == found
+    assert closed_class(query(document), database()) is None
+    assert closed_class(query(document, owned), database(owned)) is None
+
+
+def test_an_administrator_of_another_class_is_none_of_this() -> None:
+    both = database("notes", "copies")
+    assert closed_class(query(INTO_COPIES, "copies"), both) == "notes"
+    assert closed_class(query(INTO_COPIES, "notes"), both) == "copies"
+    assert closed_class(query(INTO_COPIES, "notes", "copies"), both) is None
+
+
+@pytest.mark.parametrize(
+    ("ended", "found"),
+    [
+        (timedelta(days=1), "notes"),
+        (timedelta(0), "notes"),
+        (-2 * CLOCKS_DIFFER, "notes"),
+        (-2 * CLOCKS_DIFFER - timedelta(seconds=1), None),
+    ],
+)
+def test_results_do_not_go_on_for_a_class_that_had_owners_since(
+    ended: timedelta, found: str | None
+) -> None:
+    had = database(notes=CREATED + ended)
+    assert closed_class(query(INTO_A_STREAM), had) == found
+    assert closed_class(query(INTO_A_STREAM, "notes"), had) is None
+
+
+def test_a_query_of_an_older_version_counts_as_created_before_all() -> None:
+    """It does not say when it was created, nor by whom."""
+    older = query(INTO_A_STREAM, created=EPOCH)
+    assert closed_class(older, database()) is None
+    assert closed_class(older, database("notes")) == "notes"
+    assert closed_class(older, database(notes=CREATED)) == "notes"
