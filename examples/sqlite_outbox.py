@@ -59,13 +59,13 @@ def log_entry(number: int, time_us: int, entry: bytes, fragment_of: FragmentOf) 
     (database_id, class_name, id_, group, operation), (kind, version), *images = orjson.loads(entry)
     fragment = fragment_of(database_id, class_name)
     if fragment is None:
-        return LogEntry(position_of(number), None)
+        return LogEntry(position_of(number), None, len(entry))
     before, after = (_shown(fragment, image) for image in images)
     change = Change(
         change_id(operation, group), fragment.database, class_name, id_, group, version,
         kind_of(kind, absent=before is None), before, after, time_us, database_id,
     )  # fmt: skip
-    return LogEntry(position_of(number), change)
+    return LogEntry(position_of(number), change, len(entry))
 
 
 def _touched(call: Write, group: str) -> list[str]:

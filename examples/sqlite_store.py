@@ -26,7 +26,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.port import (
     Fragment,
     FragmentOf,
-    LogEntry,
+    LogPage,
     Read,
     Record,
     RememberedOperation,
@@ -181,11 +181,12 @@ class SqliteStore:
         after: str | None,
         limit: int,
         fragment_of: FragmentOf,
-    ) -> list[LogEntry]:
+    ) -> LogPage:
         """Read entries; none can still appear before one that is visible."""
         page = (int(after or 0), limit)
         rows = await self._run(lambda: self._connection.execute(_ENTRIES, page).fetchall())
-        return [log_entry(number, time_us, entry, fragment_of) for number, time_us, entry in rows]
+        entries = [log_entry(number, at, entry, fragment_of) for number, at, entry in rows]
+        return LogPage(entries, is_last=len(entries) < limit)
 
     async def oldest(self, log: str) -> str | None:  # noqa: ARG002 - the port: there is one
         """Return the position of the first entry that is still there."""

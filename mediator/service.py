@@ -219,6 +219,7 @@ class Mediator:
             return None
         context = HolderContext(
             self.data,
+            self._refresh,
             shared.feed,
             subscriptions,
             shared.view_results,

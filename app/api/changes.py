@@ -30,7 +30,10 @@ from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
 from mediator.routing.former_schemas import FormerSchema
 
-__all__ = ["ChangesRoute"]
+__all__ = ["PAGE_BYTES", "ChangesRoute"]
+
+PAGE_BYTES: Final = 2**22
+"""Bytes of changes after which a page ends, though it has fewer than were requested."""
 
 _BEGINNING: Final = "beginning"
 _LONGEST_SEARCH_S: Final = 5.0
@@ -170,13 +173,21 @@ async def _page(
 ) -> Response:
     """Collect a page; the wait ends with the first change that is shown."""
     shown: list[bytes] = []
+    size = 0
     started = monotonic()
     latest = started + max(subscriber.wait_s, _LONGEST_SEARCH_S)
-    while len(shown) < subscriber.limit and monotonic() < latest and not subscription.ended:
+
+    def goes_on() -> bool:
+        has_room = len(shown) < subscriber.limit and size < PAGE_BYTES
+        return has_room and monotonic() < latest and not subscription.ended
+
+    while goes_on():
         left_s = 0.0 if shown else max(0.0, started + subscriber.wait_s - monotonic())
         events = await subscription.next(min(left_s, POLL_S), subscriber.limit - len(shown))
         await routed.require_again(partial(_require, routed, subscriber.class_name))
-        shown += [event.data for event, _ in await subscriber.shown(events)]
+        more = [event.data for event, _ in await subscriber.shown(events)]
+        shown += more
+        size += sum(map(len, more))
         if not events and not left_s:
             break
     routed.request.phases.end("feed")

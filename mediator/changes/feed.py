@@ -21,6 +21,8 @@ from mediator.base.lease import Lease
 from mediator.model.change import Change
 
 __all__ = [
+    "APPENDED_AT_ONCE",
+    "APPENDED_BYTES",
     "BEGINNING",
     "PARTITIONS",
     "Event",
@@ -33,6 +35,12 @@ __all__ = [
     "by_database",
     "partition_of",
 ]
+
+APPENDED_AT_ONCE: Final = 1_000
+"""Changes that relays append by one call: it is one script, which blocks its server."""
+
+APPENDED_BYTES: Final = 2**22
+"""About how many bytes these have, unless one has more: a call has to arrive in time."""
 
 PARTITIONS: Final = 4
 """Streams of each database's feed. Another number would break the order of changes."""

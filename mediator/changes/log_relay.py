@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, Protocol, runtime_checkable
 
 from mediator.base.concurrency import concurrently
 from mediator.base.lease import Lease
-from mediator.changes.feed import Feed, LogBatch, LogSource
+from mediator.changes.feed import Feed, LogSource
 from mediator.changes.log_cursors import LogCursors
+from mediator.changes.log_requests import LogRead, requests_of
 from mediator.changes.routes import SystemRoutes
-from mediator.model.change import Change
 from mediator.schema.tree import SCRATCH_DATABASE
-from mediator.stores.port import ChangeLog, Fragment, FragmentOf, LogEntry
+from mediator.stores.port import ChangeLog, Fragment, FragmentOf, LogEntry, LogPage
 
 __all__ = ["KEEP_S", "HorizonLog", "LogRelay", "RelayResult"]
 
@@ -25,7 +25,7 @@ KEEP_S: Final = 600.0
 
 _PACE_US: Final = 200_000
 _BATCH: Final = 1_000
-"""Entries read of a log at once, and appended by one script, which blocks its server."""
+"""Entries read of a log at once, fewer if they are large."""
 
 _HORIZONS: Final = 64
 
@@ -107,8 +107,9 @@ class LogRelay:
             return RelayResult(0, 0, False, missing)  # the gap is handled before later entries
         # Before the entries: what is acknowledged while they are read is not in the published tick.
         await self._read_horizon()
-        entries = await self._read_all()
-        drained = all(len(each) < _BATCH for each in entries.values())
+        pages = await self._read_all()
+        entries = {log: page.entries for log, page in pages.items()}
+        drained = all(page.is_last for page in pages.values())
         before = {log: self._cursors.least(log) for log in self._logs}
         appended = await self._append_all(databases, entries, self._due_tick if drained else 0)
         self._note_trimmable(before)
@@ -176,23 +177,23 @@ class LogRelay:
     async def _append(
         self,
         database: str,
-        changes: Mapping[str, Sequence[tuple[str, Change]]],
+        changes: Mapping[str, Sequence[LogEntry]],
         upto: Mapping[str, str],
         until_tick: int,
     ) -> int:
         """Append a database's changes (by log); move its cursors to where the logs were read."""
-        batches = []
+        reads = []
         for log, cursor in self._cursors.of_database(database).items():
             # Between its cursor and the start of the read the database has no changes.
             reached = max(cursor, upto.get(log) or self._cursors.start(log))
             source = LogSource(self._routes.system, log)
-            batches.append(LogBatch(source, cursor, reached, changes.get(log, ())))
+            reads.append(LogRead(source, cursor, reached, changes.get(log, ())))
         appended = 0
-        for request, is_last in _requests(batches):
-            # In the step that appends the last batch: it never promises more than the feed has.
+        for request, is_last in requests_of(reads):
+            # In the step that appends the last of them: it never promises more than the feed has.
             until = until_tick if until_tick and is_last else None
             appended += await self._feed.append(database, request, self._lease, until)
-        for each in batches:
+        for each in reads:
             self._cursors.move(each.source.log, database, each.upto)
         self._published_at[database] = self._read_at
         if until_tick:
@@ -211,22 +212,22 @@ class LogRelay:
         elapsed_s = self._read_at - self._published_at.get(database, float("-inf"))
         return elapsed_s * 1_000_000 >= self._pace_us
 
-    async def _read_all(self) -> dict[str, list[LogEntry]]:
+    async def _read_all(self) -> dict[str, LogPage]:
         """Read each log, unless no database has a fragment on the system."""
         logs = [log for log in self._logs if self._cursors.of(log)]
-        batches = await concurrently(self._read(log, self._cursors.start(log)) for log in logs)
-        return dict(zip(logs, batches, strict=True))
+        pages = await concurrently(self._read(log, self._cursors.start(log)) for log in logs)
+        return dict(zip(logs, pages, strict=True))
 
-    async def _read(self, log: str, after: str) -> list[LogEntry]:
+    async def _read(self, log: str, after: str) -> LogPage:
         unknown: set[str] = set()
         find = self._finder(unknown)
-        entries = await self._store.changes(log, after or None, _BATCH, find)
+        page = await self._store.changes(log, after or None, _BATCH, find)
         if unknown - {SCRATCH_DATABASE}:
             # Their classes were dropped; or created by another replica a moment ago.
             await self._routes.refresh()
             find = self._finder(unknown)
-            entries = await self._store.changes(log, after or None, _BATCH, find)
-        return entries
+            page = await self._store.changes(log, after or None, _BATCH, find)
+        return page
 
     def _finder(self, unknown: set[str]) -> FragmentOf:
         """Return the lookup of fragments for one read; it adds databases it lacks to `unknown`."""
@@ -241,27 +242,13 @@ class LogRelay:
         return find
 
 
-def _requests(batches: Sequence[LogBatch]) -> Iterator[tuple[Sequence[LogBatch], bool]]:
-    """Group batches into requests of up to `_BATCH` entries; yields also whether it is the last."""
-    request: list[LogBatch] = []
-    size = 0
-    for batch in batches:
-        if request and size + len(batch.entries) > _BATCH:
-            yield request, False
-            request, size = [], 0
-        request.append(batch)
-        size += len(batch.entries)
-    if request:
-        yield request, True
-
-
 def _by_database(
     entries: Mapping[str, Sequence[LogEntry]],
-) -> dict[str, dict[str, list[tuple[str, Change]]]]:
-    databases: dict[str, dict[str, list[tuple[str, Change]]]] = {}
-    for log, batch in entries.items():
-        for entry in batch:
+) -> dict[str, dict[str, list[LogEntry]]]:
+    databases: dict[str, dict[str, list[LogEntry]]] = {}
+    for log, page in entries.items():
+        for entry in page:
             if entry.change is not None:
                 own = databases.setdefault(entry.change.database_id, {})
-                own.setdefault(log, []).append((entry.position, entry.change))
+                own.setdefault(log, []).append(entry)
     return databases

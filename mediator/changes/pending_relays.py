@@ -6,13 +6,22 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
 
+from mediator.base.batches import batches_by_size
 from mediator.base.clock import Clock
 from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollbackFound
-from mediator.changes.feed import Feed, FeedRolledBack, WriterProgress, by_database
+from mediator.changes.document import change_from, document_of
+from mediator.changes.feed import (
+    APPENDED_AT_ONCE,
+    APPENDED_BYTES,
+    Feed,
+    FeedRolledBack,
+    WriterProgress,
+    by_database,
+)
 from mediator.changes.log_relay import KEEP_S
 from mediator.changes.pending_relay import Append, PendingRelay
+from mediator.changes.recent_changes import RecentChanges
 from mediator.changes.routes import RelayContext, SystemRoutes
 from mediator.changes.writers import Writers, WriterStatus
 from mediator.model.change import Change
@@ -116,7 +125,8 @@ class _FeedRelay(_StoreRelay):
         self._writers = writers
         self._progress = WriterProgress(routes.system, context.replica)
         self._observe = context.observe
-        self._recent = _RecentChanges(context.clock)
+        self._recent = RecentChanges(context.clock, KEEP_S)
+        self._lost: dict[str, deque[list[bytes]]] = {}
         self._published: set[str] = set()
         self._registration = 0
 
@@ -128,6 +138,7 @@ class _FeedRelay(_StoreRelay):
         assert status is not None
         # Before the changes are read: those acknowledged meanwhile are not covered by it.
         tick = await self._feed.tick()
+        await self._append_all_lost()
         await self._register(tick)
         system = self._routes.system
         is_recovered = status.is_recovered(system)
@@ -148,6 +159,7 @@ class _FeedRelay(_StoreRelay):
 
     async def leave(self) -> bool:
         """Remove this replica from the feeds if it has relayed everything: it writes no more."""
+        await self._append_all_lost()
         await self._relay.drain()
         if self._relay.complete:
             for database in self._published:
@@ -177,13 +189,15 @@ class _FeedRelay(_StoreRelay):
 
     async def _append(self, changes: Sequence[Change]) -> None:
         for database, own in by_database(changes).items():
-            await self._retry_after_rollback(database, partial(self._append_own, own))
+            await self._retry_after_rollback(database, partial(self._append_own, database, own))
 
-    async def _append_own(self, changes: Sequence[Change]) -> None:
-        count = await self._feed.append_newer(changes, self._progress)
-        self._recent.add(changes)
-        if count:
-            self._observe(ChangesRelayed(self._routes.system, count))
+    async def _append_own(self, database: str, changes: Sequence[Change]) -> None:
+        documents = ((change, document_of(change)) for change in changes)
+        for batch in batches_by_size(documents, _size_of, APPENDED_AT_ONCE, APPENDED_BYTES):
+            count = await self._feed.append_newer([change for change, _ in batch], self._progress)
+            self._recent.add(database, (document for _, document in batch))
+            if count:
+                self._observe(ChangesRelayed(self._routes.system, count))
 
     async def _publish(self, database: str, until_tick: int) -> None:
         publish = self._feed.publish_progress
@@ -199,17 +213,38 @@ class _FeedRelay(_StoreRelay):
             await act()
         except FeedRolledBack:
             self._observe(FeedRollbackFound(self._routes.system))
+            # If this fails, the next call finds again that the feed has gone back.
             await self._feed.start_generation(database)
-            await self._append_again(database)
+            self._note_lost(database)
+            await self._append_lost(database)
             await act()
 
-    async def _append_again(self, database: str) -> None:
-        # The count of the lost state would be refused again.
+    def _note_lost(self, database: str) -> None:
+        # The count of the lost state would be refused again; from here on `_lost` remembers it.
+        recent = self._recent.of(database)
+        batches = batches_by_size(recent, len, APPENDED_AT_ONCE, APPENDED_BYTES)
+        self._lost[database] = deque(batches)
         self._progress.appends.pop(database, None)
-        await self._feed.append_newer(self._recent.of(database), self._progress)
         if self._recent.is_truncated:
             reason = "more changes were relayed than this process keeps"
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
+
+    async def _append_lost(self, database: str) -> None:
+        lost = self._lost.get(database)
+        while lost:
+            changes = [change_from(document, database) for document in lost[0]]
+            await self._feed.append_newer(changes, self._progress)
+            lost.popleft()
+        self._lost.pop(database, None)
+
+    async def _append_all_lost(self) -> None:
+        """Append what a former call could not, before anything is appended, or published."""
+        databases = set(self._routes.databases())
+        for database in tuple(self._lost):
+            if database in databases:
+                await self._retry_after_rollback(database, partial(self._append_lost, database))
+            else:
+                del self._lost[database]  # it was dropped, with its feed
 
 
 async def _drop(_changes: Sequence[Change]) -> None:
@@ -227,27 +262,5 @@ def _log_inconsistent(record: UnrelayedChanges) -> None:
     )
 
 
-_MAX: Final = 100_000
-
-
-class _RecentChanges:
-    """Changes relayed lately, which their records no longer have: the feed may lose them."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._changes: deque[tuple[float, Change]] = deque()
-        self.is_truncated = False
-        """Whether some were dropped before their time."""
-
-    def add(self, changes: Sequence[Change]) -> None:
-        now = self._clock.monotonic()
-        self._changes.extend((now, change) for change in changes)
-        while self._changes and self._changes[0][0] < now - KEEP_S:
-            self._changes.popleft()
-            self.is_truncated = False
-        while len(self._changes) > _MAX:
-            self._changes.popleft()
-            self.is_truncated = True
-
-    def of(self, database: str) -> list[Change]:
-        return [change for _, change in self._changes if change.database_id == database]
+def _size_of(change: tuple[Change, bytes]) -> int:
+    return len(change[1])

@@ -13,6 +13,7 @@ from typing import Final
 
 from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
+from mediator.base.page_size import PageSize
 from mediator.changes.feed import PARTITIONS, Event, Feed, PositionGone
 from mediator.changes.position import FeedPosition, order_of
 
@@ -21,7 +22,10 @@ __all__ = ["CAPACITY", "Buffer", "Fanout", "Subscription", "Subscriptions"]
 log = logging.getLogger(__name__)
 
 CAPACITY: Final = 5_000
-_FOLLOWED: Final = 1_000
+CAPACITY_BYTES: Final = 2**26
+_FIRST_READ: Final = 16
+"""Events of each partition that are read first: little is known of their sizes then."""
+
 _BLOCK_S: Final = 1.0
 _PAUSE_S: Final = 0.5
 
@@ -31,25 +35,32 @@ class Buffer:
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
+        self._bytes = 0
         self._changed = asyncio.Event()
         self.has_overflowed = False
         """Whether events are missing, and must be read from the feed itself."""
 
     def put(self, events: Iterable[Event]) -> None:
-        self._events.extend(events)
-        if len(self._events) > CAPACITY:
+        for event in events:
+            self._events.append(event)
+            self._bytes += len(event.data)
+        if len(self._events) > CAPACITY or self._bytes > CAPACITY_BYTES:
             self.overflow()
         self._changed.set()
 
     def overflow(self) -> None:
-        self._events.clear()
+        self._clear()
         self.has_overflowed = True
         self._changed.set()
 
     def reset(self) -> None:
         """Clear it, before the feed itself is read."""
-        self._events.clear()
+        self._clear()
         self.has_overflowed = False
+
+    def _clear(self) -> None:
+        self._events.clear()
+        self._bytes = 0
 
     async def take(self, limit: int, wait_s: float) -> list[Event]:
         """Take up to `limit` events, waiting for the first of them."""
@@ -60,7 +71,13 @@ class Buffer:
                     await self._changed.wait()
             except TimeoutError:
                 return []
-        return [self._events.popleft() for _ in range(min(limit, len(self._events)))]
+        taken = [self._events.popleft() for _ in range(min(limit, len(self._events)))]
+        self._bytes -= _bytes_of(taken)
+        return taken
+
+
+def _bytes_of(events: Iterable[Event]) -> int:
+    return sum(len(event.data) for event in events)
 
 
 class Fanout:
@@ -132,8 +149,10 @@ class Fanout:
         for buffer in self._buffers:
             buffer.overflow()  # they read earlier events themselves
         self._following.set()
+        page_size = PageSize()
         while await self._feed.generation(self._database) == generation:
-            events = await self._feed.follow(self._database, at, _FOLLOWED, _BLOCK_S)
+            events = await self._feed.follow(self._database, at, page_size.count, _BLOCK_S)
+            page_size.succeeded([len(event.data) for event in events])
             if stopped.is_set():
                 return
             for event in events:
@@ -160,11 +179,15 @@ class Subscription:
         self._database = database
         self._buffer: Buffer | None = None
         self._caught_up = False
+        self._page_size = PageSize(_FIRST_READ)
         self.position = position
         self.ended = False
 
     async def next(self, wait_s: float, limit: int = _BATCH) -> list[tuple[Event, FeedPosition]]:
-        """Return events, each with the position after it; empty if none came in `wait_s`.
+        """Return up to `limit` events, each with the position after it; none came if it is empty.
+
+        Args:
+            wait_s: For how many seconds the first one is waited for.
 
         Raises:
             PositionGone: Events that are due are no longer kept.
@@ -197,13 +220,15 @@ class Subscription:
     async def _read_missed(self, limit: int) -> list[Event]:
         if await self._feed.generation(self._database) != self.position.generation:
             raise PositionGone("The feed that gave this position is lost.")
+        # Of each partition about what is needed of it, and no more than fits.
+        count = min(self._page_size.count, -(-limit // PARTITIONS))
         reads = [
-            self._feed.events(self._database, partition, id_, limit)
+            self._feed.events(self._database, partition, id_, count)
             for partition, id_ in enumerate(self.position.ids)
         ]
-        events = [event for events in await asyncio.gather(*reads) for event in events]
-        # Each partition returned its first `limit`, so the first `limit` of all are among them.
-        return sorted(events, key=lambda event: order_of(event.id))[:limit]
+        pages = await asyncio.gather(*reads)
+        self._page_size.succeeded([len(event.data) for page in pages for event in page])
+        return _in_order(pages, count)[:limit]
 
     def _after_position(self, events: Sequence[Event]) -> list[tuple[Event, FeedPosition]]:
         result = []
@@ -213,6 +238,18 @@ class Subscription:
                 self.position = self.position.advanced(event.partition, event.id)
                 result.append((event, self.position))
         return result
+
+
+def _in_order(pages: Sequence[Sequence[Event]], count: int) -> list[Event]:
+    """Return the events of all partitions up to where none is missing between them.
+
+    A page of `count` events may be followed by more, which belong before later ones of others.
+    """
+    events = sorted((e for page in pages for e in page), key=lambda event: order_of(event.id))
+    ends = [order_of(page[-1].id) for page in pages if len(page) == count]
+    if not ends:
+        return events
+    return [event for event in events if order_of(event.id) <= min(ends)]
 
 
 class Subscriptions:

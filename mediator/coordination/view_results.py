@@ -10,6 +10,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `…:published` | hash: `sequence` and `position` of the last publication, `revision` of the views |
 | `…:rows:<view>` | hash: how many there are of each row |
 | `…:deltas:<view>` | stream: `position` and `rows` of each delta, by its time and a random number |
+| `…:delta_bytes` | hash: the bytes of all rows in the stream of each view |
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from mediator.changes.feed import PositionGone
 from mediator.coordination.definitions import Definition, Definitions
 from mediator.coordination.errors import reply_of, texts_of
 from mediator.views.results import (
+    BYTES_AT_ONCE,
+    MOST_BYTES_OF_DELTAS,
     MOST_DELTAS,
     Publication,
     Published,
@@ -54,8 +57,9 @@ class RedisViewResults:
         self._redis = redis
         self._definitions = Definitions(redis, "portolan:views", "views")
         self._base = self._definitions.base
-        self._publish = redis.register_script(
-            lua_text("mediator.coordination.scripts", "views_publish")
+        self._publish, self._deltas = (
+            redis.register_script(lua_text("mediator.coordination.scripts", name))
+            for name in ("views_publish", "views_deltas")
         )
 
     async def put_view(
@@ -82,7 +86,8 @@ class RedisViewResults:
         return (await self.views(key.database, [key.view])).get(key.view)
 
     async def drop_view(self, key: ViewKey) -> bool:
-        return await self._definitions.drop(key.database, key.view, keys=("rows", "deltas"))
+        keys, hashes = ("rows", "deltas"), ("delta_bytes",)
+        return await self._definitions.drop(key.database, key.view, keys, hashes)
 
     async def clear(self, database: str) -> None:
         for id_ in await self.ids(database):
@@ -106,8 +111,8 @@ class RedisViewResults:
         position: str,
         publications: Mapping[str, Publication],
     ) -> None:
-        args: list[Any] = [lease.token, sequence, position, MOST_DELTAS]
-        args.append(randbits(_RANDOM_BITS))
+        args: list[Any] = [lease.token, sequence, position, randbits(_RANDOM_BITS)]
+        args += (MOST_DELTAS, MOST_BYTES_OF_DELTAS)
         for id_, each in publications.items():
             state = "" if each.state is None else orjson.dumps(list(each.state))
             delta = _delta_rows(each) if each.rows or each.is_first else ""
@@ -138,20 +143,19 @@ class RedisViewResults:
         self, key: ViewKey, after: str, limit: int, wait_s: float
     ) -> list[StoredDelta]:
         stream = f"{self._base(key.database)}deltas:{key.view}"
-        newer = await self._deltas(stream, after, limit)
+        newer = await self._after(stream, after, limit)
         if not newer and wait_s > 0:
             block = max(1, round(wait_s * 1000))
             if await reply_of(self._redis.xread({stream: after}, 1, block)):
                 # The server may have lost the delta meanwhile, and what came is not based on it.
-                newer = await self._deltas(stream, after, limit)
+                newer = await self._after(stream, after, limit)
         return newer
 
-    async def _deltas(self, stream: str, after: str, limit: int) -> list[StoredDelta]:
-        # With the delta itself: if it is gone, others after it may be, too.
-        found = await reply_of(self._redis.xrange(stream, after, "+", limit + 1))
-        if not found or found[0][0].decode() != after:
+    async def _after(self, stream: str, after: str, limit: int) -> list[StoredDelta]:
+        found = await reply_of(self._deltas([stream], [after, limit, BYTES_AT_ONCE]))
+        if found is None:
             raise PositionGone("The deltas after this one are no longer kept.")
-        return [_delta(*entry) for entry in found[1:]]
+        return [StoredDelta(id_.decode(), at.decode(), rows) for id_, at, rows in found]
 
 
 def _delta_rows(publication: Publication) -> bytes:
@@ -172,7 +176,3 @@ def _state(text: bytes | None) -> ViewState:
 
 def _rows(found: Mapping[bytes, bytes]) -> dict[bytes, int]:
     return {row: int(count) for row, count in found.items()}
-
-
-def _delta(id_: bytes, fields: Mapping[bytes, bytes]) -> StoredDelta:
-    return StoredDelta(id_.decode(), fields[b"position"].decode(), fields[b"rows"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -32,6 +33,9 @@ _HEAVY: Final = 2**14
 _TUPLE_WEIGHT: Final = 64
 """By how many more bytes each tuple counts."""
 
+_MISTAKE_WEIGHT: Final = 2**11
+"""And each mistake: the name that may be meant is looked for among all attributes."""
+
 _INT64: Final = 2**63
 _MEMBERS: Final = frozenset({"time_s", "values"})
 _NUMBERS: Final = frozenset({int, float})
@@ -49,7 +53,7 @@ _NOTHING: Final = NewTuple(0.0, b"")
 async def read_tuples(
     stream: EventStream, documents: Sequence[Any], now_s: float
 ) -> list[NewTuple]:
-    """Read tuples from JSON; raises `Invalid` with the locations of mistakes in a batch.
+    """Read tuples from JSON; raises `Invalid` with the locations of the first mistakes in a batch.
 
     It lets others go on now and then: a thread that does would take seven times as long.
 
@@ -58,9 +62,13 @@ async def read_tuples(
     """
     reader, tuples, weight = _Reader(stream, now_s + LONGEST_AHEAD_S), [], 0
     for index, each in enumerate(documents):
+        before = len(reader.errors)
         read = reader.read(index, each)
+        if reader.room <= 0:
+            break
         tuples.append(read)
         weight += _TUPLE_WEIGHT + len(read.values)
+        weight += _MISTAKE_WEIGHT * (len(reader.errors) - before)
         if weight > _HEAVY:
             weight = 0
             await asyncio.sleep(0)
@@ -70,7 +78,7 @@ async def read_tuples(
 
 
 class _Reader:
-    """What is read after a mistake is thrown away."""
+    """What is read after a mistake is thrown away; nothing is read once there is no more room."""
 
     def __init__(self, stream: EventStream, latest_s: float) -> None:
         self._types = {
@@ -79,6 +87,11 @@ class _Reader:
         self._declared = stream.types
         self._latest_s = latest_s
         self.errors: list[Location] = []
+
+    @property
+    def room(self) -> int:
+        """How many more mistakes are reported."""
+        return MAX_ERRORS - len(self.errors)
 
     def read(self, index: int, document: Any) -> NewTuple:
         if not isinstance(document, dict) or document.keys() != _MEMBERS:
@@ -90,7 +103,9 @@ class _Reader:
         if not isinstance(values, dict):
             self._error(index, "/values", "must be an object")
             return _NOTHING
-        wrong = [name for name, value in values.items() if not self._fits(name, value)]
+        unfit = (name for name, value in values.items() if not self._fits(name, value))
+        # A tuple may have as many names as fit into a request.
+        wrong = list(islice(unfit, max(1, self.room)))
         if wrong:  # which may be nested too deeply to be written again
             for name in wrong:
                 self._error(index, f"/values{token(name)}", self._reason(name))
@@ -114,5 +129,4 @@ class _Reader:
         return "must be a string, a number, a boolean or null; a whole number has 64 bits"
 
     def _error(self, index: int, pointer: str, detail: str) -> None:
-        if len(self.errors) < MAX_ERRORS:
-            self.errors.append(Location(f"/tuples/{index}{pointer}", detail))
+        self.errors.append(Location(f"/tuples/{index}{pointer}", detail))

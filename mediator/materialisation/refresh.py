@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from typing import Any, Final
 
+from mediator.base.errors import Unavailable
 from mediator.base.lease import Lease
-from mediator.changes.feed import Feed, PositionGone
+from mediator.base.page_size import PageSize
+from mediator.changes.document import change_from
+from mediator.changes.feed import Event, Feed, PositionGone
 from mediator.materialisation.builds import Build, Builds
 from mediator.materialisation.copier import Copier, CopyResult
 from mediator.materialisation.state import CopyState, CopyStep, ViewPartition, ViewState, copy_key
 from mediator.model.change import Change
 from mediator.routing.model import ClassRoute
 
-__all__ = ["Refresher", "Slot", "compact_changes"]
+__all__ = ["CompactedChanges", "Refresher", "Slot"]
 
 
 @dataclass(slots=True)
@@ -70,21 +72,30 @@ class PendingCopies:
             self.dirty[change.object_id] = None
 
 
-def compact_changes(
-    pages: Iterable[Iterable[Change]], routes: Mapping[str, ClassRoute]
-) -> dict[str, PendingCopies]:
-    """Return what has to be copied and removed, by class; of classes that have a copy."""
-    work: dict[str, PendingCopies] = {}
-    for change in chain.from_iterable(pages):
-        route = routes.get(change.class_name)
-        if route is not None and route.copy is not None:
-            work.setdefault(change.class_name, PendingCopies()).add(change, route.anchor.groups)
-    return work
+class CompactedChanges:
+    """What has to be copied and removed by some changes: far less than these with their values.
+
+    Attributes:
+        pending: By class, of classes that have a copy.
+        count: How many changes there were, of all classes.
+    """
+
+    def __init__(self, routes: Mapping[str, ClassRoute]) -> None:
+        self._routes = routes
+        self.pending: dict[str, PendingCopies] = {}
+        self.count = 0
+
+    def add(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            self.count += 1
+            route = self._routes.get(change.class_name)
+            if route is not None and route.copy is not None:
+                pending = self.pending.setdefault(change.class_name, PendingCopies())
+                pending.add(change, route.anchor.groups)
 
 
-PAGE: Final = 1_000
 MAX_PAGES: Final = 20
-"""Pages of changes in one refresh: they have to fit into memory, and the cursor has to move."""
+"""Pages of changes in one refresh: the cursor has to move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,7 @@ class Slot:
 class _NewChanges:
     """New changes of the feed; `lost`: changes before them are missing."""
 
-    pages: list[list[Change]]
+    changes: CompactedChanges
     cursor: str
     complete: bool
     lost: bool = False
@@ -120,6 +131,7 @@ class Refresher:
     _copier: Copier
     _builds: Builds
     progress: MaterialiserProgress = field(default_factory=MaterialiserProgress)
+    _page_size: PageSize = field(default_factory=PageSize, init=False)
 
     async def refresh(self) -> bool:
         """Apply new changes; return whether those were all there are.
@@ -134,7 +146,7 @@ class Refresher:
         finished = self._builds.done()
         # Before the changes are read: they must include all that this tick promises.
         until = await self._feed.relayed_until(slot.database)
-        new = await self._new_changes(state.cursor)
+        new = await self._new_changes(state.cursor, routes)
         steps, started = await self._steps(routes, state, until, new, finished)
         cursor = (state.cursor, new.cursor)
         await self._state.advance(slot.database, slot.partition, cursor, steps, slot.lease)
@@ -153,7 +165,7 @@ class Refresher:
         finished: Mapping[str, Build],
     ) -> tuple[list[CopyStep], dict[str, Build]]:
         """Copy what has changed; return the next states of the copies, and builds to start."""
-        pending = compact_changes(new.pages, routes)
+        pending = new.changes.pending
         steps: list[CopyStep] = []
         started: dict[str, Build] = {}
         for name, route in routes.items():
@@ -170,26 +182,39 @@ class Refresher:
         dropped = sorted(state.copies.keys() - {step.copy for step in steps})
         return steps + [CopyStep(copy, state.copies[copy], None) for copy in dropped], started
 
-    async def _new_changes(self, cursor: str | None) -> _NewChanges:
+    async def _new_changes(
+        self, cursor: str | None, routes: Mapping[str, ClassRoute]
+    ) -> _NewChanges:
         database, partition = self._slot.database, self._slot.partition
         generation = await self._feed.generation(database)
         before, _, after = (cursor or "").partition("/")
         if before == generation:
+            changes = CompactedChanges(routes)
             with suppress(PositionGone):
-                pages, after, complete = await self._read(after)
-                return _NewChanges(pages, f"{generation}/{after}", complete)
+                after, complete = await self._read(after, changes)
+                return _NewChanges(changes, f"{generation}/{after}", complete)
         last = await self._feed.last(database, partition)
-        return _NewChanges([], f"{generation}/{last}", complete=True, lost=True)
+        none = CompactedChanges(routes)
+        return _NewChanges(none, f"{generation}/{last}", complete=True, lost=True)
 
-    async def _read(self, after: str) -> tuple[list[list[Change]], str, bool]:
-        pages: list[list[Change]] = []
-        while len(pages) < MAX_PAGES:
-            page = await self._feed.read(self._slot.database, self._slot.partition, after, PAGE)
-            pages.append([change for _, change in page])
-            if len(page) < PAGE:
-                return pages, page[-1][0] if page else after, True
-            after = page[-1][0]
-        return pages, after, False
+    async def _read(self, after: str, changes: CompactedChanges) -> tuple[str, bool]:
+        """Add the changes after a position, page by page; return up to where, and if it is all."""
+        for _ in range(MAX_PAGES):
+            count = self._page_size.count
+            page = await self._page(after, count)
+            self._page_size.succeeded([len(event.data) for event in page])
+            changes.add(change_from(event.data, self._slot.database) for event in page)
+            after = page[-1].id if page else after
+            if len(page) < count:
+                return after, True
+        return after, False
+
+    async def _page(self, after: str, count: int) -> list[Event]:
+        try:
+            return await self._feed.events(self._slot.database, self._slot.partition, after, count)
+        except Unavailable:
+            self._page_size.failed()
+            raise
 
     async def _apply(
         self, route: ClassRoute, pending: PendingCopies, before: CopyState
@@ -204,7 +229,7 @@ class Refresher:
 
     def _count(self, new: _NewChanges, finished: Iterable[Build]) -> None:
         self.progress.refreshes += 1
-        self.progress.changes += sum(map(len, new.pages))
+        self.progress.changes += new.changes.count
         self.progress.builds = self._builds.progress()
         for build in finished:
             self.progress.add(build.class_name, written=build.result.written)

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from mediator.base.page_size import PageSize
 from mediator.schema.scalars import Encoder
 from mediator.schema.types import FieldType, Value
 from mediator.schema.values import encoder
-from mediator.stores.port import Fragment, LogEntry, StoreTimeout
+from mediator.stores.port import Fragment, LogEntry, LogPage, StoreTimeout
 
 __all__ = [
     "JSON_DECODERS",
     "PYTHON_TYPES",
     "UNREADABLE",
-    "Page",
-    "PageSize",
     "image_of",
     "numbers_of",
     "padded",
@@ -123,17 +122,13 @@ def _warn(fragment: Fragment, name: str) -> None:
     )
 
 
-Page: TypeAlias = list[tuple[LogEntry, int]]
-"""Entries of a log, each with its size in bytes."""
-
 _WIDTH: Final = 20
 """Digits of 64 bits."""
 
 _ZERO: Final = "0"
 
-_FIRST: Final = 200
-_MOST: Final = 1_000
-_BYTES: Final = 4_000_000
+_MOST_BYTES: Final = 2**24
+"""Of what `read_on` returns, but for its last call of a page: it is in memory several times."""
 
 
 def padded(major: str, minor: str) -> str:
@@ -147,48 +142,30 @@ def numbers_of(position: str | None) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-class PageSize:
-    """The size of the next page of a log, adapted to the sizes of its entries.
-
-    An entry may be a few bytes or some megabytes. A page has to arrive within the store's
-    deadline, or the log would never be read on.
-    """
-
-    def __init__(self) -> None:
-        self.count = _FIRST
-
-    def succeeded(self, sizes: Sequence[int]) -> None:
-        """Adapt to a page that was read, by the sizes of its entries in bytes."""
-        if sizes:
-            fitting = _BYTES * len(sizes) // max(1, sum(sizes))
-            # Never 0: an entry larger than a page must be read as well, alone.
-            self.count = max(1, min(2 * self.count, fitting, _MOST))
-
-    def failed(self) -> None:
-        self.count = max(1, self.count // 10)
-
-
 async def read_on(
     page_size: PageSize,
     after: str | None,
     limit: int,
-    page: Callable[[str | None, int], Awaitable[Page]],
-) -> list[LogEntry]:
-    """Read up to `limit` entries beyond a position, fewer only at the end of the log.
+    page: Callable[[str | None, int], Awaitable[list[LogEntry]]],
+) -> LogPage:
+    """Read up to `limit` entries beyond a position, fewer if these are large.
 
     None is before the oldest entry.
     """
     entries: list[LogEntry] = []
-    while len(entries) < limit:
+    size = 0
+    while len(entries) < limit and size < _MOST_BYTES:
         count = min(page_size.count, limit - len(entries))
         try:
             some = await page(after, count)
         except StoreTimeout:
             page_size.failed()
             raise
-        page_size.succeeded([size for _, size in some])
-        entries += [entry for entry, _ in some]
+        sizes = [entry.size for entry in some]
+        page_size.succeeded(sizes)
+        entries += some
+        size += sum(sizes)
         if len(some) < count:
-            break
+            return LogPage(entries, is_last=True)
         after = entries[-1].position
-    return entries
+    return LogPage(entries, is_last=False)

@@ -29,7 +29,7 @@ from mediator.stores.port import (
     IndexBuilding,
     Joining,
     Lockable,
-    LogEntry,
+    LogPage,
     PendingChanges,
     Pushdown,
     Queryable,
@@ -217,7 +217,7 @@ class _Renaming(_Decorator):
 
     def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> Coroutine[Any, Any, list[LogEntry]]:
+    ) -> Coroutine[Any, Any, LogPage]:
         def stored_fragment_of(database: str, class_name: str) -> Fragment | None:
             fragment = fragment_of(database, class_name)
             return None if fragment is None else stored_fragment(fragment)

@@ -82,8 +82,9 @@ class Evaluation:
         network = Network(view)
         try:
             self._check_indexed(view)
-            for number, source in enumerate(view.sources):
-                for image in self._objects[source.class_name].images():
+            for number in view.loading_order:
+                class_name = view.sources[number].class_name
+                for image in self._objects[class_name].images():
                     network.update(number, None, image.lookup)
                     yield
             network.take()

@@ -38,6 +38,11 @@ class Extreme:
             if len(self._heap) > 2 * self._present + _SLACK:
                 self._compact()
 
+    @property
+    def size(self) -> int:
+        """Values that are remembered."""
+        return len(self._counts)
+
     def result(self) -> Value:
         heap, counts = self._heap, self._counts
         while heap and not counts[heap[0][0]]:

@@ -11,7 +11,7 @@ already have no effect, as groups know their versions. From there on the views a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -35,6 +35,7 @@ from mediator.views.results import (
     READY,
     STOPPED,
     Publication,
+    StoredView,
     ViewKey,
     ViewResults,
     ViewState,
@@ -60,9 +61,15 @@ class _OutOfDate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HolderContext:
-    """What holders of all databases share."""
+    """What holders of all databases share.
+
+    Attributes:
+        refresh: Looks whether schemas have changed since, and puts them in force; raises
+            `Unavailable`.
+    """
 
     plane: DataPlane
+    refresh: Callable[[], Awaitable[None]]
     feed: Feed
     subscriptions: Subscriptions
     results: ViewResults
@@ -157,21 +164,35 @@ class _Session:
         ids = await results.ids(id_)
         for gone in self._known - ids:
             self._evaluation.discard(gone)
-        views: dict[str, _NewView] = {}
-        refused: dict[str, Publication] = {}
-        for new, stored in (await results.views(id_, ids - self._known)).items():
-            if stored.state.name == STOPPED:
-                continue
-            try:
-                view = parse_view(stored.document, self._route.schema)
-            except Invalid as error:
-                refused[new] = _stopped(_lacking(error))
-            else:
-                views[new] = _NewView(view, stored.state.name == BUILDING)
+        stored = await results.views(id_, ids - self._known)
+        views, refused = self._parsed(stored)
+        if refused:
+            # They may be of a later schema than this process knows. It was set before they were
+            # written down, so a look that begins now finds it.
+            await self._context.refresh()
+            self._check_schema()
+            views, refused = self._parsed(stored)
         self._known = ids
         if refused:
             await self._publish(None, refused)
         return views
+
+    def _parsed(
+        self, stored: Mapping[str, StoredView]
+    ) -> tuple[dict[str, _NewView], dict[str, Publication]]:
+        """Parse views that are not stopped; return them, and those that the schema refuses."""
+        views: dict[str, _NewView] = {}
+        refused: dict[str, Publication] = {}
+        for id_, each in stored.items():
+            if each.state.name == STOPPED:
+                continue
+            try:
+                view = parse_view(each.document, self._route.schema)
+            except Invalid as error:
+                refused[id_] = _stopped(_lacking(error))
+            else:
+                views[id_] = _NewView(view, each.state.name == BUILDING)
+        return views, refused
 
     async def _load(self, subscription: Subscription, views: Mapping[str, View]) -> None:
         """Read all objects, and go on to where the feed has all that was read."""

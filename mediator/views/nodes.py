@@ -24,6 +24,7 @@ __all__ = [
     "MOST_GROUPS",
     "MOST_RESULT_BYTES",
     "MOST_ROWS",
+    "MOST_VALUES",
     "AggregationNode",
     "AntijoinNode",
     "Delta",
@@ -42,6 +43,9 @@ MOST_ROWS: Final = 10_000
 
 MOST_RESULT_BYTES: Final = 8 * 2**20
 """Bytes of the rows of a result, as JSON."""
+
+MOST_VALUES: Final = 1_000_000
+"""Values that the minima and maxima of a view remember."""
 
 Delta: TypeAlias = Iterable[tuple[Tuple, int]]
 _Key: TypeAlias = tuple[Any, ...]
@@ -193,11 +197,12 @@ _STATES: Final[Mapping[Function, Callable[[], Any]]] = {
 class _Group:
     """The tuples of one group: how many there are, and the state of each computation."""
 
-    __slots__ = ("cells", "size", "states")
+    __slots__ = ("cells", "remembered", "size", "states")
 
     def __init__(self, cells: Tuple, compute: Iterable[Computation]) -> None:
         self.cells = cells
         self.size = 0
+        self.remembered = 0
         self.states = [_STATES[each.function]() for each in compute]
 
 
@@ -211,6 +216,7 @@ class AggregationNode:
         self._computed = [None if c.path is None else layout[c.path] for c in self._compute]
         self._having = compile_filter(aggregate.having) if aggregate.having is not None else None
         self._groups: dict[Tuple, _Group] = {}
+        self._remembered = 0
 
     def initial(self) -> Delta:
         """Return what there is without any tuple: all tuples are a group, even if it is empty."""
@@ -227,6 +233,7 @@ class AggregationNode:
             if cells not in before:
                 before[cells] = self._row(cells)
             self._add(cells, row, times)
+        self._check_values(before)
         for cells, gone in before.items():
             new = self._row(cells)
             if new != gone:
@@ -244,7 +251,18 @@ class AggregationNode:
             if index is None or not (value is None or value is MISSING):
                 state.add(value, times)
         if not group.size and self._grouped:
+            self._remembered -= group.remembered
             del self._groups[cells]
+
+    def _check_values(self, changed: Iterable[Tuple]) -> None:
+        """Raises `Invalid` if the extremes remember too much: joins make more than there is."""
+        for cells in changed:
+            if (group := self._groups.get(cells)) is not None:
+                size = sum(each.size for each in group.states if isinstance(each, Extreme))
+                self._remembered += size - group.remembered
+                group.remembered = size
+        if self._remembered > MOST_VALUES:
+            raise too_large(f"its minima and maxima remember more than {MOST_VALUES} values")
 
     def _row(self, cells: Tuple) -> Tuple | None:
         """Return the tuple of a group; None: it is not there, or does not meet the filter."""
@@ -283,7 +301,14 @@ class ProductionNode:
     def apply(self, delta: Delta) -> None:
         changed = self._changed
         for row, times in delta:
-            changed[row] = changed.get(row, 0) + times
+            if count := changed.get(row, 0) + times:
+                changed[row] = count
+            else:
+                changed.pop(row, None)
+        # All rows of before may go, and as many come. Twice that, as an object that is several
+        # sources is updated in one after the other, and some rows are those of neither state.
+        if len(changed) > 4 * MOST_ROWS:
+            raise _too_many_rows()
 
     @property
     def rows(self) -> dict[bytes, int]:
@@ -292,12 +317,12 @@ class ProductionNode:
 
     def take(self) -> list[RowChange]:
         """Return the changes since the last time; raises `Invalid` if the result is too large."""
-        changes = [self._take(row, times) for row, times in self._changed.items() if times]
+        changes = [self._take(row, times) for row, times in self._changed.items()]
         self._changed = {}
         if len(self._rows) > MOST_ROWS:
-            raise too_large(f"it has more than {MOST_ROWS} rows")
+            raise _too_many_rows()
         if self._bytes > MOST_RESULT_BYTES:
-            raise too_large(f"its rows have more than {MOST_RESULT_BYTES} bytes")
+            raise _too_many_bytes()
         return changes
 
     def _take(self, row: Tuple, times: int) -> RowChange:
@@ -306,8 +331,18 @@ class ProductionNode:
         text = text or self._encode(row)
         count = before + times
         self._bytes += len(text) * ((count != 0) - (before != 0))
+        if self._bytes > 2 * MOST_RESULT_BYTES:  # rows that come may precede those that go
+            raise _too_many_bytes()
         if count:
             self._rows[row] = text, count
         else:
             del self._rows[row]
         return text, times, count
+
+
+def _too_many_rows() -> Invalid:
+    return too_large(f"it has more than {MOST_ROWS} rows")
+
+
+def _too_many_bytes() -> Invalid:
+    return too_large(f"its rows have more than {MOST_RESULT_BYTES} bytes")

@@ -18,6 +18,8 @@ from mediator.views.view import View
 
 __all__ = [
     "BUILDING",
+    "BYTES_AT_ONCE",
+    "MOST_BYTES_OF_DELTAS",
     "MOST_DELTAS",
     "READY",
     "STOPPED",
@@ -33,6 +35,12 @@ __all__ = [
 
 MOST_DELTAS: Final = 1_000
 """Deltas of a view that are kept."""
+
+MOST_BYTES_OF_DELTAS: Final = 2**25
+"""Bytes of their rows, as JSON; the last delta is kept in any case."""
+
+BYTES_AT_ONCE: Final = 2**20
+"""Bytes after which no further delta is read at once."""
 
 BUILDING, READY, STOPPED = "building", "ready", "stopped"
 
@@ -165,6 +173,8 @@ class ViewResults(Protocol):
         self, key: ViewKey, after: str, limit: int, wait_s: float
     ) -> list[StoredDelta]:
         """Return deltas after one, waiting for the first of them.
+
+        They are fewer than `limit` if they have more than `BYTES_AT_ONCE`.
 
         Raises:
             PositionGone: That delta is not kept any more, or never was.

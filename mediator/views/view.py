@@ -72,5 +72,14 @@ class View:
         return (self.source, *(join.source for join in self.joins))
 
     @property
+    def loading_order(self) -> list[int]:
+        """The numbers of the sources, those first whose objects exclude others.
+
+        Otherwise what they exclude would be made, and counted, before it is taken away again.
+        """
+        excluding = [number for number, join in enumerate(self.joins, 1) if join.is_anti]
+        return [*excluding, *(n for n in range(len(self.joins) + 1) if n not in excluding)]
+
+    @property
     def class_names(self) -> frozenset[str]:
         return frozenset(source.class_name for source in self.sources)

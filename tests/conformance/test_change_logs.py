@@ -22,6 +22,7 @@ from mediator.stores.port import (
     ChangeLog,
     Fragment,
     LogEntry,
+    LogPage,
     Read,
     Status,
     Store,
@@ -96,10 +97,14 @@ class Harness:
         entries: list[LogEntry] = []
         for log in self.store.logs():
             after = None
-            while page := await self.store.changes(log, after, limit, self.fragment_of):
+            while page := await self.page(log, after, limit):
                 after = page[-1].position
                 entries += page
         return entries
+
+    async def page(self, log: str, after: str | None, limit: int) -> list[LogEntry]:
+        page: LogPage = await self.store.changes(log, after, limit, self.fragment_of)
+        return [*page.entries]
 
     async def changes(self, limit: int = 1000) -> list[Change]:
         return [entry.change for entry in await self.logged(limit) if entry.change is not None]
@@ -184,20 +189,34 @@ async def test_positions_are_text_in_their_order(harness: Harness) -> None:
     whole = await harness.logged()
     assert await harness.logged(limit=7) == whole
     for log in harness.store.logs():
-        positions = [
-            e.position for e in await harness.store.changes(log, None, 1000, harness.fragment_of)
-        ]
+        positions = [entry.position for entry in await harness.page(log, None, 1000)]
         assert positions == sorted(set(positions))
         assert len({len(p) for p in positions}) <= 1
         oldest = await harness.store.oldest(log)
         assert oldest == (positions[0] if positions else None)
 
 
+async def test_a_page_of_large_entries_ends_before_its_limit(harness: Harness) -> None:
+    """A relay has such a page in memory, with those of other logs."""
+    for _ in range(14):  # each with the image before, of one megabyte as well
+        await harness.write(WriteKind.REPLACE, values={"doc": {"a": "x" * 2**20}})
+    sizes, is_last, after = [], False, None
+    [log] = [log for log in harness.store.logs() if await harness.page(log, None, 1)]
+    while not is_last:
+        page = await harness.store.changes(log, after, 1_000, harness.fragment_of)
+        sizes.append(sum(entry.size for entry in page.entries))
+        after, is_last = page.entries[-1].position, page.is_last
+    assert len(sizes) > 1
+    assert max(sizes) < 2**24 + 2**22 + 2**21
+    versions = [change.version for change in await harness.changes() if change.group == "main"]
+    assert len(versions) == 14
+
+
 async def test_changes_of_a_class_that_is_gone_keep_their_positions(harness: Harness) -> None:
     await harness.write(WriteKind.CREATE, values={"n": 0}, groups=tuple(GROUPS))
     for log in harness.store.logs():
-        entries = await harness.store.changes(log, None, 10, lambda *_: None)
-        assert all(entry.change is None for entry in entries)
+        page = await harness.store.changes(log, None, 10, lambda *_: None)
+        assert all(entry.change is None for entry in page.entries)
     assert await harness.changes()
 
 
@@ -205,13 +224,13 @@ async def test_trimming_keeps_recent_and_later_entries(harness: Harness) -> None
     for n in range(6):
         await harness.write(WriteKind.CREATE, f"{n}", values={"n": n})
     for log in harness.store.logs():
-        entries = await harness.store.changes(log, None, 100, harness.fragment_of)
+        entries = await harness.page(log, None, 100)
         if len(entries) < 2:
             continue
         middle = entries[len(entries) // 2 - 1].position
         assert await harness.store.trim(log, middle, 3600.0) == 0
         assert await harness.store.trim(log, middle, -5.0) == len(entries) // 2
-        rest = await harness.store.changes(log, None, 100, harness.fragment_of)
+        rest = await harness.page(log, None, 100)
         assert rest == entries[len(entries) // 2 :]
         assert await harness.store.oldest(log) == rest[0].position
 

@@ -1,7 +1,7 @@
 -- Publishes what a database's views have become.
--- KEYS: prefix, lease. ARGV: token, sequence before, position ('' if it stays), deltas kept, a random
--- number; then for each view: id, state ('' if it stays), delta ('' for none), how many rows follow,
--- and these as row and count.
+-- KEYS: prefix, lease. ARGV: token, sequence before, position ('' if it stays), a random number, how
+-- many deltas are kept, and how many bytes of them; then for each view: id, state ('' if it stays),
+-- delta ('' for none), how many rows follow, and these as row and count.
 -- Returns 1; -1: no lease, or another sequence. What was published by the same call before stays.
 
 if redis.replicate_commands then redis.replicate_commands() end
@@ -15,7 +15,23 @@ local function next_id(stream)
   local ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
   local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
   if last then ms = math.max(ms, string.match(last[1], '%d+') + 1) end
-  return string.format('%.0f-', ms) .. ARGV[5]
+  return string.format('%.0f-', ms) .. ARGV[4]
+end
+
+-- Removes the oldest deltas beyond the bounds, once one was added. The last one stays, whatever it
+-- takes: results name it.
+local function trim(stream, view, added)
+  local bytes = redis.call('HINCRBY', base .. 'delta_bytes', view, added)
+  local count, removed = redis.call('XLEN', stream), 0
+  while count > 1 and (count > tonumber(ARGV[5]) or bytes - removed > tonumber(ARGV[6])) do
+    local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+    removed = removed + #oldest[2][4]
+    redis.call('XDEL', stream, oldest[1])
+    count = count - 1
+  end
+  if removed > 0 then
+    redis.call('HSET', base .. 'delta_bytes', view, math.max(0, bytes - removed))
+  end
 end
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
@@ -24,7 +40,7 @@ if present == sequence + 1 then return 1 end
 if present ~= sequence then return -1 end
 redis.call('HSET', base .. 'published', 'sequence', sequence + 1)
 if ARGV[3] ~= '' then redis.call('HSET', base .. 'published', 'position', ARGV[3]) end
-local at = 6
+local at = 7
 while at <= #ARGV do
   local view, state, delta, count = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
   at = at + 4
@@ -33,7 +49,8 @@ while at <= #ARGV do
   if exists and state ~= '' then redis.call('HSET', base .. 'states', view, state) end
   if exists and delta ~= '' then
     local stream = base .. 'deltas:' .. view
-    redis.call('XADD', stream, 'MAXLEN', ARGV[4], next_id(stream), 'position', ARGV[3], 'rows', delta)
+    redis.call('XADD', stream, next_id(stream), 'position', ARGV[3], 'rows', delta)
+    trim(stream, view, #delta)
   end
   for row = at, at + 2 * count - 1, 2 do
     if not exists then break end

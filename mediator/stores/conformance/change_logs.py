@@ -100,9 +100,12 @@ async def reading_goes_on_anywhere(scratch: Scratch) -> None:
     log, whole = reader.positions()
 
     async def read(after: str, limit: int) -> list[str]:
-        some = await store.changes(log, after, limit, reader.of_class)
-        require(len(some) <= limit, f"{len(some)} entries for a limit of {limit}")
-        return [entry.position for entry in some if entry.change is not None]
+        page = await store.changes(log, after, limit, reader.of_class)
+        count = len(page.entries)
+        require(count <= limit, f"{count} entries for a limit of {limit}")
+        require(count > 0 or page.is_last, "a page without entries is not the last one")
+        require(count == limit or page.is_last, "a page of small entries is not filled")
+        return [entry.position for entry in page.entries if entry.change is not None]
 
     for position, after in enumerate(whole):
         same(await read(after, 1_000), whole[position + 1 :], f"beyond entry {position}")
@@ -119,7 +122,7 @@ async def entries_stay(scratch: Scratch) -> None:
     await reader.changes_of("x")
     log, (first, second) = reader.positions()
     await store.trim(log, second, _YEARS_S)
-    entries = await store.changes(log, first, 1_000, lambda *_: None)
+    entries = (await store.changes(log, first, 1_000, lambda *_: None)).entries
     same([e.change for e in entries if e.position == second], [None], "a young entry of no class")
 
 

@@ -112,10 +112,14 @@ class ChangeReader:
         store = change_log(self.subject.store)
         ends = _ends.setdefault(self.subject.store, {})
         for name in store.logs():
-            while some := await store.changes(name, ends.get(name), _BATCH, self.of_class):
+            while some := await self._next(store, name):
                 _check_order(ends.get(name, ""), some)
                 ends[name] = some[-1].position
                 self.logged += [(name, logged) for logged in some if logged.change is not None]
+
+    async def _next(self, store: ChangeLog, name: str) -> Sequence[LogEntry]:
+        ends = _ends[self.subject.store]
+        return (await store.changes(name, ends.get(name), _BATCH, self.of_class)).entries
 
     def of_class(self, database: str, class_name: str) -> Fragment | None:
         own = self.fragment or self.subject.fragment

@@ -19,6 +19,7 @@ __all__ = [
     "IndexBuilding",
     "Lockable",
     "LogEntry",
+    "LogPage",
     "Mirror",
     "PendingChanges",
     "Pipelining",
@@ -45,10 +46,25 @@ ReadRecords: TypeAlias = Callable[[Sequence[Read]], Awaitable[Sequence[Record | 
 
 @immutable
 class LogEntry:
-    """An entry of a change log: its position and its change; None if its class was dropped."""
+    """An entry of a change log.
+
+    Attributes:
+        position: Where it is; positions of a log rise as texts.
+        change: None if its class was dropped.
+        size: About how many bytes its images have.
+    """
 
     position: str
     change: Change | None
+    size: int
+
+
+@immutable
+class LogPage:
+    """Entries of a change log in their order; `is_last`: no more could be read then."""
+
+    entries: Sequence[LogEntry]
+    is_last: bool
 
 
 @runtime_checkable
@@ -64,10 +80,11 @@ class ChangeLog(Protocol):
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[LogEntry]:
+    ) -> LogPage:
         """Return up to `limit` changes beyond a position (None: from the oldest), oldest first.
 
-        A change is returned only when none can still appear before it.
+        A change is returned only when none can still appear before it. Only the last page may have
+        no entry; others may have fewer than `limit` if these are large.
         """
 
     async def oldest(self, log: str) -> str | None:

@@ -25,10 +25,11 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from mediator.base.page_size import PageSize
 from mediator.model.change import Change, kind_of
 from mediator.schema.types import Value
-from mediator.stores.outboxes import Page, PageSize, image_of, numbers_of, padded, read_on
-from mediator.stores.port import Fragment, FragmentOf, LogEntry
+from mediator.stores.outboxes import image_of, numbers_of, padded, read_on
+from mediator.stores.port import Fragment, FragmentOf, LogEntry, LogPage
 from mediator.stores.postgres.codec import Codec
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.sql import qualified
@@ -131,14 +132,14 @@ class OutboxLog:
         self._page_size = PageSize()
         self._last_xmax = 0
 
-    async def read(self, after: str | None, limit: int, fragment_of: FragmentOf) -> list[LogEntry]:
+    async def read(self, after: str | None, limit: int, fragment_of: FragmentOf) -> LogPage:
         """Return changes beyond a position; see `ChangeLog.changes`."""
         reached, _ = await self.horizon()
 
-        async def page(after: str | None, count: int) -> Page:
+        async def page(after: str | None, count: int) -> list[LogEntry]:
             xid, seq = numbers_of(after)
             rows = await self.ordered(BEYOND, str(xid), seq, str(reached), count)
-            return [(self._logged(row, fragment_of), _size(row)) for row in rows]
+            return [self._logged(row, fragment_of) for row in rows]
 
         return await read_on(self._page_size, after, limit, page)
 
@@ -189,7 +190,8 @@ class OutboxLog:
 
     def _logged(self, row: Any, fragment_of: FragmentOf) -> LogEntry:
         fragment = fragment_of(row["database"], row["class"])
-        return LogEntry(_position(row), None if fragment is None else self._change(row, fragment))
+        change = None if fragment is None else self._change(row, fragment)
+        return LogEntry(_position(row), change, _size(row))
 
     def _change(self, row: Any, fragment: Fragment) -> Change:
         codecs = self._statements.records(fragment).codecs

@@ -17,7 +17,7 @@ from mediator.stores.port import (
     DocumentPage,
     Fragment,
     FragmentOf,
-    LogEntry,
+    LogPage,
     Pushdown,
     Read,
     Record,
@@ -284,7 +284,7 @@ class PostgresStore:
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[LogEntry]:
+    ) -> LogPage:
         """Return changes beyond a position, oldest first; see `ChangeLog`."""
         del log  # there is one
         return await self._outbox.read(after, limit, fragment_of)

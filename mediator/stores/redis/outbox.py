@@ -11,18 +11,17 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from mediator.base.page_size import PageSize
 from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
 from mediator.stores.outboxes import (
     UNREADABLE,
-    Page,
-    PageSize,
     image_of,
     numbers_of,
     padded,
     read_on,
 )
-from mediator.stores.port import FragmentOf, LogEntry, SystemConfig
+from mediator.stores.port import FragmentOf, LogEntry, LogPage, SystemConfig
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import NULL, decode
 from redis_connection.commands import command
@@ -50,10 +49,10 @@ class StreamLogs:
 
     async def read(
         self, name: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[LogEntry]:
-        async def page(after: str | None, count: int) -> Page:
+    ) -> LogPage:
+        async def page(after: str | None, count: int) -> list[LogEntry]:
             entries = await self.entries(name, after, count)
-            return [(_logged(*entry, fragment_of), sum(map(len, entry[1]))) for entry in entries]
+            return [_logged(*entry, fragment_of) for entry in entries]
 
         return await read_on(self._page_size[name], after, limit, page)
 
@@ -100,12 +99,12 @@ def _position(stream_id: bytes) -> str:
 
 
 def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> LogEntry:
-    position = _position(stream_id)
+    position, size = _position(stream_id), sum(map(len, flat))
     try:
-        return LogEntry(position, _change(flat, fragment_of))
+        return LogEntry(position, _change(flat, fragment_of), size)
     except UNREADABLE:
         log.warning("an entry of an outbox, at %s, is none of ours; it is left out", position)
-        return LogEntry(position, None)
+        return LogEntry(position, None, size)
 
 
 def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:

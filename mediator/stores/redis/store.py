@@ -15,7 +15,7 @@ from mediator.stores.port import (
     ComputedGroup,
     Fragment,
     FragmentOf,
-    LogEntry,
+    LogPage,
     Pushdown,
     Read,
     Record,
@@ -291,7 +291,7 @@ class RedisStore:
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[LogEntry]:
+    ) -> LogPage:
         return await self._logs.read(log, after, limit, fragment_of)
 
     async def oldest(self, log: str) -> str | None:

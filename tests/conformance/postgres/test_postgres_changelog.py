@@ -52,7 +52,7 @@ async def summary(
 ) -> list[str]:
     """Return the objects of the class in the order of the log."""
     store: Any = subject.store
-    entries = await store.changes(LOG, after, limit, of(subject.fragment))
+    entries = (await store.changes(LOG, after, limit, of(subject.fragment))).entries
     return [entry.change.object_id for entry in entries if entry.change is not None]
 
 
@@ -135,7 +135,7 @@ async def test_readers_neither_miss_nor_repeat_while_writers_write(subject: Scra
     working = asyncio.gather(*map(work, ids))
     async with asyncio.timeout(LONG_S):
         while len(seen) < writers * each:
-            some = await store.changes(LOG, after, 17, of(subject.fragment))
+            some = (await store.changes(LOG, after, 17, of(subject.fragment))).entries
             after = some[-1].position if some else after
             seen += [entry.change.object_id for entry in some if entry.change is not None]
             await asyncio.sleep(0)
@@ -144,7 +144,7 @@ async def test_readers_neither_miss_nor_repeat_while_writers_write(subject: Scra
 
 
 async def end_of(store: Any) -> str | None:
-    entries = await store.changes(LOG, None, 1_000_000, lambda *_: None)
+    entries = (await store.changes(LOG, None, 1_000_000, lambda *_: None)).entries
     return entries[-1].position if entries else None
 
 
@@ -178,7 +178,7 @@ async def test_trimming_is_done_in_batches(
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
     monkeypatch.setattr(outbox, "TRIMMED_AT_ONCE", 3)
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(10)])
-    entries = await store.changes(LOG, None, 100, of(subject.fragment))
+    entries = (await store.changes(LOG, None, 100, of(subject.fragment))).entries
     assert await store.trim(LOG, entries[7].position, 60.0) == 0
     assert await store.trim(LOG, entries[7].position, -60.0) == 8
     assert await summary(subject) == ["8", "9"]

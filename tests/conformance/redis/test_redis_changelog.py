@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import Fragment, LogEntry, StoreTimeout, SystemConfig
+from mediator.stores.port import Fragment, LogEntry, LogPage, StoreTimeout, SystemConfig
 from mediator.stores.redis import RedisStore, outbox, retention
 
 Server: TypeAlias = Any
@@ -71,8 +71,8 @@ async def entries(
     subject: ScratchClass, after: str | None = None, limit: int = 1_000
 ) -> list[LogEntry]:
     store: Any = subject.store
-    some: list[LogEntry] = await store.changes("0", after, limit, of(subject.fragment))
-    return some
+    page: LogPage = await store.changes("0", after, limit, of(subject.fragment))
+    return [*page.entries]
 
 
 async def test_each_partition_has_a_log_with_the_changes_of_its_objects(
@@ -89,7 +89,7 @@ async def test_each_partition_has_a_log_with_the_changes_of_its_objects(
     for log in store.logs():
         summary = await store.changes(log, None, 1_000, of(subject.fragment))
         by_object: dict[str, list[Any]] = {}
-        for entry in summary:
+        for entry in summary.entries:
             if entry.change is not None and entry.change.group == "main":
                 by_object.setdefault(entry.change.object_id, []).append(entry.change.after)
         assert all(after == [{"n": 0}, {"n": 1}, {"n": 2}] for after in by_object.values())
@@ -211,10 +211,10 @@ async def test_after_an_answer_that_took_too_long_less_is_requested(
         return await ranged(logs, name, after, count)
 
     monkeypatch.setattr(outbox.StreamLogs, "entries", slow)
-    summary: list[LogEntry] = []
+    summary: Sequence[LogEntry] = []
     while not summary:
         try:
-            summary = await store.changes("0", None, 4, of(subject.fragment))
+            summary = (await store.changes("0", None, 4, of(subject.fragment))).entries
         except StoreTimeout:
             assert len(counts) < 10
     assert len(summary) == 4

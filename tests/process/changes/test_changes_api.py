@@ -280,6 +280,23 @@ async def test_a_class_is_followed_alone(harness: Harness) -> None:
     assert [e["object"] for e in events] == ["mixed"]
 
 
+async def test_a_page_of_large_changes_ends_before_its_limit(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.api.changes.PAGE_BYTES", 1)
+    _, position = await harness.page("")
+    await asyncio.gather(*(harness.create(f"large{n}") for n in range(40)))
+    await eventually(partial(_all_relayed, harness, "large"))
+    found: list[dict[str, Any]] = []
+    while True:
+        page, position = await harness.page(f"limit=1000&after={position}")
+        if not page:
+            break
+        assert len(page) < 120
+        found += page
+    assert len({event["id"] for event in found}) == len(found) == 120
+
+
 async def test_slow_followers_miss_nothing(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,14 +304,14 @@ async def test_slow_followers_miss_nothing(
     async with following(Client(harness.api, harness.path)) as client:
         async with client.arrived:  # it takes nothing more for the moment
             await asyncio.gather(*(harness.create(f"slow{n}") for n in range(40)))
-            await eventually(partial(_all_relayed, harness))
+            await eventually(partial(_all_relayed, harness, "slow"))
         events = await client.until(120, "slow")
     assert len({e["id"] for e in events}) == len(events) == 120
 
 
-async def _all_relayed(harness: Harness) -> bool:
+async def _all_relayed(harness: Harness, of: str) -> bool:
     events = await harness.everything("class=articles")
-    return len([e for e in events if e["object"].startswith("slow")]) == 120
+    return len([e for e in events if e["object"].startswith(of)]) == 120
 
 
 async def test_an_invalid_position_is_refused(harness: Harness) -> None:

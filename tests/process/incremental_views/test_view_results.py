@@ -134,6 +134,59 @@ async def test_the_oldest_deltas_are_not_kept(
     assert port.MOST_DELTAS == 1_000
 
 
+def large(sequence: int) -> Publication:
+    return Publication(None, [(b'"%b"' % (b"%d" % sequence * 1_000), 1, 1)])
+
+
+async def test_the_oldest_bytes_of_deltas_are_not_kept(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.coordination.view_results.MOST_BYTES_OF_DELTAS", 3_500)
+    await published.publish(0, FIRST)
+    first = await published.results.last_delta(published.key)
+    assert first is not None
+    for sequence in (1, 2, 3):
+        await published.publish(sequence, large(sequence))
+    newer = await published.results.deltas(published.key, first, 10, 0)
+    assert len(newer) == 3
+    for sequence in (4, 5, 6):  # what was removed is not counted any more
+        await published.publish(sequence, large(sequence))
+        with pytest.raises(PositionGone):
+            await published.results.deltas(published.key, first, 10, 0)
+        first, newer = newer[0].id, newer[1:]
+        newer += await published.results.deltas(published.key, newer[-1].id, 10, 0)
+        assert len(newer) == 3
+
+
+async def test_the_last_delta_is_kept_however_large_it_is(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.coordination.view_results.MOST_BYTES_OF_DELTAS", 10)
+    for sequence in (0, 1):
+        await published.publish(sequence, large(sequence))
+        last = await published.results.last_delta(published.key)
+        assert last is not None
+        assert await published.results.deltas(published.key, last, 10, 0) == []
+
+
+async def test_a_page_of_large_deltas_ends_before_its_limit(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.coordination.view_results.BYTES_AT_ONCE", 2_500)
+    await published.publish(0, FIRST)
+    after = await published.results.last_delta(published.key)
+    assert after is not None
+    for sequence in range(1, 8):
+        await published.publish(sequence, large(sequence))
+    sizes, found = [], []
+    while page := await published.results.deltas(published.key, after, 10, 0):
+        sizes.append(len(page))
+        found += [each.rows for each in page]
+        after = page[-1].id
+    assert sizes == [3, 3, 1]
+    assert [b"%d" % n * 1_000 in rows for n, rows in enumerate(found, 1)] == [True] * 7
+
+
 async def state_of(published: Published) -> dict[bytes, Any]:
     """Return all keys of the database."""
     pattern = f"*views:{published.key.database}*:*"

@@ -25,7 +25,7 @@ from mediator.materialisation.audit import (
 from mediator.materialisation.context import ViewContext
 from mediator.materialisation.copier import join_fragments
 from mediator.materialisation.materialisers import period_s
-from mediator.materialisation.refresh import compact_changes
+from mediator.materialisation.refresh import CompactedChanges, PendingCopies
 from mediator.materialisation.staleness import StalenessMonitor
 from mediator.materialisation.state import Watermarks, WatermarkSnapshot, copy_key
 from mediator.model.change import Change
@@ -80,30 +80,38 @@ def change(id_: str, kind: str = "update", version: int = 1, group: str = "main"
     return Change(name, "news", "articles", id_, group, version, kind, None, None, version, "news")
 
 
+def compacted(
+    pages: Sequence[Sequence[Change]], routes: Mapping[str, ClassRoute]
+) -> Mapping[str, PendingCopies]:
+    changes = CompactedChanges(routes)
+    for page in pages:
+        changes.add(page)
+    assert changes.count == sum(map(len, pages))
+    return changes.pending
+
+
 def test_an_object_is_copied_once_however_often_it_changed() -> None:
-    work = compact_changes(
-        [[change("a"), change("b")], [change("a", version=2, group="hits")]], ROUTES
-    )
+    work = compacted([[change("a"), change("b")], [change("a", version=2, group="hits")]], ROUTES)
     assert list(work["articles"].dirty) == ["a", "b"]
     assert work["articles"].deleted == {}
 
 
 def test_an_object_whose_anchor_is_deleted_is_deleted() -> None:
     pages = [[change("a", "delete", 7), change("b", "delete", 8, "hits")]]
-    work = compact_changes(pages, ROUTES)["articles"]
+    work = compacted(pages, ROUTES)["articles"]
     assert work.deleted == {"a": 7}
     assert list(work.dirty) == ["b"]
 
 
 def test_an_object_that_was_created_again_is_deleted_and_dirty() -> None:
     deletions = [change("a", "delete", 3), change("a", "create", 4), change("a", "delete", 9)]
-    work = compact_changes([[*deletions, change("a", "create", 11)]], ROUTES)["articles"]
+    work = compacted([[*deletions, change("a", "create", 11)]], ROUTES)["articles"]
     assert work.deleted == {"a": 9}
     assert list(work.dirty) == ["a"]
 
 
 def test_changes_of_classes_without_a_copy_are_left_out() -> None:
-    assert compact_changes([[change("a")]], {}) == {}
+    assert compacted([[change("a")]], {}) == {}
 
 
 def test_a_round_begins_four_times_within_the_bound_or_each_second() -> None:

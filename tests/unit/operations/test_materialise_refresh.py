@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,10 +14,11 @@ import pytest
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.lease import Lease, LeaseLost
-from mediator.changes.feed import Feed, PositionGone, partition_of
+from mediator.changes.document import document_of
+from mediator.changes.feed import Event, Feed, PositionGone, partition_of
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import MAX_STUCK, Copier
-from mediator.materialisation.refresh import PAGE, Refresher, Slot
+from mediator.materialisation.refresh import MAX_PAGES, Refresher, Slot
 from mediator.materialisation.state import CopyState, CopyStep, ViewPartition, ViewState, copy_key
 from mediator.model.change import Change
 from mediator.operations.calls import StoreCalls
@@ -110,6 +112,7 @@ class World:
         self.copied: list[str] = []
         self.deleted: dict[str, int] = {}
         self.objects: list[str] = []
+        self.limits: list[int] = []
 
     # the feed
     async def relayed_until(self, database: str) -> Mapping[str, int]:
@@ -119,15 +122,17 @@ class World:
     async def generation(self, database: str) -> str:
         return self.current
 
-    async def read(
-        self, database: str, partition: int, after: str, limit: int
-    ) -> list[tuple[str, Change]]:
+    async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
         if self.gone:
             raise PositionGone("gone")
         self.calls.append("read")
         start = int(after)
         page = self.changes[start : start + limit]
-        return [(str(start + n), each) for n, each in enumerate(page, 1)]
+        self.limits.append(limit)
+        return [
+            Event(partition, str(start + n), each.class_name, document_of(each))
+            for n, each in enumerate(page, 1)
+        ]
 
     async def last(self, database: str, partition: int) -> str:
         return str(len(self.changes))
@@ -277,12 +282,21 @@ async def test_the_watermark_stays_while_a_system_does_not_report() -> None:
 
 
 async def test_a_backlog_is_processed_before_the_watermark_advances() -> None:
-    world = World(*(change(f"n{n}") for n in range(20 * PAGE + 5)), state=COMPLETE)
+    world = World(*(change(f"n{n}") for n in range(MAX_PAGES * 1_000 + 5)), state=COMPLETE)
     refresher, _ = world.refresher()
     assert not await refresher.refresh()
     assert world.known == COMPLETE
     assert await refresher.refresh()
     assert world.known == CopyState(UNTIL)
+
+
+async def test_large_changes_are_read_few_at_a_time() -> None:
+    large = {"text": "x" * 100_000}
+    world = World(*(replace(change(f"n{n}"), after=large) for n in range(600)), state=COMPLETE)
+    refresher, _ = world.refresher()
+    assert await refresher.refresh()
+    assert max(world.limits[1:]) <= 40
+    assert len(world.copied) == 600
 
 
 async def test_an_unknown_copy_is_built() -> None:

@@ -27,6 +27,7 @@ def test_the_bounds_of_the_guide_are_in_force() -> None:
         service.MOST_VIEWS,
         nodes.MOST_ROWS,
         nodes.MOST_GROUPS,
+        nodes.MOST_VALUES,
         network.MOST_TUPLES,
         network.MOST_AT_ONCE,
         evaluation.MOST_OBJECTS,
@@ -39,3 +40,5 @@ def test_the_bounds_of_the_guide_are_in_force() -> None:
         assert f"{number:,}" in GUIDE
     assert nodes.MOST_RESULT_BYTES == 8 * 2**20
     assert evaluation.MOST_BYTES == 256 * 2**20
+    assert results.MOST_BYTES_OF_DELTAS == 32 * 2**20
+    assert results.BYTES_AT_ONCE == 2**20

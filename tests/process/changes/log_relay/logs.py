@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
+
 from mediator.base.lease import Lease
 from mediator.changes.feed import BEGINNING, PARTITIONS, Feed
 from mediator.changes.log_relay import LogRelay, RelayResult
@@ -16,7 +18,7 @@ from mediator.coordination.feed import RedisFeed
 from mediator.coordination.leases import Leases
 from mediator.model.change import Change
 from mediator.routing.model import RoutingModel
-from mediator.stores.port import Fragment, FragmentOf, LogEntry
+from mediator.stores.port import Fragment, FragmentOf, LogEntry, LogPage
 
 
 class MemoryLog:
@@ -26,13 +28,14 @@ class MemoryLog:
         self.entries: dict[str, list[tuple[str, Change]]] = {"0": [], "1": []}
         self.reads: list[tuple[str, str | None]] = []
         self.pause: Callable[[], Awaitable[None]] | None = None
+        self.large: dict[str, str] = {}
         self._next = 0
 
     def write(self, database: str, object_id: str = "x", log: str = "0") -> Change:
         self._next += 1
         change = Change(
             f"op{self._next}:main", database, "c", object_id, "main", self._next, "update",
-            {"n": self._next - 1}, {"n": self._next}, self._next, database,
+            {"n": self._next - 1}, {"n": self._next, **self.large}, self._next, database,
         )  # fmt: skip
         self.entries[log].append((f"{self._next:020d}", change))
         return change
@@ -42,13 +45,15 @@ class MemoryLog:
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[LogEntry]:
+    ) -> LogPage:
         self.reads.append((log, after))
         beyond = [e for e in self.entries[log] if e[0] > (after or "")][:limit]
         if self.pause is not None:
             await self.pause()
         known = [(p, c if fragment_of(c.database, c.class_name) else None) for p, c in beyond]
-        return [LogEntry(position, change) for position, change in known]
+        size = len(orjson.dumps(self.large))
+        entries = [LogEntry(position, change, size) for position, change in known]
+        return LogPage(entries, is_last=len(entries) < limit)
 
     async def oldest(self, log: str) -> str | None:
         return self.entries[log][0][0] if self.entries[log] else None

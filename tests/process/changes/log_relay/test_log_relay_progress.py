@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from mediator.base.lease import Lease
+from mediator.changes.document import document_of
 from mediator.changes.feed import Feed, FeedRolledBack, LogBatch
 from mediator.changes.log_relay import RelayResult
 from mediator.coordination.scripts import TICKS
@@ -114,6 +115,43 @@ async def test_much_is_appended_in_parcels_and_complete_with_the_last(harness: H
     done = await (await harness.relay(feed=cast(Feed, RecordingFeed()))).relay()
     assert (done.appended, done.drained) == (1_800, True)
     assert parcels == [(900, False), (900, True)]
+    assert await harness.ids(database) == expected
+
+
+async def test_large_changes_are_appended_few_at_a_time(harness: Harness) -> None:
+    """Hundreds of them have waited for the feed, and one request has to arrive in time."""
+    database, sizes = harness.databases[0], []
+    harness.log.large = {"text": "x" * 100_000}
+
+    class RecordingFeed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(harness.feed, name)
+
+        async def append(self, name: str, batches: Sequence[LogBatch], *args: Any) -> int:
+            changes = [change for each in batches for _, change in each.entries]
+            sizes.append(sum(len(document_of(change)) for change in changes))
+            return await harness.feed.append(name, batches, *args)
+
+    expected = [harness.log.write(database, f"o{n % 8}", log="01"[n % 2]).id for n in range(300)]
+    done = await (await harness.relay(feed=cast(Feed, RecordingFeed()))).relay()
+    assert (done.appended, done.drained) == (300, True)
+    assert max(sizes) < 2**22 + 2**20
+    assert await harness.ids(database) == expected
+    assert harness.system in await harness.feed.relayed_until(database)
+
+
+async def test_a_relay_killed_between_large_requests_loses_and_duplicates_nothing(
+    harness: Harness,
+) -> None:
+    database = harness.databases[0]
+    harness.log.large = {"text": "x" * 100_000}
+    expected = [harness.log.write(database, f"o{n % 9}").id for n in range(100)]
+    failing = await harness.relay(feed=Failing(harness.feed, "append", 2, after=True))
+    with pytest.raises(ConnectionError):
+        await failing.relay()
+    assert 0 < len(await harness.ids(database)) < 100
+    assert await harness.feed.relayed_until(database) == {}
+    await drain(await harness.relay("two"))
     assert await harness.ids(database) == expected
 
 

@@ -1,0 +1,105 @@
+"""Followers of large changes: how much they read at once, and in which order they get it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from mediator.changes import subscriptions
+from mediator.changes.feed import PARTITIONS, Event, Feed
+from mediator.changes.position import order_of
+from mediator.changes.subscriptions import Buffer, Subscriptions
+from mediator.model.change import Change
+from mediator.stores.port import SystemConfig
+from tests.process.changes.test_feed import Harness
+
+
+class RecordingFeed:
+    """Records what each look at all partitions has read."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self.looks: list[list[Event]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._feed, name)
+
+    async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
+        if not partition:
+            self.looks.append([])
+        events = await self._feed.events(database, partition, after, limit)
+        self.looks[-1] += events
+        return events
+
+
+@pytest.fixture
+async def harness(redis_config: SystemConfig) -> AsyncIterator[Harness]:
+    harness = Harness(redis_config.url)
+    yield harness
+    await harness.feed.clear(harness.database)
+    await harness.client.close()
+    await harness.redis.aclose()
+
+
+async def followed(harness: Harness, feed: RecordingFeed, limit: int) -> list[Event]:
+    """Follow a feed from its beginning to its end."""
+    followed = Subscriptions(cast(Feed, feed))
+    subscription = await followed.open(harness.database, await followed.beginning(harness.database))
+    found: list[Event] = []
+    try:
+        while events := await subscription.next(0.0, limit):
+            assert len(events) <= limit
+            found += [event for event, _ in events]
+    finally:
+        await followed.close_all()
+        followed.close(subscription)
+    return found
+
+
+async def write(harness: Harness, count: int, text: str, objects: int) -> list[str]:
+    changes = [
+        Change(
+            f"op{n}:main", harness.database, "c", f"o{n % objects}", "main", n, "update",
+            None, {"text": text}, n, harness.database,
+        )
+        for n in range(1, count + 1)
+    ]  # fmt: skip
+    for start in range(0, count, 50):
+        await harness.feed.append_newer(changes[start : start + 50])
+    return [change.id for change in changes]
+
+
+@pytest.mark.parametrize("objects", [1, 50], ids=["one partition", "all partitions"])
+async def test_large_changes_are_read_some_megabytes_at_a_time_and_in_order(
+    harness: Harness, objects: int
+) -> None:
+    expected = await write(harness, 400, "x" * 100_000, objects)
+    feed = RecordingFeed(harness.feed)
+    found = await followed(harness, feed, 1_000)
+    ids = [order_of(event.id) for event in found]
+    assert ids == sorted(ids)
+    assert sorted(orjson.loads(event.data)["id"] for event in found) == sorted(expected)
+    assert max(sum(len(e.data) for e in look) for look in feed.looks) < PARTITIONS * 4_500_000
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1_000])
+async def test_no_more_is_read_than_is_asked_for(harness: Harness, limit: int) -> None:
+    await write(harness, 100, "x", 20)
+    feed = RecordingFeed(harness.feed)
+    assert len(await followed(harness, feed, limit)) == 100
+    assert max(map(len, feed.looks)) < limit + PARTITIONS
+
+
+async def test_a_buffer_of_large_events_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "CAPACITY_BYTES", 1_000)
+    buffer = Buffer()
+    events = [Event(0, f"{n}-0", "c", b"x" * 300) for n in range(1, 9)]
+    for taken in (events[:3], events[3:6]):  # what was taken counts no more
+        buffer.put(taken)
+        assert await buffer.take(10, 0.0) == taken
+    assert not buffer.has_overflowed
+    buffer.put(events[:4])
+    assert buffer.has_overflowed

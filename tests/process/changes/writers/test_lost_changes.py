@@ -1,0 +1,146 @@
+"""What replicas append again after the feed has lost it, while the feed fails now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
+from mediator.base.observation import FeedGapFound
+from mediator.changes import pending_relays
+from mediator.changes.recent_changes import RecentChanges
+from mediator.coordination.errors import unavailable
+from tests.process.changes.writers.replicas import Harness, Replica, StallPoint
+
+
+class Outage(StallPoint):
+    """Lets a chosen call of `append_newer` fail, counted from `begin` on."""
+
+    def __init__(self) -> None:
+        super().__init__(0, after=False)
+        self.left = 0
+
+    def begin(self, at_call: int) -> None:
+        self.left = at_call
+
+    def wrap(self, owner: Any) -> None:
+        if hasattr(owner, "append_newer"):
+            owner.append_newer = self._failing(owner.append_newer)
+
+    def _failing(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def failing(*args: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                raise unavailable()
+            return await call(*args)
+
+        return failing
+
+
+class LostChanges:
+    """A replica that has appended changes which the feed then lost."""
+
+    def __init__(self, harness: Harness, replica: Replica, outage: Outage, ids: list[str]) -> None:
+        self.harness = harness
+        self.replica = replica
+        self.outage = outage
+        self.ids = ids
+
+    @classmethod
+    async def of(cls, harness: Harness) -> LostChanges:
+        outage = Outage()
+        one = harness.replica("one", outage)
+        for _ in range(4):
+            await one.run()
+            harness.clock.at += 100.0
+        ids = [harness.write(one) for _ in range(3)]
+        await one.run()
+        keys = [key async for key in harness.redis.scan_iter(f"*{harness.database}*")]
+        older = {key: await harness.redis.dump(key) or b"" for key in keys}
+        ids += [harness.write(one) for _ in range(6)]
+        await one.run()
+        for key in keys:
+            await harness.redis.restore(key, 0, older[key], replace=True)
+        return cls(harness, one, outage, ids)
+
+
+@pytest.fixture
+async def lost(harness: Harness) -> LostChanges:
+    return await LostChanges.of(harness)
+
+
+async def test_what_could_not_be_appended_again_is_appended_before_anything_else(
+    lost: LostChanges,
+) -> None:
+    harness, one = lost.harness, lost.replica
+    ids = [*lost.ids, harness.write(one)]
+    before = await harness.until_tick()
+    lost.outage.begin(2)  # the first one finds that the feed has gone back
+    with pytest.raises(Unavailable):
+        await one.run()
+    assert await harness.ids() == ids[:3]
+    assert await harness.until_tick() == before
+    await one.run()
+    assert await harness.ids() == ids
+    assert await harness.until_tick() > before
+
+
+async def test_what_is_lost_is_appended_again_even_if_nothing_is_written(
+    lost: LostChanges,
+) -> None:
+    """It is found when the progress is published, and the replica may end then."""
+    lost.outage.begin(1)
+    with pytest.raises(Unavailable):
+        await lost.replica.run()
+    await lost.replica.relays.close()
+    assert await lost.harness.ids() == lost.ids
+
+
+async def test_what_is_lost_is_appended_again_in_batches(
+    lost: LostChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure between two of them loses and repeats nothing."""
+    monkeypatch.setattr(pending_relays, "APPENDED_AT_ONCE", 2)
+    lost.outage.begin(4)
+    with pytest.raises(Unavailable):
+        await lost.replica.run()
+    assert len(await lost.harness.ids()) == 3 + 3
+    await lost.replica.run()
+    assert await lost.harness.ids() == lost.ids
+
+
+async def test_a_gap_is_reported_though_appending_again_fails(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def few(clock: SystemClock, keep_s: float) -> RecentChanges:
+        return RecentChanges(clock, keep_s, most=4)
+
+    monkeypatch.setattr(pending_relays, "RecentChanges", few)
+    lost = await LostChanges.of(harness)
+    lost.outage.begin(1)
+    with pytest.raises(Unavailable):
+        await lost.replica.run()
+    assert any(isinstance(each, FeedGapFound) for each in harness.observed)
+
+
+def is_truncated(recent: RecentChanges) -> bool:
+    return recent.is_truncated
+
+
+async def test_recent_changes_are_bounded_by_bytes_and_by_time(harness: Harness) -> None:
+    recent = RecentChanges(harness.clock, 600.0, most_bytes=250)
+    recent.add("a", [b"1" * 100])
+    recent.add("b", [b"2" * 100])
+    assert recent.of("a") == [b"1" * 100]
+    harness.clock.at += 300.0
+    recent.add("a", [b"3" * 100])
+    assert is_truncated(recent)
+    assert recent.of("a") == [b"3" * 100]
+    assert recent.of("b") == [b"2" * 100]
+    harness.clock.at += 400.0
+    recent.add("a", [])
+    assert not is_truncated(recent)
+    assert recent.of("b") == []

@@ -1,0 +1,93 @@
+"""Views of a schema that the process which evaluates them has not seen yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from mediator.base.clock import SystemClock
+from mediator.base.concurrency import end
+from mediator.base.errors import Unavailable
+from mediator.data_plane.port import DataPlane
+from mediator.views.holder import HolderContext, ViewHolder
+from tests.faults.conditions import eventually
+from tests.process.incremental_views.shop import Shop, shop_in
+from tests.process.service import field_on
+
+OLD = {"things": {"fields": {"text": field_on("postgres")}}}
+NEW = {
+    "things": {"fields": {**OLD["things"]["fields"], "size": field_on("postgres", "integer")}},
+    "parts": {"fields": {"text": field_on("postgres")}},
+}
+
+
+class LatePlane:
+    """The data plane of a process that sees another schema only when it looks for one."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self.model = plane.model
+        self.answers = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plane, name)
+
+    async def refresh(self) -> None:
+        if not self.answers:
+            raise Unavailable("The catalogue does not answer.", system="catalogue")
+        self.model = self._plane.model
+
+
+@asynccontextmanager
+async def held(shop: Shop, plane: LatePlane, database_id: str) -> AsyncIterator[None]:
+    """Hold the views of a database by that plane, before there are any."""
+    mediator = shop.service.mediator
+    shared, subscriptions = mediator.coordination, mediator.changes.subscriptions
+    assert shared is not None
+    assert subscriptions is not None
+    context = HolderContext(
+        cast(DataPlane, plane),
+        plane.refresh,
+        shared.feed,
+        subscriptions,
+        shared.view_results,
+        shared.leases,
+        "late",
+        SystemClock(),
+    )
+
+    async def is_held() -> bool:
+        name = f"views:{database_id}"
+        if await shared.leases.acquire(name, "probe", 1.0):
+            await shared.leases.release(name, "probe")
+            return False
+        return True
+
+    holder = asyncio.create_task(ViewHolder(context, database_id).run())
+    try:
+        await eventually(is_held)
+        yield
+    finally:
+        await end([holder])
+
+
+async def test_a_view_of_a_class_and_of_a_field_that_are_new_is_not_stopped(shop: Shop) -> None:
+    service = shop.service
+    database = await service.put_schema(OLD)
+    plane = LatePlane(service.mediator.data)
+    id_ = plane.model.databases[database].id
+    async with shop_in(service, database) as own, held(own, plane, id_):
+        await own.ready({"class": "things"})
+        plane.answers = False
+        await service.mediator.control.set_schema(database, {"classes": NEW})
+        views = [await own.create({"class": "parts"})]
+        views.append(await own.create({"class": "things", "fields": ["size"]}))
+        await own.write("things", "a", text="t", size=3)
+        await own.write("parts", "b", text="u")
+        plane.answers = True
+        for view in views:
+            await eventually(lambda view=view: own.has_state(view, "ready"))  # type: ignore[misc]
+        await own.becomes(views[0], ({"id": "b", "text": "u"}, 1))
+        await own.becomes(views[1], ({"size": 3}, 1))
