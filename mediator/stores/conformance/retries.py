@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mediator.model.operators import Operator, OperatorCall
@@ -14,6 +15,7 @@ from mediator.stores.conformance.expect import (
     applied,
     expect_status,
     expect_statuses,
+    present,
     require,
     same,
 )
@@ -127,6 +129,25 @@ async def replay_comes_before_conditions(scratch: Scratch) -> None:
     write = subject.change("x", {"n": 2}, expect=versions, remember="f")
     first = applied(await subject.write(write), "a conditional UPDATE")
     _same_result(await subject.write(write), first, "a conditional UPDATE sent again")
+
+
+@IDEMPOTENCY.proves("contract")
+async def what_changes_nothing_is_remembered(scratch: Scratch) -> None:
+    """An UPDATE of no group makes no version, and is replayed with the values of then."""
+    subject = await scratch.subject(counter(), text(group="side"))
+    await subject.create("x", {"n": 1, "s": "then"})
+    state = present(await subject.read("x"), "the record")
+    write = subject.change("x", expect=state.versions, remember="f", returning=())
+    first = applied(await subject.write(write), "UPDATE of no group")
+    same((first.versions, first.values), (state.versions, state.values), "the result")
+    same(await subject.read("x"), state, "the record after an UPDATE of no group")
+    applied(await subject.update("x", {"n": 9}), "a later UPDATE")
+    _same_result(await subject.write(write), first, "UPDATE of no group sent again")
+    other = replace(write, remember="g")
+    expect_status(await subject.write(other), Status.REUSED, "its id with another fingerprint")
+    late = replace(write, operation="late")
+    expect_status(await subject.write(late), Status.CONFLICT, "one of versions that are outdated")
+    same(await subject.values("x"), {"n": 9, "s": "then"}, "the record in the end")
 
 
 @IDEMPOTENCY.proves("contract")
