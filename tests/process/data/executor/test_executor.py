@@ -13,6 +13,7 @@ from mediator.base.errors import (
     NotFound,
 )
 from mediator.model.operations import (
+    ANYTHING,
     Create,
     Delete,
     Put,
@@ -119,12 +120,10 @@ async def test_a_repetition_of_what_changed_nothing_leaves_later_writes_alone(
     before = versions(await mediator.get(either, "articles", id_))
 
     def opened(operation: str, fingerprint: str) -> WriteOperation:
-        head = {"operation": operation, "fingerprint": fingerprint}
+        head = (either, "articles", id_, operation, ANYTHING, fingerprint)
         if kind == "update":
-            return Update(either, "articles", id_, **head)
-        return ReadModifyWrite(
-            either, "articles", id_, **head, compute=lambda now: {**now, "title": "open"}
-        )
+            return Update(*head)
+        return ReadModifyWrite(*head, compute=lambda now: {**now, "title": "open"})
 
     operation = opened(unique(), "f")
     first = await data.write(operation)
@@ -134,7 +133,7 @@ async def test_a_repetition_of_what_changed_nothing_leaves_later_writes_alone(
     await data.write(later)
     again = await data.recall(operation) or await data.write(operation)
     assert (again.replayed, again.values, again.versions) == (True, first.values, first.versions)
-    assert (await mediator.values(either, "articles", id_))["title"] == "closed"
+    assert await mediator.values(either, "articles", id_) == {"title": "closed", "hits": 1}
     other = opened(operation.operation, "g")
     with pytest.raises(IdempotencyReused):
         await data.recall(other) or await data.write(other)
