@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -352,43 +351,6 @@ async def test_an_import_again_with_a_key_changes_nothing(paper: Newspaper) -> N
     stored = paper.plane.objects["news", "articles"]
     assert len(stored) == 2
     assert all(max(o.versions.values()) < 1_700_000_000_000_010 for o in stored.values())
-
-
-async def test_an_export_that_breaks_off_has_no_end(paper: Newspaper) -> None:
-    for number in range(5):
-        await paper.put(f"a{number}")
-    query = paper.plane.query
-    calls: list[int] = []
-
-    async def failing(*args: Any, **named: Any) -> Any:
-        calls.append(1)
-        if len(calls) > 1:
-            raise Unavailable("gone", system="redis")
-        return await query(*args, **named)
-
-    paper.plane.query = failing  # type: ignore[method-assign] # the store goes away midway
-    answer = await send_raw(paper.app, "GET", b"/v1/news/articles/export")
-    assert (answer.status, answer.complete) == (200, False)
-    assert len(answer.body.splitlines()) == 3
-
-
-async def test_an_export_whose_client_has_gone_reads_no_further(paper: Newspaper) -> None:
-    for number in range(20):
-        await paper.put(f"a{number}")
-    query = paper.plane.query
-    pages: list[int] = []
-
-    async def counted(*args: Any, **named: Any) -> Any:
-        pages.append(1)
-        for _ in range(5):  # as a store lets others run
-            await asyncio.sleep(0)
-        return await query(*args, **named)
-
-    paper.plane.query = counted  # type: ignore[method-assign] # pages are counted
-    answer = await send_raw(paper.app, "GET", b"/v1/news/articles/export", stays=False)
-    assert (answer.status, answer.complete) == (200, False)
-    assert len(answer.body.splitlines()) == 3, "what comes later is not sent"
-    assert len(pages) <= 2, "one may have been under way"
 
 
 async def test_a_new_routing_model_is_seen_at_once(paper: Newspaper) -> None:
