@@ -11,6 +11,7 @@ from app.http.preconditions import Preconditions, Tags, binding_versions, format
 from mediator.base.errors import NotFound, PreconditionFailed
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import ANYTHING, Condition, Get
+from mediator.routing.freshness import STRONG
 
 __all__ = ["condition_of", "if_match_condition"]
 
@@ -23,7 +24,8 @@ async def condition_of(
     """Translate If-Match and If-None-Match in the order of RFC 9110, section 13.2.2.
 
     If-None-Match with tags allows every version but some; a store only binds to given ones. So the
-    current versions are read and compared, and the write is bound to exactly these.
+    current versions are read and compared, and the write is bound to exactly these. They are read
+    from the systems: a view that lags behind has others, which exclude what is allowed.
 
     Raises:
         NotFound: If-None-Match on a method that does not create, and no object.
@@ -37,7 +39,7 @@ async def condition_of(
         return Condition(present=False)
     operation = Get(routed.database, routed.class_name, routed.id, selection.fields)
     try:
-        outcome = await plane.read(operation)
+        outcome = await plane.read(operation, STRONG)
     except NotFound:
         if match is None and creates:
             return Condition(present=False)

@@ -8,6 +8,7 @@ late with a creation finds the object of the other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -36,7 +37,14 @@ from mediator.base.errors import (
 )
 from mediator.base.offload import offload
 from mediator.model.filters import Compare, Comparison, Filter, conjuncts
-from mediator.model.operations import ANYTHING, Condition, Outcome, ReadModifyWrite, Update
+from mediator.model.operations import (
+    ANYTHING,
+    NEVER,
+    Condition,
+    Outcome,
+    ReadModifyWrite,
+    Update,
+)
 from mediator.model.query import Query
 from mediator.operations.read_modify_write import ATTEMPTS
 from mediator.query.parameters import parse_flag, parse_parameters, wrong_parameter
@@ -122,10 +130,13 @@ class _Upsert:
         new = self._target(id_, ANYTHING)
         patch_of_new = await self._planned(new)
         self.routed.request.phases.end("parse")
+        first = await self._first_answer(patch_of_new)
+        if first is not None:
+            return self._creation(patch_of_new, new), first
         misses = 0
         for _ in range(ATTEMPTS):
             found = await self._find()
-            # An object of the new one's id was made by this request, sent before under its key.
+            # Whoever has the new one's id was made by this request, in another attempt meanwhile.
             if found is not None and found.id != id_:
                 bound = self._target(found.id, Condition(versions=(found.versions,)))
                 patch = await self._planned(bound)
@@ -133,7 +144,7 @@ class _Upsert:
                     return patch, await submit(plane, patch)
                 except (NotFound, PreconditionFailed):
                     continue
-            creation = created_by(patch_of_new, new, new.resource.codec.encode(self.key.values))
+            creation = self._creation(patch_of_new, new)
             try:
                 return creation, await submit(plane, creation)
             except NotUnique as error:
@@ -141,6 +152,26 @@ class _Upsert:
                 if misses == _MISSES or not self._is_about_key(error):
                     raise
         raise Conflict("The object is being changed by others all the time; try again.")
+
+    async def _first_answer(self, patch_of_new: PlannedOperation) -> Outcome | None:
+        """Return the answer to the creation if this request, sent before under its key, made it.
+
+        The new object may have other values by now, and another one those of the key: that one is
+        not to be patched.
+        """
+        operation, plane = patch_of_new.operation, self.routed.plane
+        assert isinstance(operation, Update | ReadModifyWrite)
+        if operation.fingerprint is None:
+            return None
+        first = await plane.recall(operation)
+        if first is None and len(patch_of_new.resource.route.fragments) > 1:
+            # Of a write over several systems the answer is known under its intents only.
+            with suppress(NotFound, PreconditionFailed):
+                return await plane.write(replace(operation, condition=NEVER))
+        return first
+
+    def _creation(self, patch_of_new: PlannedOperation, new: WriteTarget) -> PlannedOperation:
+        return created_by(patch_of_new, new, new.resource.codec.encode(self.key.values))
 
     async def _find(self) -> Outcome | None:
         resource, fields = self.routed.resource, tuple(sorted(self.key.values))

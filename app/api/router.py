@@ -301,13 +301,15 @@ async def _stream(
 ) -> bool:
     """Send all chunks; False if they broke off: without its end the client sees that it did.
 
-    They do when the key or the token of the request is revoked, or ends.
+    They do when the client has gone, and when the key or the token of the request is revoked, or
+    ends.
     """
     try:
-        async for chunk in chunks:
-            if valid is not None and not await valid():
-                return False
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        with request.watched():
+            async for chunk in chunks:
+                if request.is_disconnected or (valid is not None and not await valid()):
+                    return False
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
     except MediatorError as error:
         _log.warning("request %s broke off: %s", request.id, error.detail)
         return False

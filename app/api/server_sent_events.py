@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -11,7 +10,7 @@ from time import monotonic
 from typing import Final, TypeVar
 
 from app.api.models.common import RESULT_POSITION
-from app.http.message import Request, disconnected
+from app.http.message import Request
 from mediator.base.errors import Invalid, Location, MediatorError, Unavailable
 from mediator.model.result_position import ResultPosition
 
@@ -54,14 +53,13 @@ async def events_of(
         goes_on: Whether there may be more.
         first: Events that are there already.
     """
-    gone = asyncio.create_task(disconnected(request))
     sent_s = monotonic()
     try:
         if first:
             yield first
         # So that a client that loses the connection before any event resumes from here.
         yield position_event(position())
-        while goes_on() and not gone.done():
+        while goes_on() and not request.is_disconnected:
             chunk = await next_events()
             if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
                 chunk = b": heartbeat\n" + position_event(position())
@@ -70,8 +68,6 @@ async def events_of(
                 sent_s = monotonic()
     except MediatorError:
         return
-    finally:
-        gone.cancel()
 
 
 def parse_number(text: str) -> int:

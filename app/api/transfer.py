@@ -28,6 +28,7 @@ from app.http.message import Response, bounded, forbid_body, stream_body, too_la
 from app.http.negotiation import NDJSON
 from app.http.validation import parse_parameters
 from mediator.access.metering import refusal
+from mediator.access.model import Scope
 from mediator.base.errors import StorageFull, TooManyRequests, Unavailable
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Outcome
@@ -170,17 +171,29 @@ class Exports:
                 yield _lines(resource, page)
             if page.next is None:
                 return
-            page = await self._following(routed, selection, page.next.id)
+            following = await self._following(routed, selection, page.next.id)
+            if following is None:
+                return
+            page = following
 
     async def _following(
         self, routed: RoutedRequest, selection: FieldSelection, after: str
-    ) -> QueryResult:
-        """Read a page as soon as the tenant's limits allow it: a stream can wait."""
-        while True:
+    ) -> QueryResult | None:
+        """Read a page as soon as the tenant's limits allow it: a stream can wait.
+
+        Returns:
+            None: The client has gone.
+
+        Raises:
+            Forbidden: The sender may not read the class any more; as `Access.require` does.
+        """
+        while not routed.request.is_disconnected:
+            routed.access.require(Scope.READ, routed.database, routed.class_name)
             try:
                 return await self._page(routed, selection, after)
             except TooManyRequests as error:
                 await asyncio.sleep(error.retry_after_s)
+        return None
 
 
 def _lines(resource: ClassResource, page: QueryResult) -> bytes:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, TypeAlias
@@ -27,7 +36,6 @@ __all__ = [
     "ServerTiming",
     "TakeBody",
     "bounded",
-    "disconnected",
     "forbid_body",
     "new_request_id",
     "read_body",
@@ -120,6 +128,7 @@ class Request:
     """
 
     __slots__ = (
+        "_disconnection",
         "body_limit",
         "headers",
         "id",
@@ -138,6 +147,7 @@ class Request:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.phases = ServerTiming()
         self.body_limit = None
+        self._disconnection: asyncio.Task[None] | None = None
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
@@ -149,6 +159,28 @@ class Request:
         self.headers = _scan(scope["headers"])
         given = self.headers.get(b"x-request-id", "")
         self.id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
+
+    @property
+    def is_disconnected(self) -> bool:
+        """Whether the client is known to have gone: in a block of `watched` only."""
+        return self._disconnection is not None and self._disconnection.done()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Notice in the block that the client goes; to be used when the body has been read.
+
+        A server drops what is sent to a client that has gone, without an error: whoever makes an
+        answer piece by piece has to look.
+        """
+        self._disconnection = asyncio.create_task(self._disconnected())
+        try:
+            yield
+        finally:
+            self._disconnection.cancel()
+
+    async def _disconnected(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
 
 def new_request_id() -> str:
@@ -203,12 +235,6 @@ def forbid_body(request: Request) -> None:
     """Refuse a body where it would have no meaning (RFC 9110, section 9.3.1)."""
     if b"transfer-encoding" in request.headers or _declared_length(request):
         raise HttpError(INVALID, f"{request.method} takes no body here.")
-
-
-async def disconnected(request: Request) -> None:
-    """Return when the client of a request whose body has been read has gone."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def stream_body(request: Request) -> AsyncIterator[bytes]:

@@ -123,6 +123,11 @@ class Update(_Write):
         return not (self.values or self.unset or self.operators)
 
     @property
+    def is_void(self) -> bool:
+        """Whether a store has nothing to do: no change, and no answer to remember."""
+        return self.is_empty and self.fingerprint is None
+
+    @property
     def touched(self) -> tuple[str, ...]:
         return (*self.values, *self.unset, *map(FIELD_OF, self.operators))
 

@@ -37,7 +37,9 @@ async def read_modify_write(
 ) -> Outcome:
     """Carry out a read-modify-write, starting over when another write was faster.
 
-    Of an update, only what it lacks is read (`completed`).
+    Of an update, only what it lacks is read (`completed`). One that changes nothing is written all
+    the same if it came with a key: a repetition of it must find its answer, and not what others
+    have written since.
 
     Raises:
         PreconditionFailed: The object does not meet the operation's condition.
@@ -47,7 +49,7 @@ async def read_modify_write(
         current, _ = await _matching(operation, read)
         # In a thread: a patch may move what is large many times, which only computing it shows.
         update = await offload(True, update_of, route, operation, current)
-        if update.is_empty:
+        if update.is_void:
             return current
         try:
             return await apply(route, update, _expected(current.versions))

@@ -235,6 +235,9 @@ def _returning_generated(route: ClassRoute, operation: Create | Put, write: Writ
 
 
 def _update(route: ClassRoute, operation: Update) -> list[Write]:
+    if operation.is_empty:
+        # Nothing but its answer is written: what each fragment has.
+        return [_update_of(f, (), operation, {}, (), ()) for f in route.fragments]
     changed = changed_fragments(route, operation.touched)
     if len(changed) == 1:
         fragment, groups = changed[0]
@@ -297,8 +300,11 @@ def _check_claims(fragment: Fragment, operators: tuple[OperatorCall, ...]) -> No
 def _returning(
     operation: Update, values: Values, operators: tuple[OperatorCall, ...]
 ) -> tuple[str, ...] | None:
-    """Request what only the store knows; and all that is set, if the reply is remembered."""
-    if operation.whole:
+    """Request what only the store knows; and all that is set, if the reply is remembered.
+
+    Of an update that changes nothing the reply is the object as it is.
+    """
+    if operation.whole or operation.is_empty:
         return ()
     names = tuple(map(FIELD_OF, operators))
     if operation.fingerprint:

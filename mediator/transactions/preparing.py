@@ -205,7 +205,10 @@ def _prepare_one(
 def _as_update(
     pending: PendingOperation, records: Sequence[Record | None]
 ) -> WriteOperation | Outcome:
-    """Turn a read-modify-write into an update; into the object as it is, if it changes nothing."""
+    """Turn a read-modify-write into an update; into the object as it is, if that is all there is.
+
+    It is not if the operation has a key: then its answer is to be remembered.
+    """
     operation, route = pending.operation, pending.locked.target.route
     if not isinstance(operation, ReadModifyWrite | Update):
         return operation
@@ -213,10 +216,8 @@ def _as_update(
         return operation
     current = merge_records(route, _whole(operation), records)
     assert current is not None
-    if isinstance(operation, Update) and operation.is_empty:
-        return current
     update = update_of(route, operation, current)
-    return current if update.is_empty else update
+    return current if update.is_void else update
 
 
 def _values(locked: LockedObject, records: Sequence[Record | None]) -> Values:
@@ -235,6 +236,9 @@ def _steps(operation: WriteOperation, locked: LockedObject, current: Values, int
         planned = tuple(
             w for w in planned if locked.fragments[w.fragment].creation_version is not None
         )
+    elif isinstance(operation, Update) and operation.is_empty:
+        # A fragment that the object lacks has nothing to be remembered, and is not to be made.
+        planned = tuple(w for w in planned if not locked.lacks(w.fragment))
     return Steps.of(_step(write, locked, current, intent) for write in planned)
 
 

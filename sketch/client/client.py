@@ -74,15 +74,15 @@ class CoherentClient(ObjectWriter):
         connection = ServiceConnection(
             base_url, database, statistics, transport, headers or {}, timeout_s
         )
-        get, on_filter = connection.get, own_writes.on_filter
-        self._keeper = keeper = FilterKeeper(get, delta_s, ticks, statistics, on_filter)
+        get, forget_before = connection.get, own_writes.forget_before
+        self._keeper = keeper = FilterKeeper(get, delta_s, ticks, statistics, forget_before)
         demand = Demand() if mode == "eager" else None
         self._reader = CachedReader(get, keeper, own_writes, copies, ticks, statistics, demand)
         self._renewer: Renewer | None = None
         if demand is not None:
             post, revalidate = connection.post, self._reader.revalidate
             self._renewer = Renewer(demand, post, revalidate, keeper, copies, ticks, statistics)
-        super().__init__(connection, own_writes, keeper.groups, self._reader.written, ticks)
+        super().__init__(connection, own_writes, self._reader.written, ticks)
         read = partial(self._reader.read, refresh=False)
         self._transactor = Transactor(read, connection, own_writes, sleep)
         self._connection = connection

@@ -48,8 +48,7 @@ class HeldFilter:
 class FilterKeeper:
     """Keeps the latest filter.
 
-    `_on_filter` is called with each new one: the time before which nothing is young, and whether
-    the epoch has changed.
+    `_on_filter` is called with each new one, and the time before which nothing is young.
 
     Attributes:
         delta_s: The oldest filter that is used (seconds).
@@ -63,7 +62,7 @@ class FilterKeeper:
     delta_s: float
     _clock: Clock
     _statistics: Statistics
-    _on_filter: Callable[[float, bool], None]
+    _on_filter: Callable[[float], None]
     _fetching: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _background: asyncio.Task[bool] | None = field(default=None, init=False)
     _current: HeldFilter | None = field(default=None, init=False)
@@ -209,7 +208,7 @@ class FilterKeeper:
             raise BrokenFilter(str(error)) from error
 
     def _adopt(self, new: HeldFilter) -> None:
-        last, document, before = self._last, new.document, self.epoch
+        last, document = self._last, new.document
         if last is not None and self._is_of_another_clock(new, last):
             # By it copies would revive whose keys have left the filter: those that were received
             # before are not covered.
@@ -219,7 +218,7 @@ class FilterKeeper:
             self.epoch += document.map != last.document.map
         self._current = self._last = new
         self.sketch_clock.note(new.generated_at, document.time_us)
-        self._on_filter(new.generated_at - self.delta_s, self.epoch != before)
+        self._on_filter(new.generated_at - self.delta_s)
 
 
 def _time_us(response: ServiceResponse) -> int:

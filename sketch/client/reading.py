@@ -174,7 +174,7 @@ class CachedReader:
         if refresh:
             return Need(current, now, now)
         fresh = max(now - self._keeper.bound_s, self._keeper.requested_at)
-        own = self._own_writes.floor(resource, self._keeper.groups())
+        own = self._own_writes.floor(resource)
         # What was requested before the copy came may be older than that.
         floor = max(own, fresh, -math.inf if copy is None else copy.received)
         seen = None if copy is None else copy.etag

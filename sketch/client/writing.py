@@ -13,7 +13,6 @@ from sketch.client.connection import ServiceConnection, ServiceResponse
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
 from sketch.client.resources import ObjectResource, segment
-from sketch.protocol.wire import GroupMap
 
 __all__ = ["ObjectWriter", "PatchForm"]
 
@@ -33,21 +32,18 @@ _FIRST_ERROR = 400
 class ObjectWriter:
     """Writes objects of one database.
 
-    `groups` returns the groups of each class, as far as they are known; `keep` receives the
-    resource, the response and when the write was sent.
+    `keep` receives the resource, the response and when the write was sent.
     """
 
     def __init__(
         self,
         connection: ServiceConnection,
         own_writes: OwnWrites,
-        groups: Callable[[], GroupMap],
         keep: Callable[[ObjectResource, ServiceResponse, float], None],
         clock: Clock,
     ) -> None:
         self.__connection = connection
         self.__own_writes = own_writes
-        self.__groups = groups
         self.__keep = keep
         self.__clock = clock
 
@@ -92,7 +88,7 @@ class ObjectWriter:
         if create_only:
             headers["If-None-Match"] = "*"
         resource = ObjectResource.of(class_name, id_, fields)
-        return await self.__write("PUT", resource, headers, value, resource.fields)
+        return await self.__write("PUT", resource, headers, value)
 
     async def patch(
         self,
@@ -114,10 +110,7 @@ class ObjectWriter:
         """
         headers = _headers(if_match, idempotency_key)
         headers["Content-Type"] = _PATCHES[form]
-        touched = tuple(changes) if form != "json" and isinstance(changes, Mapping) else ()
-        return await self.__write(
-            "PATCH", ObjectResource.of(class_name, id_), headers, changes, touched
-        )
+        return await self.__write("PATCH", ObjectResource.of(class_name, id_), headers, changes)
 
     async def delete(
         self,
@@ -140,22 +133,10 @@ class ObjectWriter:
         return await self.__write("DELETE", ObjectResource.of(class_name, id_), headers)
 
     async def __write(
-        self,
-        method: str,
-        resource: ObjectResource,
-        headers: dict[str, str],
-        value: Any = None,
-        touched: tuple[str, ...] = (),
+        self, method: str, resource: ObjectResource, headers: dict[str, str], value: Any = None
     ) -> Written:
-        """Send a write that touches some fields, none: all; it is remembered by their groups."""
-        shown = ObjectResource.of(resource.class_name, resource.id, touched or None)
-
-        # Called once the write has ended: by then the filter's map may have other groups.
-        def groups() -> tuple[str, ...]:
-            return shown.groups(self.__groups()) if touched else ()
-
         sent = self.__clock()
-        with self.__own_writes.writing(resource.class_name, [resource.id], groups):
+        with self.__own_writes.writing(resource.class_name, [resource.id]):
             response = await self.__send(method, resource.path, {**headers, **_WHOLE}, value)
         self.__keep(resource, response, sent)
         return _written(response)

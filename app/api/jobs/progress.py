@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from app.api.jobs.rights import Permission
-from app.http.message import Request, disconnected
+from app.http.message import Request
 from mediator.base.errors import NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 
@@ -56,12 +56,12 @@ class RunStreams:
         # Counted here, not in `follow`: a generator that never starts would not reach its
         # `finally`.
         self._count += 1
-        gone = asyncio.create_task(disconnected(request))
         sent_at = monotonic()
         try:
             yield _event(run)
             while run.state not in ENDED and not self._ended:
-                if (await asyncio.wait({gone}, timeout=_POLL_S))[0]:
+                await asyncio.sleep(_POLL_S)
+                if request.is_disconnected:
                     return
                 newer = await self._newer(run)
                 if newer is None or not permission():
@@ -72,7 +72,6 @@ class RunStreams:
                 run = newer
         finally:
             self._count -= 1
-            gone.cancel()
 
     async def _newer(self, run: StoredRun) -> StoredRun | None:
         try:

@@ -25,12 +25,17 @@ export class Client {
   }
 
   async get(className, id, { fields, freshness, known } = {}) {
-    const path = withParameters(pathOf(className, id), { fields: fieldNames(fields) });
+    const names = fields && [...fields];
+    const path = resource(className, id, names);
+    // Tags are of groups: other fields of them, or another object, may have the same one.
+    if (known && resource(known.class, known.id, known.fields) !== path)
+      throw new RangeError("known is a read of something else");
     const headers = preferences(freshness);
     if (known?.etag) headers["if-none-match"] = known.etag;
     const reply = await this.#connection.send("GET", path, { headers });
     if (reply.status === 304) return known;
-    return { value: jsonOf(reply), etag: reply.headers.get("etag"), partial: groupsBehind(reply) };
+    const of = { class: className, id, fields: names };
+    return { ...of, value: jsonOf(reply), etag: reply.headers.get("etag"), partial: groupsBehind(reply) };
   }
 
   async getMany(className, ids, { fields, freshness } = {}) {

@@ -21,7 +21,15 @@ export type Selected<T, F extends keyof T> = Pick<T, F | ("id" & keyof T)>;
 /** RFC 6902. */
 export type JsonPatch = { op: "add" | "remove" | "replace" | "move" | "copy" | "test"; path: string; from?: string; value?: unknown }[];
 
-export type Read<T = Record<string, any>> = { value: T; etag: string | null; partial: string[] };
+export type Read<T = Record<string, any>> = {
+  class: string;
+  id: string;
+  /** Those that were read; undefined: the whole object. */
+  fields?: string[];
+  value: T;
+  etag: string | null;
+  partial: string[];
+};
 
 export type Written<T = Record<string, any>> = {
   /** The object; after a patch the fields that it named; null after a delete. */
@@ -132,7 +140,7 @@ type Put<New, F> = { [K in keyof New as K extends F | "id" ? K : never]: New[K] 
  */
 export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
   constructor(baseUrl: string, database: string, options?: Options);
-  /** With `known`, an earlier read of the same, only a change is transferred. */
+  /** With `known`, an earlier read of the same, only a change is transferred; a `RangeError`: it is of something else. */
   get<C extends Name<D>, F extends Fields<D, C> = Fields<D, C>>(
     className: C,
     id: string,

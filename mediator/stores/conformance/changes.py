@@ -89,6 +89,15 @@ async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
+async def what_changes_nothing_is_not_logged(scratch: Scratch) -> None:
+    """An UPDATE of no group leaves nothing in the logs, remembered or not."""
+    reader = await ChangeReader.to(scratch, counter())
+    version = applied(await reader.subject.create("x", {"n": 1})).versions["main"]
+    applied(await reader.subject.update("x", remember="f", returning=()), "UPDATE of no group")
+    await expect_changes(reader, "x", ("main", "create", version, None, {"n": 1}))
+
+
+@THEME.proves("contract")
 async def a_change_names_its_write(scratch: Scratch) -> None:
     """A change has the id of its operation and group, object, class, database and a time."""
     reader = await ChangeReader.to(scratch, counter(), groups=("empty", "main"))

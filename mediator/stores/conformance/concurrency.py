@@ -240,8 +240,9 @@ async def an_operation_happens_once(scratch: Scratch) -> None:
     await subject.create("x", {"n": 0})
     for round_ in range(ROUNDS):
         creation = subject.creation(f"x{round_}", {"n": 1}, remember="f")
-        results = await together(*(subject.write(creation) for _ in range(WRITERS)))
-        _one_wins(results, Status.REPLAYED)
+        for write in (creation, subject.change("x", remember="f", returning=())):
+            results = await together(*(subject.write(write) for _ in range(WRITERS)))
+            _one_wins(results, Status.REPLAYED)
     if not scratch.store.supports(Operator.INC, FieldType.INTEGER):
         return
     for round_ in range(1, ROUNDS + 1):

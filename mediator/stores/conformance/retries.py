@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mediator.model.operators import Operator, OperatorCall
@@ -14,12 +15,13 @@ from mediator.stores.conformance.expect import (
     applied,
     expect_status,
     expect_statuses,
+    present,
     require,
     same,
 )
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, counter, text
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import Status, Write, WriteResult
+from mediator.stores.port import PendingChanges, Status, UnrelayedChanges, Write, WriteResult
 
 __all__ = ["FENCING", "IDEMPOTENCY", "race", "racing_writes"]
 
@@ -130,6 +132,27 @@ async def replay_comes_before_conditions(scratch: Scratch) -> None:
 
 
 @IDEMPOTENCY.proves("contract")
+async def what_changes_nothing_is_remembered(scratch: Scratch) -> None:
+    """An UPDATE of no group makes no version, and is replayed with the values of then."""
+    subject = await scratch.subject(counter(), text(group="side"))
+    await subject.create("x", {"n": 1, "s": "then"})
+    state = present(await subject.read("x"), "the record")
+    await _relay(subject, "x")
+    write = subject.change("x", expect=state.versions, remember="f", returning=())
+    first = applied(await subject.write(write), "UPDATE of no group")
+    same((first.versions, first.values), (state.versions, state.values), "the result")
+    same(await _relay(subject, "x"), [], "changes to be relayed")
+    same(await subject.read("x"), state, "the record after an UPDATE of no group")
+    applied(await subject.update("x", {"n": 9}), "a later UPDATE")
+    _same_result(await subject.write(write), first, "UPDATE of no group sent again")
+    other = replace(write, remember="g")
+    expect_status(await subject.write(other), Status.REUSED, "its id with another fingerprint")
+    late = replace(write, operation="late")
+    expect_status(await subject.write(late), Status.CONFLICT, "one of versions that are outdated")
+    same(await subject.values("x"), {"n": 9, "s": "then"}, "the record in the end")
+
+
+@IDEMPOTENCY.proves("contract")
 async def what_failed_is_tried_again(scratch: Scratch) -> None:
     """A write that had no effect is not remembered: sent again, it is decided anew."""
     subject = await scratch.subject(counter())
@@ -156,6 +179,16 @@ async def operations_can_be_recalled(scratch: Scratch) -> None:
     for id_, operation in (("x", "unknown"), ("y", "unknown")):
         unknown = await scratch.store.recall(subject.fragment, id_, operation)
         require(unknown is None, "an operation that never was is recalled")
+
+
+async def _relay(subject: ScratchClass, id_: str) -> list[UnrelayedChanges]:
+    """Return the changes of a record that are not relayed yet, where it has them, and take them."""
+    store = subject.store
+    if not isinstance(store, PendingChanges):
+        return []
+    pending = await store.pending(subject.fragment, [id_])
+    await store.acknowledge(pending)
+    return pending
 
 
 async def _send(subject: ScratchClass, write: Write, token: str = NAME) -> WriteResult:

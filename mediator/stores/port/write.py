@@ -42,7 +42,8 @@ class Write:
         operation: Unique id of the operation; with the group it makes the change id.
         groups: The groups that get a new version, max(previous + 1, store clock in us). For CREATE,
             REPLACE and DELETE: all groups of the fragment. An UPDATE of none changes the claims of
-            the record and nothing else: it makes no version and no outbox entry.
+            the record, its intent and what is remembered, and nothing else: it makes no version
+            and no outbox entry.
         values: Fields set.
         unset: Fields removed (UPDATE).
         operators: Operators applied (UPDATE), each to a different field, none of it in `values`.

@@ -116,10 +116,7 @@ export class FilterKeeper {
   #adopt(next) {
     const { last } = this;
     // By another clock, copies would revive whose keys have left the filter.
-    if (last && (this.#isOfAnotherClock(next, last) || last.map !== next.map)) {
-      this.epoch++;
-      this.ownWrites.blur();
-    }
+    if (last && (this.#isOfAnotherClock(next, last) || last.map !== next.map)) this.epoch++;
     this.current = this.last = next;
     this.boundS = Math.min(this.deltaS, next.validForS);
     // A copy from before an older write than that is not young any more.

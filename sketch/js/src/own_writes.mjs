@@ -3,7 +3,10 @@
 const MOST_KEYS = 1e4;
 const EVERYTHING = "*";
 
-/** When keys were last written by this client; a class's name stands for results of its queries. */
+/**
+ * When objects were last written by this client, as a whole: which groups a write changes only the service
+ * knows. A class's name stands for results of its queries.
+ */
 export class OwnWrites {
   #ended = new Map();
   #now;
@@ -17,14 +20,9 @@ export class OwnWrites {
     for (const key of this.#ended.size > MOST_KEYS ? [EVERYTHING] : keys) this.#ended.set(key, this.#now());
   }
 
-  /** Lets each write count for every key: groups have other names now. */
-  blur() {
-    if (this.#ended.size) this.note([EVERYTHING]);
-  }
-
-  /** Returns when the last write to any of these keys ended; -1: there was none. */
-  latest(keys) {
-    return Math.max(...[EVERYTHING, ...keys].map((key) => this.#ended.get(key) ?? -1));
+  /** Returns when the last write to a key ended; -1: there was none. */
+  latest(key) {
+    return Math.max(...[EVERYTHING, key].map((each) => this.#ended.get(each) ?? -1));
   }
 
   forgetBefore(time) {

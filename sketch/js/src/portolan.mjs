@@ -74,14 +74,13 @@ export async function connect(url, database, options = {}) {
     async put(name, id, value, options = {}) {
       const { fields, createOnly } = options;
       const more = { Prefer: WHOLE, "If-None-Match": createOnly ? "*" : null };
-      return writer.write("PUT", name, [id], objectPath(name, id, fields), options, more, value, fields);
+      return writer.write("PUT", name, [id], objectPath(name, id, fields), options, more, value);
     },
 
     async patch(name, id, changes, { form = "merge", ...options } = {}) {
       const kind = form === "update" ? "vnd.portolan.update" : `${form}-patch`;
       const more = { Prefer: WHOLE, "Content-Type": `application/${kind}+json` };
-      const fields = form === "json" ? null : Object.keys(changes);
-      return writer.write("PATCH", name, [id], objectPath(name, id), options, more, changes, fields);
+      return writer.write("PATCH", name, [id], objectPath(name, id), options, more, changes);
     },
 
     async delete(name, id, options = {}) {

@@ -25,7 +25,7 @@ export class Reader {
   /**
    * Reads a resource.
    * @param keysOf returns the keys that a filter tests it by, from the groups of its class
-   * @param ownKey what own writes name it by where groups are not known
+   * @param ownKey what own writes name it by
    */
   read(name, path, refresh, keysOf, ownKey) {
     const { copies, keeper, stats } = this;
@@ -36,7 +36,7 @@ export class Reader {
     const groups = keeper.last?.groups[name];
     const keys = groups ? keysOf(groups) : [];
     const isKnown = keys.length && !refresh;
-    const own = this.ownWrites.latest([ownKey, ...keys]);
+    const own = this.ownWrites.latest(ownKey);
     // What was not outdated at this time is within the bound by that alone.
     const fresh = isKnown ? Math.max(began - keeper.boundS, keeper.wanted) : began;
     const isAlive = this.#isAlive(copy, began);

@@ -1,6 +1,5 @@
 // Writes: sent to the service, remembered, and kept where the answer is the whole object.
 
-import { groupsOf } from "./addresses.mjs";
 import { problemOf } from "./problems.mjs";
 import { YOUNG } from "./reader.mjs";
 
@@ -15,9 +14,8 @@ export class Writer {
    * Sends a write.
    * @param ids the objects it writes to
    * @param options `ifMatch`, `idempotencyKey`, and `touches`: the keys it writes to, if they are others
-   * @param fields those it may change; none: all
    */
-  async write(method, name, ids, path, options, moreHeaders, value, fields) {
+  async write(method, name, ids, path, options, moreHeaders, value) {
     const { keeper } = this;
     const since = this.now();
     const headers = {
@@ -31,7 +29,7 @@ export class Writer {
       response = await this.send(path, headers, { method, body: JSON.stringify(value) });
     } finally {
       // Whatever came of it: it may have taken effect.
-      this.ownWrites.note(options.touches ?? this.#keys(name, ids, fields));
+      this.ownWrites.note(options.touches ?? [name, ...ids.map((id) => `${name}/${id}#`)]);
     }
     if (response.status >= 400) throw problemOf(response);
     const { header, etag, body } = response;
@@ -44,11 +42,5 @@ export class Writer {
       position: header("portolan-position"),
       location: header("location"),
     };
-  }
-
-  #keys(name, ids, fields) {
-    const groups = groupsOf(this.keeper.last?.groups[name], fields);
-    const named = groups[0] ? groups : [""];
-    return [name, ...ids.flatMap((id) => named.map((group) => `${name}/${id}#${group}`))];
   }
 }

@@ -98,6 +98,20 @@ async def test_memories_of_a_record_are_bounded(store: MongoStore, fragment: Fra
     assert await values(store, fragment) == {"n": len(writes)}
 
 
+async def test_what_changes_nothing_is_remembered_once_by_two_processes(
+    config: SystemConfig, store: MongoStore, fragment: Fragment
+) -> None:
+    """It raises no version, by which each would find that the other was faster."""
+    await put(store, fragment, n=0)
+    nothing: dict[str, Any] = {"groups": (), "remember": "f", "returning": ()}
+    writes = [writing(fragment, WriteKind.UPDATE, **nothing) for _ in range(16)]
+    async with opened(config) as other:
+        results = await asyncio.gather(*(one(s, w) for w in writes for s in (store, other)))
+    statuses = sorted(result.status.name for result in results)
+    assert statuses == ["APPLIED"] * 16 + ["REPLAYED"] * 16
+    assert len((await raw(store, fragment))["_ops"]) == 16
+
+
 async def test_archived_operations_are_recalled_alone_and_among_others(
     store: MongoStore, fragment: Fragment
 ) -> None:

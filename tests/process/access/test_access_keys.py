@@ -14,7 +14,9 @@ from mediator.access.cache import AccessCache
 from mediator.base.clock import SystemClock
 from mediator.catalogue.tenants import CatalogueTenants
 from tests.process.access.answers import operate
+from tests.process.access.bounded import Bounded
 from tests.process.caching.guarded import Guarded, bearer
+from tests.process.operation.asgi_driver import send_raw
 from tests.process.service import NOWHERE, unique
 
 
@@ -95,6 +97,25 @@ async def test_a_stream_breaks_off_when_its_key_is_revoked(running: Guarded) -> 
     assert sent[0]["status"] == 200
     assert b"secret" not in b"".join(message.get("body", b"") for message in sent)
     assert sent[-1]["more_body"]  # the end never came: the client sees that it broke off
+
+
+async def test_an_export_breaks_off_when_the_right_to_the_class_is_gone(bounded: Bounded) -> None:
+    """The key is as good as before, so nothing but the right is looked at."""
+    lines = b"".join(b'{"id":"%d"}\n' % number for number in range(900))
+    headers = {"content-type": "application/x-ndjson"}
+    await bounded.request("POST", "notes/import", content=lines, headers=headers)
+    container, path = bounded.running.container, f"/v1/{bounded.database}/notes/export".encode()
+    key = [(b"authorization", bounded.key["authorization"].encode())]
+    whole = await send_raw(container.data, "GET", path, headers=key)
+    assert (whole.complete, len(whole.body.splitlines())) == (True, 900)
+
+    async def disown() -> None:
+        await container.mediator.tenancy.disown(bounded.tenant, bounded.database)
+
+    cut = await send_raw(container.data, "GET", path, headers=key, meanwhile=disown)
+    assert (cut.status, cut.complete) == (200, False)
+    assert 0 < len(cut.body.splitlines()) < 900
+    assert (await bounded.request("GET", "notes")).status_code == 404
 
 
 async def test_a_tenants_administrator_makes_keys_for_its_tenant_alone(running: Guarded) -> None:

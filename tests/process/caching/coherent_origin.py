@@ -118,6 +118,7 @@ class Origin:
         is_partial: Whether it reports then that the objects are partial.
         damage: Applied to each filter that leaves.
         extra: Header fields put on every answer to a read or for the filter.
+        sets: What it sets with each write, whatever that names.
         shows_whole: Whether it answers writes with the whole object, if that is preferred.
         exchanges: The requests that it received.
         batches: Ids that were requested at once.
@@ -142,6 +143,7 @@ class Origin:
         self.extra: dict[str, str] = {}
         self.visibility = "public"
         self.shows_whole = False
+        self.sets: dict[str, Any] = {}
         self.groups = GROUPS
         self.exchanges: list[Exchange] = []
         self.batches: list[list[str]] = []
@@ -312,7 +314,7 @@ class Origin:
             return problem(412, "precondition-failed")
         if exchange.method == "DELETE" and (class_name, id_) not in self.objects:
             return problem(404, "not-found")
-        touched = set(value) if exchange.method == "PATCH" else None
+        touched = {*value, *self.sets} if exchange.method == "PATCH" else None
         keys = self._keys(class_name, id_, touched)
         partition = Partition("news", class_name)
         self._tokens += 1
@@ -338,9 +340,10 @@ class Origin:
         if method == "DELETE":
             del self.objects[class_name, id_]
         elif method == "PATCH":
-            self.objects.setdefault((class_name, id_), {}).update(value)
+            self.objects.setdefault((class_name, id_), {}).update(value | self.sets)
         else:
-            self.objects[class_name, id_] = {k: v for k, v in value.items() if k != "id"}
+            members = {k: v for k, v in value.items() if k != "id"}
+            self.objects[class_name, id_] = members | self.sets
 
     def tag(self, class_name: str, id_: str) -> str:
         keys = self._keys(class_name, id_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from time import monotonic
 
@@ -88,6 +89,35 @@ async def test_a_client_sees_its_own_writes_at_once(paper: Paper) -> None:
             await own.patch("articles", id_, {"hits": {"inc": 1}}, form="update")
         await own.delete("articles", id_)
         assert (await own.get("articles", id_, missing_ok=True)).value is None
+
+
+async def test_a_client_sees_the_time_of_its_own_write(paper: Paper) -> None:
+    """It is in a group of its own, as docs/schema.md recommends, which no request names."""
+    updated = {"type": "timestamp", "updated": True, "group": "updated"}
+    fields = {"title": {"type": "string"}, "updated": updated}
+    reports = {"cache": {"visibility": "public", "max_ttl_s": 60}, "fields": fields}
+    database, transport = unique("db"), httpx.ASGITransport(paper.api)
+    await paper.running.mediator.control.set_schema(database, {"classes": {"reports": reports}})
+    async with CoherentClient("http://test", database, delta_s=30.0, transport=transport) as own:
+
+        async def time() -> tuple[str, Source]:
+            read = await own.get("reports", "r", fields=["updated"])
+            assert read.value is not None
+            return read.value["updated"], read.source
+
+        async def is_cached() -> bool:
+            return (await time())[1] is Source.OWN
+
+        await own.put("reports", "r", {"title": "One"})
+        for write in (
+            partial(own.patch, "reports", "r", {"title": "Two"}),
+            partial(own.patch, "reports", "r", {"title": {"set": "Three"}}, form="update"),
+            partial(own.put, "reports", "r", {"title": "Four"}, fields=["title"]),
+        ):
+            await eventually(is_cached)
+            before, _ = await time()
+            await write()
+            assert (await time())[0] > before
 
 
 @dataclass

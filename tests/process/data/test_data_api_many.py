@@ -353,24 +353,6 @@ async def test_an_import_again_with_a_key_changes_nothing(paper: Newspaper) -> N
     assert all(max(o.versions.values()) < 1_700_000_000_000_010 for o in stored.values())
 
 
-async def test_an_export_that_breaks_off_has_no_end(paper: Newspaper) -> None:
-    for number in range(5):
-        await paper.put(f"a{number}")
-    query = paper.plane.query
-    calls: list[int] = []
-
-    async def failing(*args: Any, **named: Any) -> Any:
-        calls.append(1)
-        if len(calls) > 1:
-            raise Unavailable("gone", system="redis")
-        return await query(*args, **named)
-
-    paper.plane.query = failing  # type: ignore[method-assign] # the store goes away midway
-    answer = await send_raw(paper.app, "GET", b"/v1/news/articles/export")
-    assert (answer.status, answer.complete) == (200, False)
-    assert len(answer.body.splitlines()) == 3
-
-
 async def test_a_new_routing_model_is_seen_at_once(paper: Newspaper) -> None:
     await paper.put("a1")
     paper.plane.model = routing_model(2, NEWS)

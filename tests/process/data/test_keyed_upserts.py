@@ -156,6 +156,37 @@ async def test_a_retry_under_its_key_takes_effect_once(people: httpx.AsyncClient
     assert_problem(other, 422, "idempotency-key-reused")
 
 
+@pytest.mark.parametrize(
+    ("type_", "body"),
+    [
+        (MERGE, {"visits": 1}),
+        (UPDATE, {"visits": {"inc": 1}}),
+        (JSON_PATCH, [{"op": "replace", "path": "/visits", "value": 9}]),
+    ],
+    ids=[MERGE, UPDATE, JSON_PATCH],
+)
+async def test_a_retry_patches_no_other_that_has_taken_the_values(
+    people: httpx.AsyncClient, type_: str, body: Any
+) -> None:
+    headers = {"idempotency-key": "once"}
+    first = await upsert(people, ADA, body, type_, **headers)
+    assert first.status_code == 201, first.text
+    id_ = first.json()["id"]
+    await people.patch(f"people/{id_}", json={"email": "moved@x"}, headers=typed(MERGE))
+    taken = await people.put("people/other", json={"email": "ada@x", "visits": 50})
+    assert taken.status_code == 201, taken.text
+    again = await upsert(people, ADA, body, type_, **headers)
+    assert (again.status_code, again.json()) == (201, first.json()), again.text
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.headers["location"] == first.headers["location"]
+    await people.delete(f"people/{id_}")
+    third = await upsert(people, ADA, body, type_, **headers)
+    assert (third.status_code, third.json()) == (201, first.json()), third.text
+    assert [(each["id"], each["visits"]) for each in await everybody(people)] == [("other", 50)]
+    new = await upsert(people, ADA, body, type_, **{"idempotency-key": "another"})
+    assert (new.status_code, new.json()["id"]) == (200, "other"), new.text
+
+
 async def test_a_patch_keeps_the_values_that_address_the_object(people: httpx.AsyncClient) -> None:
     bodies: list[tuple[str, Any]] = [
         (MERGE, {"email": "other@x"}),

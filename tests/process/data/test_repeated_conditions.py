@@ -1,4 +1,4 @@
-"""Repetitions of writes on conditions: the first answer, though the condition holds no more."""
+"""Repetitions of writes: the first answer, though a condition holds no more, or others wrote."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.process.caching.newspaper import MERGE, assert_problem
+from tests.process.caching.newspaper import JSON_PATCH, MERGE, UPDATE, assert_problem
 from tests.process.data.pinned.shop import Shop
 from tests.process.service import Service, field_on
 
@@ -66,6 +66,31 @@ async def test_a_version_that_is_excluded_by_now_does_not_change_the_answer(
     await shop.send("PUT", "goods/a", json={"price": 5})
     check_repeated(first, await send(shop, name, seen, **KEY))
     assert await shop.shown("goods/a") == {"id": "a", "price": 5}
+
+
+@pytest.mark.parametrize(
+    ("type_", "body", "other"),
+    [
+        (JSON_PATCH, [{"op": "replace", "path": "/price", "value": 1}], []),
+        (JSON_PATCH, [{"op": "test", "path": "/stock", "value": 1}], []),
+        (UPDATE, {}, {"price": {"set": 1}}),
+    ],
+    ids=["replace", "test", "nothing"],
+)
+async def test_a_patch_that_changed_nothing_does_not_undo_a_later_write(
+    shop: Shop, type_: str, body: Any, other: Any
+) -> None:
+    """A's patch finds the price as it sets it; B sets another; A, who got no answer, repeats."""
+    seen = await shop.send("GET", "goods/a")
+    headers = {"content-type": type_, **KEY}
+    first = await shop.send("PATCH", "goods/a", json=body, headers=headers)
+    assert first.headers["etag"] == seen.headers["etag"]
+    changed = await shop.send("PUT", "goods/a?fields=price", json={"price": 7})
+    assert changed.status_code == 200, changed.text
+    check_repeated(first, await shop.send("PATCH", "goods/a", json=body, headers=headers))
+    assert await shop.shown("goods/a") == {"id": "a", "price": 7, "stock": 1}
+    reused = await shop.send("PATCH", "goods/a", json=other, headers=headers)
+    assert_problem(reused, 422, "idempotency-key-reused")
 
 
 async def test_a_tag_of_a_former_schema_does_not_change_the_answer(mediator: Service) -> None:

@@ -133,6 +133,17 @@ async def test_results_as_files(office: Office) -> None:
     assert_problem(refused, 406, "not-acceptable")
 
 
+async def test_results_are_read_no_further_once_their_client_has_gone(office: Office) -> None:
+    run = await office.submit()
+    await office.finish(await office.take())
+    path = f"/v1/{office.database}/jobs/{run['id']}/results".encode()
+    lines = [(b"accept", b"application/x-ndjson")]
+    whole = await send_raw(office.app, "GET", path, headers=lines)
+    assert (whole.complete, len(whole.body.splitlines())) == (True, ROWS)
+    cut = await send_raw(office.app, "GET", path, headers=lines, stays=False)
+    assert (cut.complete, len(cut.body.splitlines())) == (False, 10), "the rows of the first file"
+
+
 async def test_results_that_are_gone(office: Office) -> None:
     run = await office.submit()
     taken = await office.take()

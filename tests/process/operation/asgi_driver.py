@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
-from app.api.router import DataApi
+from app.http.message import Receive, Scope, Send
+
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 @dataclass
@@ -25,7 +28,7 @@ class Answer:
 
 
 async def send_raw(
-    app: DataApi,
+    app: Application,
     method: str,
     path: bytes,
     *,
@@ -33,32 +36,49 @@ async def send_raw(
     headers: Sequence[tuple[bytes, bytes]] = (),
     pieces: Sequence[bytes] = (b"",),
     ends: bool = True,
+    stays: bool = True,
+    meanwhile: Callable[[], Awaitable[object]] | None = None,
 ) -> Answer:
-    """Send a request in `pieces`; without `ends` the client goes away before the last one."""
-    answer = Answer()
+    """Send a request in `pieces`; without `ends` the client goes away before the last one.
+
+    Otherwise it stays until it has the whole answer, or goes with its first chunk.
+
+    Args:
+        meanwhile: Is awaited once the first chunk of the answer has come.
+    """
+    answer, answered = Answer(), asyncio.Event()
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": piece, "more_body": True} for piece in pieces
     ]
     if ends:
         messages[-1]["more_body"] = False
-    messages.append({"type": "http.disconnect"})
     pending = iter(messages)
 
     async def receive() -> dict[str, Any]:
-        return next(pending)
+        if (message := next(pending, None)) is not None:
+            return message
+        if ends:
+            await answered.wait()
+        return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
             answer.status = message["status"]
             for name, value in message["headers"]:
                 answer.headers[name.decode()] = value.decode("latin-1")
-        else:
-            answer.body += message["body"]
-            answer.complete = not message.get("more_body", False)
+            return
+        begins = not answer.body
+        answer.body += message["body"]
+        answer.complete = not message.get("more_body", False)
+        if answer.complete or not stays:
+            answered.set()
+        if begins and meanwhile is not None:
+            await meanwhile()
 
     scope = {
         "type": "http",
         "method": method,
+        "path": path.decode("latin-1"),
         "raw_path": path,
         "query_string": query,
         "headers": list(headers),

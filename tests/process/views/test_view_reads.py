@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.process.views.views import BOUND_S, ViewClient, tried
+from tests.process.views.views import BOUND_S, ViewClient, make_stale, tried
 
 
 async def test_whole_objects_are_read_from_the_view(view: ViewClient, id_: str) -> None:
@@ -27,6 +27,19 @@ async def test_strong_reads_bypass_the_view(view: ViewClient, id_: str) -> None:
     answer = await view.send("GET", id_, prefer="consistency=strong")
     assert "portolan-staleness" not in answer.headers
     assert answer.headers["preference-applied"] == "consistency=strong"
+
+
+async def test_conditions_of_writes_go_by_the_systems(view: ViewClient, id_: str) -> None:
+    """The view may be behind: what it shows is not what the tags exclude, or allow."""
+    await make_stale(view, id_)
+    stale = await view.send("GET", id_)
+    assert (stale.json()["hits"], "portolan-staleness" in stale.headers) == (1, True)
+    for excluded in (stale.headers["etag"], '"other"'):
+        await view.send("PUT", id_, {"title": "allowed"}, if_none_match=excluded)
+    newest = await view.send("GET", id_, prefer="consistency=strong")
+    headers = {"if-none-match": newest.headers["etag"]}
+    refused = await view.http.put(f"articles/{id_}", json={"title": "x"}, headers=headers)
+    assert refused.status_code == 412
 
 
 async def test_a_projection_is_read_from_the_view_on_request(view: ViewClient, id_: str) -> None:

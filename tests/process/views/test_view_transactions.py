@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import httpx
 import pytest
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from portolan_client import AsyncClient, AsyncTransaction, Operation, TransactionAborted
-from tests.process.views.views import ViewClient, absorb
+from tests.process.views.views import ViewClient, make_stale
 
 
 async def test_a_transaction_that_a_stale_copy_has_aborted_reads_the_systems(
@@ -34,17 +32,6 @@ async def test_a_transaction_that_a_stale_copy_has_aborted_reads_the_systems(
     assert attempts == [True, True, False]
     answer = await view.send("GET", id_, prefer="consistency=strong")
     assert answer.json()["hits"] == 3
-
-
-async def make_stale(view: ViewClient, id_: str) -> None:
-    """Write an object twice, and leave its first state in the view."""
-    await view.send("PUT", id_, {"title": "t", "hits": 1})
-    await view.caught_up()
-    copy = await view.held(id_)
-    assert copy is not None
-    await view.send("PUT", id_, {"title": "t", "hits": 2})
-    await view.caught_up()
-    await view.mirror(partial(absorb, copy))
 
 
 def client_of(view: ViewClient) -> AsyncClient:

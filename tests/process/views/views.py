@@ -189,6 +189,17 @@ async def corrupt(view: ViewClient) -> None:
     await view.mirror(lambda m, where: m.absorb(where, [stray]))
 
 
+async def make_stale(view: ViewClient, id_: str) -> None:
+    """Write an object twice, and leave its first state in the view."""
+    await view.send("PUT", id_, {"title": "t", "hits": 1})
+    await view.caught_up()
+    copy = await view.held(id_)
+    assert copy is not None
+    await view.send("PUT", id_, {"title": "t", "hits": 2})
+    await view.caught_up()
+    await view.mirror(partial(absorb, copy))
+
+
 async def absorb(record: Record, mirror: Mirror, where: Fragment) -> None:
     await mirror.absorb(where, [record], force=True)
 

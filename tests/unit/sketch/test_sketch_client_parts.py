@@ -168,37 +168,35 @@ def written(limit: int = 100) -> OwnWrites:
     return OwnWrites(lambda: float(next(ticks)), limit)
 
 
-def floor(writes: OwnWrites, id_: str, *groups: str) -> float:
-    group_map = {"articles": {group: (group,) for group in groups}}
-    return writes.floor(ObjectResource.of("articles", id_), group_map)
+def floor(writes: OwnWrites, id_: str, *fields: str) -> float:
+    return writes.floor(ObjectResource.of("articles", id_, fields or None))
 
 
-def test_own_writes_are_kept_by_group() -> None:
+def test_own_writes_are_kept_by_object() -> None:
     writes = written()
-    with writes.writing("articles", ["a"], lambda: ["hits"]):
-        assert floor(writes, "a", "hits") == -math.inf, "a read may come before it"
-    assert floor(writes, "a", "main") == -math.inf
-    assert floor(writes, "a", "main", "hits") == 1
     with writes.writing("articles", ["a"]):
-        pass
-    assert floor(writes, "a", "main") == 2
+        assert floor(writes, "a") == -math.inf, "a read may come before it"
+    assert floor(writes, "b") == -math.inf
+    assert floor(writes, "a") == floor(writes, "a", "hits") == 1
+    writes.doubt("articles", "a")
+    assert floor(writes, "a", "title") == 2
 
 
 def test_a_write_that_failed_counts_as_well() -> None:
     writes = written()
     with suppress(OSError), writes.writing("articles", ["a"]):
         raise OSError
-    assert floor(writes, "a", "main") == 1
+    assert floor(writes, "a") == 1
 
 
-def test_writes_under_other_names_of_groups_count_for_every_object() -> None:
+def test_writes_are_forgotten_once_what_was_read_before_is_not_young() -> None:
     writes = written()
-    with writes.writing("articles", ["a"], lambda: ["hits"]):
+    with writes.writing("articles", ["a"]):
         pass
-    writes.on_filter(-math.inf, is_another_epoch=True)
-    assert floor(writes, "a", "counts") == 1
-    writes.on_filter(2, is_another_epoch=False)
-    assert floor(writes, "a", "counts") == -math.inf
+    writes.forget_before(1)
+    assert floor(writes, "a") == 1
+    writes.forget_before(2)
+    assert floor(writes, "a") == -math.inf
 
 
 def test_too_many_writes_to_remember_count_for_every_object() -> None:
@@ -206,9 +204,9 @@ def test_too_many_writes_to_remember_count_for_every_object() -> None:
     for number in range(4):
         with writes.writing("articles", [f"a{number}"]):
             pass
-    assert floor(writes, "other", "main") == 4
-    writes.on_filter(4.5, is_another_epoch=False)
-    assert floor(writes, "a0", "main") == -math.inf
+    assert floor(writes, "other") == 4
+    writes.forget_before(4.5)
+    assert floor(writes, "a0") == -math.inf
 
 
 # --- copies -----------------------------------------------------------------------------------

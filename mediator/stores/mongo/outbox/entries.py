@@ -68,7 +68,9 @@ def entries(
     layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
 ) -> dict[str, list[Any]]:
     """Return what a write that returns these values appends to the lists of its record."""
-    lists: dict[str, list[Any]] = {"_pending": [layout.effects.text(write, result.versions, stamp)]}
+    lists: dict[str, list[Any]] = {}
+    if write.groups:
+        lists["_pending"] = [layout.effects.text(write, result.versions, stamp)]
     if write.remember is not None:
         lists["_ops"] = [_remembered(layout, write, result, values, stamp)]
     return lists

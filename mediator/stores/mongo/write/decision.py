@@ -184,9 +184,6 @@ class _Revision:
         self, result: WriteResult, changes: Document, values: Values | None
     ) -> ConditionalUpdate:
         result = self._complete(result, values)
-        if not self.write.groups:
-            update = with_claims(self.layout, self.write, {})
-            return ConditionalUpdate(self._unchanged(), update, result, self.stamp)
         paths = self.layout.version_paths
         versions = {paths[group]: Int64(self.versions[group]) for group in self.write.groups}
         lists = entries(self.layout, self.write, result, values, self.stamp)
@@ -195,6 +192,8 @@ class _Revision:
             update["$unset"] = update.get("$unset", {}) | INTENT_FIELDS
             update["$set"] |= {"_joint": self.write.intent}
         update = with_claims(self.layout, self.write, update)
+        # A write of no group may leave modifiers without a field, which old servers refuse.
+        update = {modifier: fields for modifier, fields in update.items() if fields}
         return ConditionalUpdate(self._unchanged(), update, result, self.stamp)
 
     def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:
@@ -203,7 +202,8 @@ class _Revision:
     def _unchanged(self) -> Document:
         """Require that no write came between: each one raises a version of the fragment.
 
-        And that there is room in its lists.
+        And that there is room in its lists. One of no group raises none, so it requires that it is
+        not remembered yet.
         """
         assert self.document is not None
         deleted = self.document.get("tombstone")
@@ -213,4 +213,6 @@ class _Revision:
         for group, path in self.layout.version_paths.items():
             known = self.before.get(group)
             query[path] = {"$exists": False} if known is None else Int64(known)
+        if self.write.remember is not None and not self.write.groups:
+            query["_ops.op"] = {"$ne": self.write.operation}
         return query

@@ -815,12 +815,26 @@ test("own writes survive a change of the groups they were remembered by", async 
   client.close();
 });
 
-test("a write to one group leaves the others alone", async () => {
+test("a write is seen in groups that it does not name", async () => {
   const { client } = await begin();
-  const hits = () => client.get("articles", "a1", { fields: ["hits"] });
+  const hits = async () => (await client.get("articles", "a1", { fields: ["hits"] })).source;
   await hits();
-  await client.patch("articles", "a1", { title: "mine" });
-  assert.equal((await hits()).source, "own");
+  for (const write of [
+    () => client.patch("articles", "a1", { title: "mine" }),
+    () => client.patch("articles", "a1", { title: { set: "mine" } }, { form: "update" }),
+    () => client.put("articles", "a1", { title: "mine" }, { fields: ["title"] }),
+  ]) {
+    assert.equal(await hits(), "own");
+    await write();
+    assert.equal(await hits(), "origin", "the service may set the time of the last write");
+  }
+});
+
+test("a write to one object leaves the others alone", async () => {
+  const { client, title } = await begin();
+  await title();
+  await client.patch("articles", "a2", { title: "mine" });
+  assert.deepEqual(await title(), ["old", "own"]);
 });
 
 for (const [what, damage] of Object.entries({

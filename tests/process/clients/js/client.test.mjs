@@ -17,6 +17,15 @@ test("an object is put, read, changed and deleted", async () => {
   const read = await shop.get("products", "chair");
   assert.deepEqual([read.value, read.etag], [written.value, written.etag]);
   assert.equal(await shop.get("products", "chair", { known: read }), read);
+  const named = await shop.get("products", "chair", { fields: new Set(["name"]).values() });
+  assert.deepEqual([named.class, named.id, named.fields], ["products", "chair", ["name"]]);
+  const priced = await shop.get("products", "chair", { fields: ["price"] });
+  assert.equal(priced.etag, named.etag, "the fields are in one group");
+  assert.equal(await shop.get("products", "chair", { fields: ["name"], known: named }), named);
+  for (const [known, fields] of [[read, ["name"]], [named, undefined], [priced, ["name"]]])
+    await assert.rejects(shop.get("products", "chair", { fields, known }), RangeError);
+  for (const [name, id] of [["products", "lamp"], ["customers", "chair"]])
+    await assert.rejects(shop.get(name, id, { known: read }), RangeError);
   assert.deepEqual((await shop.update("products", "chair", { stock: { inc: -1 } })).value, { id: "chair", stock: 3 });
   assert.deepEqual((await shop.patch("products", "chair", { name: "Stool" })).value, { id: "chair", name: "Stool" });
   const operations = [{ op: "replace", path: "/name", value: "Seat" }];

@@ -13,11 +13,13 @@ from mediator.base.errors import (
     NotFound,
 )
 from mediator.model.operations import (
+    ANYTHING,
     Create,
     Delete,
     Put,
     ReadModifyWrite,
     Update,
+    WriteOperation,
 )
 from mediator.routing.fragments import plan_write
 from tests.process.data.executor.executed import ON_ONE, versions
@@ -106,6 +108,35 @@ async def test_a_revision_that_changes_nothing_writes_nothing(
     before = versions(await mediator.get(either, "articles", id_))
     await mediator.mediator.data.write(ReadModifyWrite(either, "articles", id_, unique()))
     assert versions(await mediator.get(either, "articles", id_)) == before
+
+
+@pytest.mark.parametrize("kind", ["revision", "update"])
+async def test_a_repetition_of_what_changed_nothing_leaves_later_writes_alone(
+    mediator: Service, either: str, kind: str
+) -> None:
+    """A's attempt finds nothing to change; B writes; A, who got no answer, sends it again."""
+    id_, data = unique(), mediator.mediator.data
+    await mediator.create(either, "articles", id_, title="open", hits=1)
+    before = versions(await mediator.get(either, "articles", id_))
+
+    def opened(operation: str, fingerprint: str) -> WriteOperation:
+        head = (either, "articles", id_, operation, ANYTHING, fingerprint)
+        if kind == "update":
+            return Update(*head)
+        return ReadModifyWrite(*head, compute=lambda now: {**now, "title": "open"})
+
+    operation = opened(unique(), "f")
+    first = await data.write(operation)
+    assert (versions(first), first.values) == (before, {"title": "open", "hits": 1})
+    assert versions(await mediator.get(either, "articles", id_)) == before
+    later = Update(either, "articles", id_, unique(), values={"title": "closed"})
+    await data.write(later)
+    again = await data.recall(operation) or await data.write(operation)
+    assert (again.replayed, again.values, again.versions) == (True, first.values, first.versions)
+    assert await mediator.values(either, "articles", id_) == {"title": "closed", "hits": 1}
+    other = opened(operation.operation, "g")
+    with pytest.raises(IdempotencyReused):
+        await data.recall(other) or await data.write(other)
 
 
 async def test_a_repeated_operation_is_answered_and_not_repeated(
