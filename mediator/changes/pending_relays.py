@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from mediator.base.batches import batches_by_size
 from mediator.base.clock import Clock
@@ -29,6 +30,13 @@ from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import PendingChanges, StoreError, UnrelayedChanges
 
 __all__ = ["PendingRelays"]
+
+_APPENDED_WITHIN_S: Final = 240.0
+"""For how long what was lost may wait to be appended again.
+
+Of a change that is older than that and `KEEP_S`, the feed does not know any more whether it has it,
+or a later one (`VERSIONS_KEPT_S` of its scripts).
+"""
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +133,10 @@ class _FeedRelay(_StoreRelay):
         self._writers = writers
         self._progress = WriterProgress(routes.system, context.replica)
         self._observe = context.observe
+        self._clock = context.clock
         self._recent = RecentChanges(context.clock, KEEP_S)
         self._lost: dict[str, deque[list[bytes]]] = {}
+        self._lost_at: dict[str, float] = {}
         self._published: set[str] = set()
         self._registration = 0
 
@@ -223,7 +233,7 @@ class _FeedRelay(_StoreRelay):
         # The count of the lost state would be refused again; from here on `_lost` remembers it.
         recent = self._recent.of(database)
         batches = batches_by_size(recent, len, APPENDED_AT_ONCE, APPENDED_BYTES)
-        self._lost[database] = deque(batches)
+        self._lost[database], self._lost_at[database] = deque(batches), self._clock.monotonic()
         self._progress.appends.pop(database, None)
         if self._recent.is_truncated:
             reason = "more changes were relayed than this process keeps"
@@ -231,6 +241,11 @@ class _FeedRelay(_StoreRelay):
 
     async def _append_lost(self, database: str) -> None:
         lost = self._lost.get(database)
+        if lost and self._clock.monotonic() - self._lost_at[database] > _APPENDED_WITHIN_S:
+            await self._feed.start_generation(database)
+            reason = "the feed was away for too long to have what it has lost appended again"
+            self._observe(FeedGapFound(self._routes.system, (database,), reason))
+            lost.clear()
         while lost:
             changes = [change_from(document, database) for document in lost[0]]
             await self._feed.append_newer(changes, self._progress)

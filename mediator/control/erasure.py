@@ -29,6 +29,9 @@ __all__ = ["ERASE_S", "PAGE", "Erasure", "classes_to_erase"]
 ERASE_S: Final = 5.0
 """Seconds for which one run goes on."""
 
+_LEFT_S: Final = 1.0
+"""That others have for themselves after a failure."""
+
 PAGE: Final = 200
 """Records of one step: other calls wait for it."""
 
@@ -83,6 +86,8 @@ class Erasure:
                 databases[name] = await self._note(databases[name], class_name)
             except MediatorError as error:
                 failures.append(error)
+                # The time until it failed was not that of the others.
+                until = max(until, self._clock.monotonic() + _LEFT_S)
         return failures
 
     async def _class(

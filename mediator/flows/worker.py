@@ -247,6 +247,8 @@ class FlowWorker:
                 await execution.run(self._outbound, [state])
             except MediatorError as error:
                 state.error = error
+            except LeaseLost:  # or the schema refuses the flow: nothing ends, and all of it waits
+                raise
             except Exception:  # noqa: BLE001 - it is logged, and other messages go on
                 state.error = self._unexpected()
                 break

@@ -15,14 +15,13 @@ from mediator.base.errors import Invalid
 from mediator.changes.feed import PositionGone
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
-from mediator.standing.delivery import Undeliverable
+from mediator.standing.delivery import MOST_WAITING, Undeliverable
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import creation_of
-from mediator.standing.results import MOST_RESULTS, Delivery, QueryKey, StandingResults
+from mediator.standing.results import Delivery, QueryKey, StandingResults
 
 __all__ = ["ClassBacklog"]
 
-_MOST_WAITING: Final = MOST_RESULTS // 2
 _STALLED_S: Final = 5.0
 """After which a class that takes nothing counts as down: longer than a new holder takes."""
 
@@ -36,6 +35,11 @@ class ClassBacklog:
     _clock: Clock
     _done: Mapping[str, int] = field(default_factory=dict, init=False)
     _moved_at: float = field(default=float("-inf"), init=False)
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether a class is far behind, and has taken nothing for some time."""
+        return bool(self._done) and self._clock.monotonic() - self._moved_at >= _STALLED_S
 
     async def is_long(self, queries: Mapping[str, StandingQuery]) -> bool:
         """Whether batches should wait: a class that takes results is far behind.
@@ -54,11 +58,11 @@ class ClassBacklog:
         behind: dict[str, int] = {}
         for id_, each in into.items():
             at = deliveries.get(id_, Delivery())
-            if await self._waiting(id_, each, at) > _MOST_WAITING:
+            if await self._waiting(id_, each, at) > MOST_WAITING:
                 behind[id_] = at.done
         if behind != self._done:
             self._done, self._moved_at = behind, self._clock.monotonic()
-        return bool(behind) and self._clock.monotonic() - self._moved_at < _STALLED_S
+        return bool(behind) and not self.has_stalled
 
     async def _waiting(self, query: str, into: Destination, at: Delivery) -> int:
         """Return how many results a class has not taken."""

@@ -24,11 +24,26 @@ from mediator.routing.model import DatabaseRoute
 from mediator.standing.context import HolderContext, OutOfDate
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import values_of
-from mediator.standing.results import Delivery, QueryKey, StandingResults, StoredResult
+from mediator.standing.results import (
+    MOST_RESULTS,
+    Delivery,
+    QueryKey,
+    StandingResults,
+    StoredResult,
+)
 
-__all__ = ["Deliveries", "Undeliverable"]
+__all__ = ["MOST_WAITING", "Deliveries", "Undeliverable"]
 
 _AT_ONCE: Final = 500
+MOST_WAITING: Final = MOST_RESULTS // 2
+"""Results that may wait for the catalogue before batches do: only a limited number is kept."""
+
+_ASK_AFTER_S: Final = 5.0
+"""After which a catalogue that did not answer is asked again: a call to it may take as long."""
+
+_REST_S: Final = 0.25
+"""After which a stream that had no room is tried again."""
+
 _BYTES: Final = 2**20
 """After these a part has no more results: far less than a stream keeps."""
 
@@ -44,12 +59,19 @@ class Undeliverable(Exception):
 
 @dataclass(eq=False)
 class Deliveries:
-    """Appends the results of the queries of one database to the streams that they go to."""
+    """Appends the results of the queries of one database to the streams that they go to.
+
+    Attributes:
+        is_held_up: Whether batches should wait: it is not known whether many results may go on.
+    """
 
     _context: HolderContext
     _route: DatabaseRoute
     _lease: Lease
+    is_held_up: bool = field(default=False, init=False)
     _at: dict[str, Delivery] = field(default_factory=dict, init=False)
+    _rests: dict[str, float] = field(default_factory=dict, init=False)
+    _asked_until: float = field(default=float("-inf"), init=False)
 
     async def open(self) -> None:
         """Continue where the last holder has ended."""
@@ -77,6 +99,7 @@ class Deliveries:
             OutOfDate: The schema is another one by now.
             Undeliverable: Results were removed that a stream did not take in time.
         """
+        self.is_held_up = False
         for id_, query in queries.items():
             if query.into is not None and query.into.target.kind == "stream":
                 stream = streams[query.into.target.name]
@@ -92,9 +115,15 @@ class Deliveries:
                     raise Undeliverable(id_, detail) from None
 
     async def _deliver(self, key: QueryKey, query: StandingQuery, stream: EventStream) -> bool:
-        done = self._at.get(key.query, Delivery()).done
+        done, clock = self._at.get(key.query, Delivery()).done, self._context.clock
+        if clock.monotonic() < self._rests.get(key.query, float("-inf")):
+            return False
         due = await self._results.results(key, ResultPosition(done), _AT_ONCE)
-        if not due or (query.reads_classes and not await self._is_known_to_be_current()):
+        if not due:
+            return False
+        if query.reads_classes and not await self.is_known_to_be_current():
+            newest = await self._results.last_result(key)
+            self.is_held_up |= newest.number - done > MOST_WAITING
             return False
         assert query.into is not None
         tuples = [_tuple(each, query.into) for each in due]
@@ -102,21 +131,26 @@ class Deliveries:
         try:
             last = await self._append(key, done, tuples[: min(room, _within(tuples))], stream)
         except TooManyRequests:
-            return False  # it is full, or its reader is behind: what there is room for, later
+            # It is full, or its reader is behind: what there is room for, later.
+            self._rests[key.query] = clock.monotonic() + _REST_S
+            return False
         await self._note(key, Delivery(last))
         return True
 
-    async def _is_known_to_be_current(self) -> bool:
+    async def is_known_to_be_current(self) -> bool:
         """Whether the schema is still the one that the queries were read by; raises `OutOfDate`.
 
         Objects that results are of may have got owners before this process knows of it. If they
         have none after the results were read, they had none when the objects were.
         """
+        if self._context.clock.monotonic() < self._asked_until:
+            return False
         try:
             if await self._context.is_outdated(self._route):
                 raise OutOfDate
         except Unavailable:
-            return False  # it will be known later
+            self._asked_until = self._context.clock.monotonic() + _ASK_AFTER_S
+            return False
         return True
 
     async def _append(

@@ -30,8 +30,8 @@ _ANEW: Final = (
 )
 
 _CLOSED: Final = (
-    "Objects of {name} got owners after the query was created, and its results go where others find"
-    " them. An administrator of the class can create the query again."
+    "Objects of {name} have owners, or had since the query was created, if that was noted, and its"
+    " results go where others find them. An administrator of the class can create the query again."
 )
 
 

@@ -251,11 +251,17 @@ class Session:
         """Deliver results; return whether batches should wait, as too many are not."""
         try:
             await self._deliveries.deliver(self._needs.queries, self._streams)
-            return await self._backlog.is_long(self._needs.queries)
+            return await self._is_held_up()
         except Undeliverable as error:
             await self._stop([error.query], error.detail)
         except NotFound:
             raise OutOfDate from None
+
+    async def _is_held_up(self) -> bool:
+        is_long = await self._backlog.is_long(self._needs.queries)
+        if self._backlog.has_stalled and not await self._deliveries.is_known_to_be_current():
+            return True  # the class may be up, and what is missing is the catalogue
+        return is_long or self._deliveries.is_held_up
 
     async def _read(self) -> list[LoggedTuple]:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -33,6 +33,12 @@ __all__ = [
     "staged_entry",
     "written_records",
 ]
+
+_NOTHING: Final = "NOTHING"
+"""Kind of an update of no group, which is only remembered; it is none that older versions know.
+
+On MongoDB these would apply such an update as an empty document. So they only remove the intent.
+"""
 
 
 def redo_of_intent(entry: TransactionEntry) -> str:
@@ -88,12 +94,16 @@ def written_records(route: ClassRoute, document: Mapping[str, Any]) -> list[Reco
     return [(f, document["id"]) for f in route.fragments if f.system in systems]
 
 
+def _changes_nothing(write: Write) -> bool:
+    return write.kind is WriteKind.UPDATE and not write.groups
+
+
 def _dump_write(write: Write) -> dict[str, Any]:
     if write.fragment.stored_names:
         write = names_of(write.fragment).write(write)
     return {
         "system": write.fragment.system,
-        "kind": write.kind.name,
+        "kind": _NOTHING if _changes_nothing(write) else write.kind.name,
         "groups": list(write.groups),
         "values": dump(write.values),
         "unset": list(write.unset),
@@ -121,7 +131,7 @@ def _load_write(
     write = Write(
         fragment=fragment,
         id=document["id"],
-        kind=WriteKind[step["kind"]],
+        kind=WriteKind.UPDATE if step["kind"] == _NOTHING else WriteKind[step["kind"]],
         operation=document["operation"],
         groups=tuple(step["groups"]),
         values=values,

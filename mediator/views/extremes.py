@@ -40,8 +40,8 @@ class Extreme:
 
     @property
     def size(self) -> int:
-        """Values that are remembered."""
-        return len(self._counts)
+        """Values that are there; about as many that are gone may be remembered as well."""
+        return self._present
 
     def result(self) -> Value:
         heap, counts = self._heap, self._counts

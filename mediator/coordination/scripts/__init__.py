@@ -16,7 +16,7 @@ SKIPPED: Final = 3_600_000_000
 """Numbers skipped where another server goes on, and microseconds in the ids of streams: more than
 it can have lost."""
 
-VERSIONS_KEPT_S: Final = 600
+VERSIONS_KEPT_S: Final = 900
 """Seconds for which the version of an acknowledged change is known at least."""
 
 RETIRED_KEPT_S: Final = 86_400

@@ -99,10 +99,15 @@ async def test_a_refused_flow_is_shown_with_the_reason_and_can_be_removed(stall:
     assert all([await redis.pttl(name) > 0 for name in left])
 
 
+@pytest.mark.parametrize(
+    ("kept", "refused"), [("orders", "/plan/2/query/class"), ("credits", "/plan/4/write/class")]
+)
 async def test_messages_of_a_refused_flow_wait_until_its_schema_allows_it_again(
-    stall: Stall, caplog: pytest.LogCaptureFixture
+    stall: Stall, caplog: pytest.LogCaptureFixture, kept: str, refused: str
 ) -> None:
     """Also where a worker has them that was started before: it fails none, and gives them up."""
+    if kept == "credits":
+        await stall.give_credits()
     shop, flows = stall.shop, stall.shop.service.mediator.flows
     assert flows is not None
     plane, queue = shop.service.mediator.data, shop.coordination.message_queue
@@ -111,13 +116,13 @@ async def test_messages_of_a_refused_flow_wait_until_its_schema_allows_it_again(
     replica = FlowService(plane, queue, unique(), SystemClock())
     await replica.follow()
     try:
-        await stall.set_classes("orders")
+        await stall.set_classes(kept)
         await flows.follow()  # so that it is the other replica which takes them
         message = {"number": unique("r"), "name": "A"}
         queued = await replica.enqueue(key, flow, [message], unique(), None)
 
         async def is_given_up() -> bool:
-            return f"{stall.flow}: /plan/2/query/class there is no class" in caplog.text
+            return f"{stall.flow}: {refused} there is no class" in caplog.text
 
         await eventually(is_given_up)
         await replica.follow()
@@ -127,7 +132,8 @@ async def test_messages_of_a_refused_flow_wait_until_its_schema_allows_it_again(
     assert (report["queued"], report["dead_letters"]) == (1, 0)
 
     await stall.set_classes(*CLASSES)
-    await stall.give_credits()
+    if kept != "credits":
+        await stall.give_credits()
     await end_leases(shop.coordination.redis, key)
 
     async def is_done() -> bool:

@@ -176,7 +176,7 @@ class HandClock(SystemClock):
 async def test_batches_wait_for_a_class_that_takes_results_and_for_none_that_is_down(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_backlog, "_MOST_WAITING", 2)
+    monkeypatch.setattr(class_backlog, "MOST_WAITING", 2)
     key, clock = published.key, HandClock()
     route = DatabaseRoute(Schema(key.database), {}, key.database)
     backlog = ClassBacklog(published.results, route, clock)

@@ -116,6 +116,17 @@ def test_a_redo_record_gives_back_the_steps_that_were_put_in(
     assert loaded.steps == steps
 
 
+def test_a_step_that_changes_nothing_is_of_a_kind_that_older_versions_do_not_know() -> None:
+    """They would apply it to a document of MongoDB as an empty one."""
+    steps = _steps_of(Update(*HEAD, Condition(), "print"))
+    assert [(write.kind, write.groups) for write in steps.all] == [(WriteKind.UPDATE, ())] * 2
+    kept = dump_operation(PreparedOperation(LockTarget(SPREAD, "x"), steps))
+    assert {step["kind"] for step in kept["steps"]}.isdisjoint(WriteKind.__members__)
+    loaded = load_operation(SPREAD, kept, "m")
+    assert isinstance(loaded, PreparedOperation)
+    assert loaded.steps == steps
+
+
 def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
     """Return steps as they are committed: under an intent, and without conditions."""
     planned = plan_write(SPREAD, operation, {}).all

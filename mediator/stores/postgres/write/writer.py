@@ -36,7 +36,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.postgres.connection import Pool, transaction
-from mediator.stores.postgres.errors import FAILURES, NUMERIC_OVERFLOW, TRANSIENT
+from mediator.stores.postgres.errors import FAILURES, NUMERIC_OVERFLOW, TRANSIENT, as_store_error
 from mediator.stores.postgres.statements import Statements
 from mediator.stores.postgres.write.multi_row import rounds
 from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, replay, shape_of
@@ -79,7 +79,8 @@ class Writer:
             for batch in batches(calls, token):
                 await self._batch(batch, token, results)
         except (*FAILURES, StoreError) as error:
-            if results:
+            failure = as_store_error(self._system, error)
+            if results and isinstance(failure, StoreUnavailable):
                 raise StoreTimeout(f"{self._system} has done a part of the writes") from error
             raise
         return [results[position] for position in range(len(calls))]

@@ -112,6 +112,18 @@ async def test_what_is_lost_is_appended_again_in_batches(
     assert await lost.harness.ids() == lost.ids
 
 
+async def test_what_has_waited_too_long_is_not_appended_again(lost: LostChanges) -> None:
+    """The feed may have later changes by then, and know no more which they were."""
+    harness, one = lost.harness, lost.replica
+    lost.outage.begin(1)
+    with pytest.raises(Unavailable):
+        await one.run()
+    harness.clock.at += 241.0
+    await one.run()
+    assert await harness.ids() == lost.ids[:3]
+    assert any(isinstance(each, FeedGapFound) for each in harness.observed)
+
+
 async def test_a_gap_is_reported_though_appending_again_fails(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

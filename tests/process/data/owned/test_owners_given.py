@@ -20,7 +20,7 @@ from tests.process.data.owned.notes import OPEN, OWNED, Notes, notes_of
 
 async def is_stopped(notes: Notes, query: str) -> None:
     await notes.becomes(f"standing-queries/{query}", "stopped")
-    assert "notes got owners" in (await notes.state(f"standing-queries/{query}"))["detail"]
+    assert "notes have owners" in (await notes.state(f"standing-queries/{query}"))["detail"]
 
 
 async def test_results_do_not_go_on_into_a_stream(drafts: Drafts) -> None:
@@ -160,7 +160,7 @@ async def test_results_do_not_go_on_into_a_class_that_gets_owners(drafts: Drafts
     await notes.set(notes=OPEN, drafts=OWNED)
     await notes.becomes(f"standing-queries/{query}", "stopped")
     detail = (await notes.state(f"standing-queries/{query}"))["detail"]
-    assert "drafts got owners" in detail
+    assert "drafts have owners" in detail
 
 
 @pytest.mark.parametrize("into", [None, {"stream": "hers"}])
