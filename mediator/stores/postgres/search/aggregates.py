@@ -111,7 +111,7 @@ def _counts_values(grouping: Grouping) -> bool:
 def _values_statement(records: RecordTable, grouping: Grouping) -> Statement:
     """Count by value, and of the records without one how many have a null.
 
-    To group by the rank as well takes a third longer.
+    To group by the rank as well takes a quarter longer, over a million records.
     """
     [name] = grouping.group
     column = records.columns[name]
