@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from mediator.base.batches import batches_by_size
 from mediator.base.clock import Clock
@@ -119,6 +119,13 @@ class _StoreRelay:
         return True
 
 
+class _Lost(NamedTuple):
+    """Documents to be appended again, batch by batch, and since when (monotonic, in s)."""
+
+    since: float
+    batches: deque[list[bytes]]
+
+
 class _FeedRelay(_StoreRelay):
     def __init__(
         self,
@@ -135,8 +142,7 @@ class _FeedRelay(_StoreRelay):
         self._observe = context.observe
         self._clock = context.clock
         self._recent = RecentChanges(context.clock, KEEP_S)
-        self._lost: dict[str, deque[list[bytes]]] = {}
-        self._lost_at: dict[str, float] = {}
+        self._lost: dict[str, _Lost] = {}
         self._published: set[str] = set()
         self._registration = 0
 
@@ -233,23 +239,25 @@ class _FeedRelay(_StoreRelay):
         # The count of the lost state would be refused again; from here on `_lost` remembers it.
         recent = self._recent.of(database)
         batches = batches_by_size(recent, len, APPENDED_AT_ONCE, APPENDED_BYTES)
-        self._lost[database], self._lost_at[database] = deque(batches), self._clock.monotonic()
+        self._lost[database] = _Lost(self._clock.monotonic(), deque(batches))
         self._progress.appends.pop(database, None)
         if self._recent.is_truncated:
             reason = "more changes were relayed than this process keeps"
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
 
     async def _append_lost(self, database: str) -> None:
-        lost = self._lost.get(database)
-        if lost and self._clock.monotonic() - self._lost_at[database] > _APPENDED_WITHIN_S:
+        if database not in self._lost:
+            return
+        since, batches = self._lost[database]
+        if self._clock.monotonic() - since > _APPENDED_WITHIN_S:
             await self._feed.start_generation(database)
             reason = "the feed was away for too long to have what it has lost appended again"
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
-            lost.clear()
-        while lost:
-            changes = [change_from(document, database) for document in lost[0]]
+            batches.clear()
+        while batches:
+            changes = [change_from(document, database) for document in batches[0]]
             await self._feed.append_newer(changes, self._progress)
-            lost.popleft()
+            batches.popleft()
         self._lost.pop(database, None)
 
     async def _append_all_lost(self) -> None:

@@ -18,6 +18,7 @@ from mediator.views import results as port
 from mediator.views.parser import parse_view
 from mediator.views.results import READY, Publication, ViewKey, ViewState
 from tests.faults.conditions import eventually
+from tests.process.redis_keys import go_back, keys_under
 from tests.process.service import unique
 from tests.unit.views.shop import SCHEMA
 
@@ -187,20 +188,9 @@ async def test_a_page_of_large_deltas_ends_before_its_limit(
     assert [b"%d" % n * 1_000 in rows for n, rows in enumerate(found, 1)] == [True] * 7
 
 
-async def state_of(published: Published) -> dict[bytes, Any]:
-    """Return all keys of the database."""
-    pattern = f"*views:{published.key.database}*:*"
-    return {
-        key: await published.redis.dump(key) async for key in published.redis.scan_iter(pattern)
-    }
-
-
-async def return_to(published: Published, state: dict[bytes, Any]) -> None:
-    """Have the server go on with an older state, as after a failover."""
-    async with published.redis.pipeline(transaction=True) as pipe:
-        for key, dumped in state.items():
-            pipe.restore(key, 0, dumped, replace=True)
-        await pipe.execute()
+def keys_of(published: Published) -> str:
+    """Return what the keys of the database begin with."""
+    return f"{{portolan:views:{published.key.database}}}:"
 
 
 async def published_ahead(published: Published) -> str:
@@ -221,10 +211,10 @@ async def test_a_delta_that_was_lost_is_not_taken_for_the_one_that_came_instead(
     published: Published,
 ) -> None:
     first = await published_ahead(published)
-    state = await state_of(published)
+    state = await keys_under(published.redis, keys_of(published))
     await published.publish(1, ADDED)
     [lost] = await published.results.deltas(published.key, first, 10, 0)
-    await return_to(published, state)
+    await go_back(published.redis, keys_of(published), state)
     await published.publish(1, ADDED)
     [delta] = await published.results.deltas(published.key, first, 10, 0)
     assert delta.id != lost.id
@@ -236,7 +226,7 @@ async def test_a_follower_that_waits_while_its_delta_is_lost_gets_none_that_is_n
     published: Published, redis_config: SystemConfig
 ) -> None:
     first = await published_ahead(published)
-    state = await state_of(published)
+    state = await keys_under(published.redis, keys_of(published))
     await published.publish(1, ADDED)
     [lost] = await published.results.deltas(published.key, first, 10, 0)
     name = unique()
@@ -249,7 +239,7 @@ async def test_a_follower_that_waits_while_its_delta_is_lost_gets_none_that_is_n
             return any(each["name"] == name and "b" in each["flags"] for each in clients)
 
         await eventually(is_blocked)
-        await return_to(published, state)
+        await go_back(published.redis, keys_of(published), state)
         for sequence in (1, 2):
             await published.publish(sequence, ADDED)
         with pytest.raises(PositionGone):

@@ -10,6 +10,7 @@ import pytest
 
 from mediator.base.lease import LeaseLost
 from mediator.changes.feed import Feed, FeedRolledBack
+from mediator.coordination.scripts import feed_key
 from mediator.stores.port import StoreUnavailable
 from tests.process.changes.log_relay.logs import (
     IDLE,
@@ -19,6 +20,7 @@ from tests.process.changes.log_relay.logs import (
     cursor_of,
     drain,
 )
+from tests.process.redis_keys import go_back, keys_under
 
 
 async def test_a_round_does_nothing_for_a_database_without_changes(harness: Harness) -> None:
@@ -134,12 +136,11 @@ async def test_a_cursor_that_was_rolled_back_is_detected_and_repaired(harness: H
     relay = await harness.relay()
     ids = [harness.log.write(database).id for _ in range(3)]
     await drain(relay)
-    keys = [key async for key in harness.redis.scan_iter(f"*feed:{database}*")]
-    older = {key: await harness.redis.dump(key) or b"" for key in keys}
+    feed = feed_key(database, "")
+    older = await keys_under(harness.redis, feed)
     ids += [harness.log.write(database).id for _ in range(3)]
     await drain(relay)
-    for key in keys:
-        await harness.redis.restore(key, 0, older[key], replace=True)
+    await go_back(harness.redis, feed, older)
     assert await harness.ids(database) == ids[:3]
     with pytest.raises(FeedRolledBack):
         await relay.relay()

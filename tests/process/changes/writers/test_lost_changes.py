@@ -13,7 +13,9 @@ from mediator.base.observation import FeedGapFound
 from mediator.changes import pending_relays
 from mediator.changes.recent_changes import RecentChanges
 from mediator.coordination.errors import unavailable
+from mediator.coordination.scripts import feed_key
 from tests.process.changes.writers.replicas import Harness, Replica, StallPoint
+from tests.process.redis_keys import go_back, keys_under
 
 
 class Outage(StallPoint):
@@ -58,12 +60,11 @@ class LostChanges:
             harness.clock.at += 100.0
         ids = [harness.write(one) for _ in range(3)]
         await one.run()
-        keys = [key async for key in harness.redis.scan_iter(f"*{harness.database}*")]
-        older = {key: await harness.redis.dump(key) or b"" for key in keys}
+        feed = feed_key(harness.database, "")
+        older = await keys_under(harness.redis, feed)
         ids += [harness.write(one) for _ in range(6)]
         await one.run()
-        for key in keys:
-            await harness.redis.restore(key, 0, older[key], replace=True)
+        await go_back(harness.redis, feed, older)
         return cls(harness, one, outage, ids)
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollbackFound
 from mediator.changes.writers import EXPIRED_S, LEASE_S
+from mediator.coordination.scripts import feed_key
 from mediator.coordination.writers import RECOVERED, WRITERS
 from mediator.stores.port import StoreUnavailable
 from tests.process.changes.writers.replicas import Harness
+from tests.process.redis_keys import go_back, keys_under
 
 
 async def test_relayed_changes_are_reported_as_complete(harness: Harness) -> None:
@@ -147,13 +149,12 @@ async def test_changes_lost_by_the_feed_are_relayed_first(harness: Harness) -> N
     [one] = await harness.registered("one")
     ids = [harness.write(one) for _ in range(3)]
     await one.run()
-    keys = [key async for key in harness.redis.scan_iter(f"*{harness.database}*")]
-    older = {key: await harness.redis.dump(key) or b"" for key in keys}
+    feed = feed_key(harness.database, "")
+    older = await keys_under(harness.redis, feed)
     ids += [harness.write(one) for _ in range(3)]
     await one.run()
     generation = await harness.feed.generation(harness.database)
-    for key in keys:
-        await harness.redis.restore(key, 0, older[key], replace=True)
+    await go_back(harness.redis, feed, older)
     ids += [harness.write(one) for _ in range(3)]
     await one.run()
     assert await harness.ids() == ids
