@@ -210,9 +210,9 @@ def replay(trace: Trace, *, whole: bool = False) -> State:
     joint = tuple((0, 1) for _ in trace.intents)
     blind = frozenset(map(trace.intents.index, trace.staged))
     world = World(joint, tuple(trace.singles), crashes=len(joint), blind=blind)
-    replay, steps = Replay(world, whole), trace.all_steps()
-    state = replay.order(initial_state(world), steps)
-    assert state is not None, (replay.refused, steps)
+    search = Replay(world, trace.all_steps(), whole)
+    state = search.order(initial_state(world))
+    assert state is not None, (search.refused, search.steps)
     return state
 
 
@@ -220,57 +220,73 @@ def replay(trace: Trace, *, whole: bool = False) -> State:
 class Replay:
     """Looks for an order of steps that the model allows.
 
-    Many orders come to the same state with the same steps left. Each of those is looked at once:
-    else the search for the order of a dozen calls at the same time would hold the event loop for
-    minutes, and the replicas that run on it would lose their leases.
+    Many orders come to the same state with the same steps left, and more to the same state. Each of
+    those is looked at once: else the search for the order of a dozen calls at the same time would
+    take minutes.
 
     Attributes:
         world: What there is.
+        steps: What was done, in the order of the answers.
         whole: Whether no intent may be left at the end.
-        refused: Steps that could not be taken, and when.
+        refused: Steps that could not be taken, and how many were left at least.
     """
 
     world: World
+    steps: tuple[Step, ...]
     whole: bool
-    refused: list[str] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
+    _after: dict[tuple[State, str], State | None] = field(default_factory=dict)
 
-    def order(self, state: State, left: tuple[Step, ...]) -> State | None:
-        """Take what is left, in an order that the model allows; None: there is no such order."""
-        pending, seen = [(state, left)], set()
+    def order(self, state: State) -> State | None:
+        """Take all steps, in an order that the model allows; None: there is no such order.
+
+        Those that are left are known as bits: a step may be the next one if it began before the
+        first answer among them.
+        """
+        certain = sum(1 << at for at, step in enumerate(self.steps) if step.certain)
+        pending, seen = [(state, (1 << len(self.steps)) - 1)], set()
         while pending:
             state, left = at = pending.pop()
-            if not any(step.certain for step in left) and self._may_end(state):
+            if not left & certain and self._may_end(state):
                 return state
             if left and at not in seen:
                 seen.add(at)
                 pending += reversed(list(self._following(state, left)))
         return None
 
-    def _following(
-        self, state: State, left: tuple[Step, ...]
-    ) -> Iterator[tuple[State, tuple[Step, ...]]]:
-        """Yield the states after each step that may be the next, and what is left then."""
-        first_answer = min(step.ended for step in left)
-        for at, step in enumerate(left):
-            if step.began >= first_answer:
+    def _following(self, state: State, left: int) -> Iterator[tuple[State, int]]:
+        """Yield the states after each step that may be the next, and what is left then.
+
+        Of steps that are alike, only after the one that was answered first: they can change places.
+        """
+        numbers = [at for at in range(left.bit_length()) if left >> at & 1]
+        first_answer, tried = self.steps[numbers[0]].ended, set[str]()
+        for at in numbers:
+            step = self.steps[at]
+            if step.began >= first_answer or step.what in tried:
                 continue
-            after = self._after(state, step, len(left))
+            tried.add(step.what)
+            after = self._taken(state, step.what, len(numbers))
             # One that is not certain need not be taken: without an effect it is as if it were not.
             if after is not None and (step.certain or after != state):
-                yield after, (*left[:at], *left[at + 1 :])
+                yield after, left & ~(1 << at)
 
     def _may_end(self, state: State) -> bool:
         return not self.whole or all(record.intent == FREE for record in state.records)
 
-    def _after(self, state: State, step: Step, left: int) -> State | None:
-        what = step.what
+    def _taken(self, state: State, what: str, left: int) -> State | None:
+        if (state, what) not in self._after:
+            self._after[state, what] = self._allowed(state, what)
+        after = self._after[state, what]
+        if after is None:
+            self.refused[what] = min(left, self.refused.get(what, left))
+        return after
+
+    def _allowed(self, state: State, what: str) -> State | None:
         if what.startswith("single"):
             what = f"S{len(self.world.joint) + state.singles} writes record {what[-1]}"
         move = _taken(self.world, state, what)
-        if move is None or move.broken:
-            self.refused.append(f"{what}, {left} before the end")
-            return None
-        return move.state
+        return None if move is None or move.broken else move.state
 
 
 UNSEEN = (

@@ -14,6 +14,7 @@ from itertools import count
 
 import pytest
 
+from tests.faults.conditions import eventually
 from tests.process.service import Service, unique
 from tests.process.transactions.crashable import CRASH_POINT, make_crashable
 from tests.process.transactions.joint_write_traces import (
@@ -177,6 +178,7 @@ async def _with_another_in_between(
     reached = asyncio.create_task(crash.reached.wait())
     await asyncio.wait([task, reached], return_when=asyncio.FIRST_COMPLETED)
     reached.cancel()
+    await eventually(crash.is_still)  # else what is logged later has a lease that others wait for
     await let_overdue(mediator)
     await write(other, kind, database, id_)
     crash.go_on.set()
