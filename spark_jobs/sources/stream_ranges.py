@@ -100,7 +100,7 @@ async def tuples_in(
     while after < range_.last:
         limit = min(PAGE, range_.last - after)
         try:
-            page = await streams.read(key, after, limit)
+            page, _ = await streams.read(key, after, limit)
         except PositionGone as error:
             if fail_on_loss:
                 raise StreamLost(key.stream, error.detail) from error
