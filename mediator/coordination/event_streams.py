@@ -31,6 +31,7 @@ from mediator.event_streams.port import (
     StoredTuple,
     StreamKey,
     StreamReport,
+    TuplePage,
     TupleRange,
 )
 from redis_connection.scripts import lua_text
@@ -227,7 +228,7 @@ class RedisEventStreams:
 
     async def read(
         self, key: StreamKey, after: int | None, limit: int, wait_s: float = 0.0
-    ) -> list[StoredTuple]:
+    ) -> TuplePage:
         until = monotonic() + wait_s
         while True:
             first, last, *entries = await self._read(key, after, limit)
@@ -237,7 +238,7 @@ class RedisEventStreams:
                 raise _gone(first, last)
             left_s = until - monotonic()
             if entries or left_s <= 0:
-                return _tuples(after, limit, entries)
+                return TuplePage(_tuples(after, limit, entries), last)
             # What it returns is read again, in pages.
             name = f"{self._base(key.database)}tuples:{key.stream}"
             block = ceil(min(left_s, _BLOCK_S) * 1000)

@@ -20,6 +20,7 @@ __all__ = [
     "StoredTuple",
     "StreamKey",
     "StreamReport",
+    "TuplePage",
     "TupleRange",
 ]
 
@@ -69,6 +70,19 @@ class StoredTuple(NamedTuple):
     number: int
     time_s: float
     values: Mapping[str, Any]
+
+
+class TuplePage(NamedTuple):
+    """Tuples that were read of a stream.
+
+    Attributes:
+        tuples: In their order.
+        last: The number of the last tuple that the stream had then: more follow if these end
+            before it.
+    """
+
+    tuples: list[StoredTuple]
+    last: int
 
 
 class TupleRange(NamedTuple):
@@ -186,10 +200,10 @@ class EventStreams(Protocol):
 
     async def read(
         self, key: StreamKey, after: int | None, limit: int, wait_s: float = 0.0
-    ) -> list[StoredTuple]:
-        """Return tuples after a number, in their order, waiting for the first of them.
+    ) -> TuplePage:
+        """Return tuples after a number, waiting for the first of them; None: from the oldest on.
 
-        They may be fewer than the limit while there are more. None: from the oldest on.
+        They may be fewer than the limit while there are more.
 
         Raises:
             NotFound: There is no such stream.

@@ -176,10 +176,10 @@ class EventStreamService:
             NotFound: There is no such stream.
             PositionGone: The next tuple is not kept any more.
         """
-        # Before it is read: what comes in between is read then.
-        last = await self._streams.last(key) if after is None else after
-        tuples = await self._streams.read(key, after, limit, wait_s)
-        return Page(tuples, tuples[-1].number if tuples else last)
+        tuples, last = await self._streams.read(key, after, limit, wait_s)
+        if tuples:
+            return Page(tuples, tuples[-1].number)
+        return Page([], last if after is None else after)
 
     async def _find(self, key: StreamKey) -> EventStream:
         stream = await self._streams.find(key)

@@ -154,7 +154,7 @@ class _History:
         found: list[StoredTuple] = []
         with suppress(PositionGone):
             # In several steps, as large tuples come a few at a time.
-            while page := await self.streams.read(self.key, first - 1, last - first + 1):
+            while page := (await self.streams.read(self.key, first - 1, last - first + 1)).tuples:
                 found += page
                 if (first := page[-1].number + 1) > last:
                     break

@@ -118,7 +118,7 @@ class Intake:
     async def _read_stream(self, source: Source, after: int) -> list[LoggedTuple]:
         relation, key = source.relation, StreamKey(self._route.id, source.name)
         try:
-            page = await self._context.streams.read(key, after, _TAKEN)
+            page, _ = await self._context.streams.read(key, after, _TAKEN)
         except NotFound:
             raise OutOfDate from None
         except PositionGone:

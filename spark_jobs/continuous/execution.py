@@ -28,6 +28,7 @@ from spark_jobs.atomic_file import atomic_file
 from spark_jobs.continuous.log import BATCH, TupleLog
 from spark_jobs.continuous.migration import Migrations, as_changes
 from spark_jobs.continuous.operators import Batch, Changes, SparkOperators
+from spark_jobs.paths import literal_path
 
 __all__ = ["BatchTime", "Execution", "results_in"]
 
@@ -73,7 +74,8 @@ class Execution:
         """
         (self._directory / _RESULTS).mkdir(parents=True, exist_ok=True)
         files = self._session.readStream.schema(from_arrow_schema(self._log.schema))
-        tuples = files.option("maxFilesPerTrigger", 1).parquet(str(self._log.files))
+        source = literal_path(str(self._log.files))
+        tuples = files.option("maxFilesPerTrigger", 1).parquet(source)
         writer = tuples.writeStream.foreachBatch(self._guarded)
         checkpoint = str(self._directory / "checkpoint")
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from spark_jobs.paths import literal_path
+
 __all__ = ["KeptRows"]
 
 _FANOUT: Final = 8
@@ -117,7 +119,8 @@ class KeptRows:
         return latest
 
     def _read(self, paths: Sequence[Path], schema: StructType) -> DataFrame:
-        return self._session.read.schema(schema).parquet(*map(str, paths))
+        literal = [literal_path(str(path)) for path in paths]
+        return self._session.read.schema(schema).parquet(*literal)
 
     def _path(self, first: int, last: int) -> Path:
         return self._directory / f"{first:09}-{last:09}"

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from spark_jobs.paths import literal_path
 from spark_jobs.runner.port import Frame
 
 __all__ = ["frame_rows", "frame_table", "read_frame", "write_frame", "wrong_id"]
@@ -49,7 +50,7 @@ def read_frame(spark: SparkSession, directory: Path) -> DataFrame:
     reader = spark.read
     if written is not None:
         reader = reader.schema(StructType.fromJson(orjson.loads(written)))
-    return reader.parquet(str(directory))
+    return reader.parquet(literal_path(str(directory)))
 
 
 def frame_table(directory: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -141,7 +140,10 @@ def _fitted(batch: pa.RecordBatch, format_: ResultFormat) -> pa.RecordBatch:
 
 
 def _rows(file: pq.ParquetFile, start: int, count: int) -> list[dict[str, Any]]:
-    """Read rows of a file; row groups before the first one are not read."""
+    """Read rows of a file; row groups before the first one are not read.
+
+    Of the one with the first row, those before it are decoded, but not made into objects.
+    """
     sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     first = 0
     while first < len(sizes) and sizes[first] <= start:
@@ -150,8 +152,14 @@ def _rows(file: pq.ParquetFile, start: int, count: int) -> list[dict[str, Any]]:
     groups = list(range(first, len(sizes)))
     if not groups:
         return []
-    batches = file.iter_batches(min(_ROWS, start + count), row_groups=groups)
-    return list(islice((row for batch in batches for row in _plain(batch)), start, start + count))
+    rows: list[dict[str, Any]] = []
+    for batch in file.iter_batches(min(_ROWS, start + count), row_groups=groups):
+        skipped = min(start, batch.num_rows)
+        start -= skipped
+        rows += _plain(batch.slice(skipped, count - len(rows)))
+        if len(rows) == count:
+            break
+    return rows
 
 
 def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -12,7 +12,9 @@ Crash windows:
    with a copy of that manifest, and continues behind it.
 4. A worker that has lost the run without noticing continues: it writes only its own manifest, and
    files of its own attempt. The present attempt has read the manifest already, and reads no later
-   version. At worst the older one finds its files removed, and fails.
+   version. Nor does any attempt after it, which begins with the copy, though the present one may
+   die before it has finished a stage. So what the older one writes while its files are removed
+   counts for nobody; at worst it finds them removed, and fails.
 5. The job is another one, or has another specification: the manifest names the job, and no stage is
    reused.
 6. Files that a manifest names were removed from the disk: that stage and all behind it are executed
@@ -65,7 +67,7 @@ class RunDirectory:
             None: none did.
 
     Raises:
-        OSError: It cannot be created, or belongs to another user.
+        OSError: It cannot be created or written, or belongs to another user.
     """
 
     def __init__(self, path: Path, attempt: int | None = None) -> None:
@@ -80,6 +82,9 @@ class RunDirectory:
         self.publishing_since: float | None = None
         stages = self._read(max(earlier)) if earlier else {}
         self.stages: Mapping[str, FinishedStage] = dict(takewhile(self._is_there, stages.items()))
+        # Before anything is removed: an older attempt may commit files that are swept meanwhile,
+        # and the next one must not begin with its manifest.
+        self._write(self.stages)
         self._sweep()
 
     def claim(self, job: str) -> bool:

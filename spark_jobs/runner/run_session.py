@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from spark_jobs.paths import literal_path
 from spark_jobs.session import LazySession
 
 __all__ = ["RunSession", "stage_overhead_s"]
@@ -78,7 +79,7 @@ def stage_overhead_s(spark: SparkSession, scratch: Path) -> float:
     if spark not in _measured:
         began = monotonic()
         spark.range(1).groupBy("id").count().write.parquet(str(scratch))
-        spark.read.parquet(str(scratch)).count()
+        spark.read.parquet(literal_path(str(scratch))).count()
         _measured[spark] = monotonic() - began
         shutil.rmtree(scratch, ignore_errors=True)
     return _measured[spark]

@@ -10,7 +10,7 @@ A reader may see some of the objects before all are written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -24,7 +24,7 @@ from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType
 from spark_jobs.runner.job import Into
 from spark_jobs.runner.port import ColumnType, InputUnfit, StageContext
-from spark_jobs.runner.results import Position, ResultFiles
+from spark_jobs.runner.results import ResultFiles
 from spark_jobs.sinks.doubled import doubled_text
 
 __all__ = ["ClassSink", "misfits"]
@@ -120,7 +120,7 @@ class ClassSink:
         _check_ids(context, into, files)
         writer = _Rows(result, into, route, files.schema.names)
         done = 0
-        for rows in _pages(files):
+        for rows in _in_parts(files.batches(files.schema.names)):
             answers = self._await(self._plane.batch([writer.operation(row) for row in rows]))
             for answer in answers:
                 if isinstance(answer, MediatorError):
@@ -184,9 +184,6 @@ def _check_ids(context: StageContext, into: Into, files: ResultFiles) -> None:
         )
 
 
-def _pages(files: ResultFiles) -> Iterator[list[dict[str, Any]]]:
-    after: Position | None = (0, 0)
-    while after is not None:
-        rows, after = files.page(after, AT_ONCE)
-        if rows:
-            yield rows
+def _in_parts(batches: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
+    for rows in batches:
+        yield from (rows[first : first + AT_ONCE] for first in range(0, len(rows), AT_ONCE))

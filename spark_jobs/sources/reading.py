@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,12 +9,13 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from spark_jobs.columns import quoted
+from spark_jobs.paths import literal_path
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class
 from spark_jobs.sources.tables import chosen_fields, names_in_job
 
-__all__ = ["literal_path", "read_files", "read_input"]
+__all__ = ["read_files", "read_input"]
 
 _OPTIONS: Final[dict[str, dict[str, str]]] = {
     # RFC 4180: quotes are doubled, and a quoted value may hold line ends. What is no record fails.
@@ -33,14 +33,9 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
     """
     match input_.source:
         case FileSource() as source:
-            return read_files(spark, input_, source, [source.path])
+            return read_files(spark, input_, source, [literal_path(source.path)])
         case source:
             return read_class(spark, input_, source)
-
-
-def literal_path(path: str) -> str:
-    """Return what Spark reads as this path, whatever characters it has that are of patterns."""
-    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def read_files(
@@ -48,9 +43,16 @@ def read_files(
 ) -> DataFrame:
     """Read files: the requested fields, and `id` as a string; those of CSV are strings.
 
+    Args:
+        paths: As `literal_path` makes them.
+
     Raises:
         InputUnfit: One is missing, cannot be read, or lacks columns.
     """
+    if source.format == "csv" and any("\\" in path for path in paths):
+        # To find the columns of records that span lines, Spark takes what it found for a pattern.
+        detail = f"Spark reads no CSV under a path with \\ * ? [ ] {{ or }}: rename {source.path}."
+        raise InputUnfit(f"{input_.name}: {detail}")
     reader = spark.read.options(**_OPTIONS[source.format])
     if len(paths) > 1:
         # Of Parquet: else one file says what the columns of all are, and text is read as binary.

@@ -18,7 +18,7 @@ from mediator.base.errors import Invalid, NotFound, Unavailable
 from mediator.changes.feed import PARTITIONS, Feed
 from mediator.changes.position import FeedPosition, order_of
 from mediator.changes.subscriptions import Subscriptions
-from mediator.event_streams.port import EventStreams, StreamKey
+from mediator.event_streams.port import EventStreams, StreamKey, StreamReport
 from mediator.options import MediatorOptions
 from mediator.routing.model import DatabaseRoute
 from mediator.service import Mediator
@@ -117,7 +117,10 @@ class _StreamSide(Protocol):
         """Read an offset of a user; raises `InputUnfit`."""
 
     async def bounded(self, start: Offset, most: int) -> Offset:
-        """Return the offset so many tuples or changes after one, or that of the last."""
+        """Return the offset so many tuples or changes after one, or that of the last.
+
+        That may be an earlier one, if the last ones were lost since.
+        """
 
     async def ranges(
         self, start: Offset, end: Offset, parts: int, *, fail_on_loss: bool
@@ -145,24 +148,32 @@ class _TuplesOfStream:
 
     async def bounded(self, start: Offset, most: int) -> Offset:
         last = (await self.latest())["number"]
-        return {"number": max(start["number"], min(last, start["number"] + most))}
+        # It may be before the start, of a stream that went back, which `ranges` notices.
+        return {"number": min(last, start["number"] + most)}
 
     async def ranges(
         self, start: Offset, end: Offset, parts: int, *, fail_on_loss: bool
     ) -> Sequence[InputPartition]:
         report = await self._streams.report(self._key)
         after, last = start["number"], end["number"]
-        if after < report.first - 1 or last > report.last:
-            reason = (
-                f"tuples from {after + 1:,} to {last:,} are due, and those from {report.first:,} to"
-                f" {report.last:,} are kept."
-            )
-            if fail_on_loss:
-                raise StreamLost(self._key.stream, reason)
-            after, last = max(after, report.first - 1), min(last, report.last)
+        if fail_on_loss and (reason := _loss(after, last, report)):
+            raise StreamLost(self._key.stream, reason)
+        after, last = max(after, report.first - 1), min(last, report.last)
         size = max(LEAST, -(-(last - after) // parts))
         cuts = range(after, last, size)
         return [TuplesRange(*self._key, cut, min(cut + size, last)) for cut in cuts]
+
+
+def _loss(after: int, last: int, report: StreamReport) -> str | None:
+    """Say what is lost of a stream that is due beyond one number and up to another, if anything."""
+    if (now := min(last, report.last)) < after:
+        return f"the query goes on after tuple {after:,}, and the stream has got to {now:,} only."
+    if after < report.first - 1 or last > report.last:
+        return (
+            f"tuples from {after + 1:,} to {last:,} are due, and those from {report.first:,} to"
+            f" {report.last:,} are kept."
+        )
+    return None
 
 
 class _ChangesOfClass:

@@ -100,15 +100,21 @@ async def tuples_in(
     while after < range_.last:
         limit = min(PAGE, range_.last - after)
         try:
-            page = await streams.read(key, after, limit)
+            page, _ = await streams.read(key, after, limit)
         except PositionGone as error:
             if fail_on_loss:
                 raise StreamLost(key.stream, error.detail) from error
-            after = (await streams.report(key)).first - 1
+            report = await streams.report(key)
+            if report.last < after:  # it went back, and numbers from before are not due
+                return
+            after = report.first - 1
             continue
         except NotFound as error:
             raise StreamLost(key.stream, error.detail) from error
-        if not page:  # an earlier end of what is kept: the stream was lost meanwhile
+        if not page:  # an earlier end of what is kept: the stream went back meanwhile
+            if fail_on_loss:
+                reason = f"tuples up to {range_.last:,} are due, and it has got to {after:,} only."
+                raise StreamLost(key.stream, reason)
             return
         yield _rows_of_tuples(range_.stream, page)
         after = page[-1].number

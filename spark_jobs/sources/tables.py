@@ -87,7 +87,7 @@ def _read_file(source: FileSource, rows: int) -> pa.Table | None:
         return None
     try:
         table = _FORMATS[source.format](path, rows)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OverflowError):
         return None
     if table is None or max(Counter(table.column_names).values(), default=0) > 1:
         return None
@@ -130,6 +130,7 @@ def _column(values: list[Any]) -> pa.Array:
 
     Raises:
         ValueError: They are not.
+        OverflowError: A whole number has more than 64 bits with its sign.
     """
     types = {type(value) for value in values} - {type(None)}
     if types in ({float}, {int, float}):

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs.paths import literal_path
 from spark_jobs.sources.streams import StreamData
 from spark_jobs.standing.chunks import REPORTS
 from spark_jobs.standing.commits import Commit
@@ -52,7 +53,7 @@ def file_tuples(session: SparkSession, folder: Path, format_: str, files: int) -
     reader = session.readStream.schema(TUPLES)
     reader = reader.options(maxFilesPerTrigger=files, maxFileAge=EVER)
     # A line that is no tuple must end the query: it would be a tuple without values otherwise.
-    return reader.option("mode", "FAILFAST").format(format_).load(str(folder))
+    return reader.option("mode", "FAILFAST").format(format_).load(literal_path(str(folder)))
 
 
 def event_stream_tuples(

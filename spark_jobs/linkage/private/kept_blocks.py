@@ -28,7 +28,7 @@ from spark_jobs.linkage.private.comparing import (
     sorted_spans,
 )
 from spark_jobs.linkage.private.stream_state import BLOCKS_FOLDER, KeptBlocks
-from spark_jobs.sources.reading import literal_path
+from spark_jobs.paths import literal_path
 
 __all__ = ["merged_blocks", "read_blocks", "write_blocks"]
 

@@ -19,9 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_jobs.linkage.private.records import united
 from spark_jobs.linkage.private.stream import LinkageStream
 from spark_jobs.linkage.private.stream_state import LinkageCommit
+from spark_jobs.paths import literal_path
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
-from spark_jobs.sources.reading import literal_path, read_files
+from spark_jobs.sources.reading import read_files
 from spark_jobs.streaming_queries import EVER, start_batches
 
 __all__ = ["start"]

@@ -94,6 +94,22 @@ async def test_rows_become_objects(target: Target) -> None:
     assert await target.values("l3,r3") == {"left": "l3", "score": 1.5, "hits": 7}
 
 
+async def test_a_file_is_read_once_however_many_requests_its_rows_take(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And once before that, for the ids alone."""
+    read: list[Path] = []
+    open_ = pq.ParquetFile
+
+    def note(path: Path) -> pq.ParquetFile:
+        read.append(path)
+        return open_(path)
+
+    monkeypatch.setattr(pq, "ParquetFile", note)
+    await target.write(Counting())
+    assert len(read) == 2
+
+
 async def test_a_repeated_write_is_not_applied_again(target: Target) -> None:
     with pytest.raises(RunCancelled):
         await target.write(Counting(enough=5))

@@ -73,7 +73,7 @@ class Delivering:
         await self.deliveries.deliver({self.published.key.query: QUERY}, {"pairs": PAIRS})
 
     async def values(self) -> list[Any]:
-        found = await self.streams.read(self.name, 0, 100)
+        found = (await self.streams.read(self.name, 0, 100)).tuples
         return [each.values["k"] for each in found]
 
     @property

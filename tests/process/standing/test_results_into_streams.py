@@ -81,7 +81,7 @@ async def test_what_is_appended_is_appended_once_wherever_the_holder_fails(
         return await bench.streams.last(key) >= 6
 
     await eventually(are_there)
-    found = [each.values["k"] for each in await bench.streams.read(key, 0, 100)]
+    found = [each.values["k"] for each in (await bench.streams.read(key, 0, 100)).tuples]
     assert found == [0, 1, 2, 3, 4, 5]
     assert calls["append"] > 6 or step == "noted"
 
@@ -247,7 +247,7 @@ async def test_a_part_that_arrives_after_it_was_given_up_is_not_appended_twice(
     await bench.send("s", (1, {"a": 1, "b": "last"}))
     results += 1
     await eventually(are_there)
-    found = [each.values["k"] for each in await bench.streams.read(key, None, 100)]
+    found = [each.values["k"] for each in (await bench.streams.read(key, None, 100)).tuples]
     own = [each for each in found if each != "of another"]
     assert own == [0, 1, 2, 3, "last"][-len(own) :]
     assert await bench.streams.last(key) == 3 + results

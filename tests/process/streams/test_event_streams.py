@@ -44,8 +44,11 @@ class Declared:
     async def append(self, numbers: Sequence[int]) -> int:
         return await self.streams.append(self.key, tuples(numbers))
 
+    async def read(self, after: int | None, limit: int = 10_000) -> list[StoredTuple]:
+        return (await self.streams.read(self.key, after, limit)).tuples
+
     async def numbers(self, after: int | None, limit: int = 10_000) -> list[int]:
-        return [each.number for each in await self.streams.read(self.key, after, limit)]
+        return [each.number for each in await self.read(after, limit)]
 
     async def pass_by(self, ms: int) -> None:
         """Let time pass for the stream: its Redis's clock was read so much earlier."""
@@ -80,17 +83,17 @@ async def test_tuples_have_numbers_and_come_back_as_they_were_sent(declared: Dec
     assert await declared.append(range(1, 4)) == 3
     assert await declared.append([4]) == 4
     expected = [StoredTuple(n, 1e9 + n / 7, {"n": n}) for n in range(1, 5)]
-    assert await declared.streams.read(declared.key, 0, 10) == expected
-    assert await declared.streams.read(declared.key, None, 10) == expected
-    assert await declared.streams.read(declared.key, 1, 2) == expected[1:3]
-    assert await declared.streams.read(declared.key, 4, 10) == []
+    assert await declared.read(0, 10) == expected
+    assert await declared.read(None, 10) == expected
+    assert await declared.streams.read(declared.key, 1, 2) == (expected[1:3], 4)
+    assert await declared.streams.read(declared.key, 4, 10) == ([], 4)
     assert await declared.streams.last(declared.key) == 4
 
 
 async def test_batches_that_arrive_together_stay_together(declared: Declared) -> None:
     """Each has 150 tuples, more than a chunk of a page, and names them all alike."""
     lasts = await asyncio.gather(*(declared.append([sender] * 150) for sender in range(8)))
-    found = await declared.streams.read(declared.key, 0, 10_000)
+    found = await declared.read(0)
     assert [each.number for each in found] == list(range(1, 1201))
     for sender, last in enumerate(lasts):
         assert {each.values["n"] for each in found[last - 150 : last]} == {sender}
@@ -311,15 +314,16 @@ async def test_a_reader_waits_for_the_next_tuple(declared: Declared) -> None:
     read = asyncio.create_task(declared.streams.read(declared.key, 0, 10, wait_s=60.0))
     await asyncio.sleep(0)
     await declared.append([1, 2])
-    assert [each.number for each in await read] == [1, 2]
-    assert await declared.streams.read(declared.key, 2, 10, wait_s=0.01) == []
+    assert [each.number for each in (await read).tuples] == [1, 2]
+    assert await declared.streams.read(declared.key, 2, 10, wait_s=0.01) == ([], 2)
 
 
 async def test_a_page_is_bounded_by_its_bytes(declared: Declared) -> None:
     large = [NewTuple(0.0, b'{"text":"%b"}' % (b"x" * 10_000)) for _ in range(150)]
     await declared.streams.append(declared.key, large)
-    page = await declared.numbers(0)
-    assert page == list(range(1, 106))
+    page, last = await declared.streams.read(declared.key, 0, 10_000)
+    assert [each.number for each in page] == list(range(1, 106))
+    assert last == 150, "more follows"
     assert await declared.numbers(105) == list(range(106, 151))
 
 
@@ -375,7 +379,7 @@ async def test_ranges_cover_what_is_kept_and_bound_its_times(declared: Declared)
 
 
 async def everything(declared: Declared) -> list[StoredTuple]:
-    found = await declared.streams.read(declared.key, None, 1_000)
-    while page := await declared.streams.read(declared.key, found[-1].number, 1_000):
+    found = await declared.read(None, 1_000)
+    while page := await declared.read(found[-1].number, 1_000):
         found += page
     return found

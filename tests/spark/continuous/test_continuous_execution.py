@@ -235,6 +235,17 @@ def test_a_batch_that_was_shipped_and_not_ended_is_executed_again(
         executed(spark, postgresql_config, plan, tuples, tmp_path, trigger=4)
 
 
+def test_a_directory_is_no_pattern(
+    spark: SparkSession, postgresql_config: SystemConfig, tmp_path: Path
+) -> None:
+    """It was executed as a query without tuples, or with those of another directory."""
+    query, tuples = parse_query(PEAKS), drawn_tuples(Random(3), 12)
+    plan = everything_on(Engine.SPARK, query, OPTIONS)
+    executed(spark, postgresql_config, plan, tuples[:6], tmp_path / "run1", trigger=8)
+    found = executed(spark, postgresql_config, plan, tuples, tmp_path / "run[1]", trigger=8)
+    assert as_set(found) == as_set(results(query, tuples, trigger=8)) != Counter()
+
+
 def test_a_plan_with_statements_needs_a_database(spark: SparkSession, tmp_path: Path) -> None:
     plan = everything_on(Engine.DATABASE, parse_query(PEAKS), OPTIONS)
     with pytest.raises(NoDatabase):

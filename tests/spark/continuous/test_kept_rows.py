@@ -67,3 +67,9 @@ def test_folders_of_sparse_batches_are_merged_too(spark: SparkSession, tmp_path:
     for batch in range(0, 16 * 64, 64):
         kept.execute(batch, 10_000)
     assert kept.folders <= 6
+
+
+def test_a_directory_is_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    kept = Kept(spark, tmp_path / "run[1]{a,b}*?")
+    for batch in range(4):
+        kept.execute(batch, 100)

@@ -57,3 +57,11 @@ def test_ids_that_are_missing_or_doubled_are_found(
     before = jobs(spark)
     assert wrong_id(spark, tmp_path / "kept") == wrong
     assert (jobs(spark) > before) is (most == 0)
+
+
+def test_a_directory_is_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    for name, id_ in (("run1", "other"), (r"run[1]{a,b}*?", "own")):
+        (tmp_path / name).mkdir()
+        write_frame(pa.table({"id": [id_]}), tmp_path / name / "kept")
+    kept = tmp_path / r"run[1]{a,b}*?" / "kept"
+    assert [row["id"] for row in read_frame(spark, kept).collect()] == ["own"]

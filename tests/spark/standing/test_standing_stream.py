@@ -87,3 +87,16 @@ def test_a_fault_ends_the_query_and_the_next_one_goes_on(
     with pytest.raises(Failed, match="there is no stream Z"):
         run(spark, tmp_path, plan)
     assert StateDirectory(tmp_path / "state").latest().batch == 1
+
+
+@pytest.mark.timeout(900)
+def test_a_directory_is_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    draw, plan, reference = Random(6), plan_of(DOCUMENT), Runtime(DOCUMENT["streams"], 3, 1.0)
+    reference.activate(plan)
+    tuples = drawn(0, draw)
+    for name, some in (("run1", drawn(COUNT, draw)), ("run[1]{a,b}*?", tuples)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "tuples", some, draw)
+    run(spark, tmp_path / "run[1]{a,b}*?", plan)
+    found = numbered(results_in(tmp_path / "run[1]{a,b}*?" / "state"))
+    assert found == Counter(reference_results(reference, tuples)) != Counter()

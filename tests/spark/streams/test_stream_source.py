@@ -15,8 +15,9 @@ from mediator.control.port import ChangeOptions
 from mediator.model.operations import Update
 from mediator.stores.port import SystemConfig
 from spark_jobs.runner.port import InputUnfit
-from spark_jobs.sources.stream_ranges import ChangesRange, StreamLost, TuplesRange
+from spark_jobs.sources.stream_ranges import ChangesRange, StreamLost, TuplesRange, tuples_in
 from spark_jobs.sources.streams import StreamData
+from tests.process.redis_keys import go_back, keys_under
 from tests.process.service import unique
 from tests.spark.streams.database_streams import FIELDS, OTHERS, Sink, Streams
 
@@ -85,6 +86,48 @@ async def test_tuples_that_are_not_kept_end_the_query_unless_it_may_lose_them(
     with pytest.raises(StreamLost, match=r"tuples from 3 to 5 are due.*failOnLoss"):
         await streams.read(**options)
     assert numbers(await streams.read(**options, failOnLoss="false")) == [5]
+
+
+@pytest.mark.parametrize("bound", [{}, {"maxPerTrigger": "1000"}], ids=["unbounded", "bounded"])
+async def test_a_stream_that_went_back_ends_the_query_unless_it_may_lose_tuples(
+    streams: Streams, redis_config: SystemConfig, bound: dict[str, str]
+) -> None:
+    """It has got to 10 once, and to 8 since: nobody knows which of these eight were read."""
+    key, sink = await streams.declare(), Sink()
+    options = {"stream": key.stream, **bound}
+    prefix = f"{{portolan:event-streams:{key.database}}}:"
+    async with Redis.from_url(redis_config.url) as redis:
+        await streams.append(key, *range(1, 6))
+        state = await keys_under(redis, prefix)
+        await streams.append(key, *range(6, 11))
+        await streams.drain(sink, **options)
+        await go_back(redis, prefix, state)
+    await streams.append(key, 6, 7, 8)
+    with pytest.raises(StreamingQueryException, match=r"tuple 10, .* got to 8 only"):
+        await streams.drain(sink, **options)
+    await streams.drain(sink, **options, failOnLoss="false")
+    await streams.append(key, 9, 10, 11)
+    await streams.drain(sink, **options)
+    assert numbers(sink.rows) == [*range(1, 11), 9, 10, 11]
+
+
+@pytest.mark.parametrize("left", [4, 5])
+async def test_a_range_is_lost_whose_stream_goes_back_before_it_is_read(
+    streams: Streams, left: int
+) -> None:
+    key = await streams.declare()
+    await streams.append(key, *range(1, left + 1))
+    planned = TuplesRange(*key, 5, 10)
+    with pytest.raises(StreamLost, match="failOnLoss"):
+        await rows_in(streams, planned, fail_on_loss=True)
+    assert await rows_in(streams, planned, fail_on_loss=False) == []
+
+
+async def rows_in(
+    streams: Streams, planned: TuplesRange, *, fail_on_loss: bool
+) -> list[dict[str, Any]]:
+    batches = tuples_in(streams.event_streams, planned, fail_on_loss=fail_on_loss)
+    return [row async for batch in batches for row in batch.to_pylist()]
 
 
 async def test_changes_of_a_lost_feed_end_the_query_unless_it_may_lose_them(

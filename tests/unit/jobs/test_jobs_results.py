@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+import tracemalloc
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -47,6 +49,20 @@ def test_pages_make_up_the_whole(
         assert len(rows) <= limit
         seen += [row["n"] for row in rows]
     assert seen == list(range(sum(sizes)))
+
+
+def test_rows_before_a_page_are_not_made_into_objects(tmp_path: Path) -> None:
+    write(tmp_path, 8_000, group=8_000)
+    files = ResultFiles(tmp_path)
+    assert files.page((0, 0), 1) == ([{"n": 0}], (0, 1))
+    tracemalloc.start()
+    try:
+        rows, _ = files.page((0, 7_998), 1)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert rows == [{"n": 7_998}]
+    assert most < 8_000 * sys.getsizeof({}), "bytes, of less than an empty object for each row"
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])

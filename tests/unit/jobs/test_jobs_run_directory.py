@@ -75,6 +75,41 @@ def test_an_attempt_that_lost_the_run_changes_nothing(tmp_path: Path) -> None:
     assert read(after, "two") == "quick"
 
 
+def test_what_an_older_attempt_commits_while_its_files_are_removed_counts_for_nobody(
+    tmp_path: Path,
+) -> None:
+    older = RunDirectory(tmp_path, 1)
+    keep(older, "one", "a")
+    half = write(older, "first half")
+    dying = RunDirectory(tmp_path, 2)
+    assert not dying.path_of(half).exists()
+    older.path_of(half).mkdir()
+    (older.path_of(half) / "part-1").write_text("second half")
+    older.commit("two", FinishedStage(half))
+    for attempt in (3, 4):
+        assert list(RunDirectory(tmp_path, attempt).stages) == ["one"]
+
+
+def test_an_attempt_that_dies_before_it_has_removed_anything_takes_nothing_from_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what was committed before, nor files that are committed then."""
+    older = RunDirectory(tmp_path, 1)
+    keep(older, "one", "a")
+    written = write(older, "b")
+
+    def dies(_: Path, target: Path) -> Path:
+        raise KeyboardInterrupt(target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", dies)
+        with pytest.raises(KeyboardInterrupt):
+            RunDirectory(tmp_path, 2)
+    older.commit("two", FinishedStage(written))
+    after = RunDirectory(tmp_path, 3)
+    assert [read(after, stage) for stage in after.stages] == ["a", "b"]
+
+
 def test_an_attempt_that_opens_late_neither_reads_nor_sweeps_what_is_newer(tmp_path: Path) -> None:
     keep(RunDirectory(tmp_path, 1), "one", "a")
     quick = RunDirectory(tmp_path, 2)
@@ -169,7 +204,9 @@ def test_a_commit_that_cannot_be_written_leaves_the_one_before(
             directory.commit("two", FinishedStage(written))
     assert list(directory.stages) == ["one"]
     assert list(RunDirectory(tmp_path).stages) == ["one"]
-    assert len(list(tmp_path.glob("manifest*"))) == 1
+    assert len(list(tmp_path.glob("manifest*"))) == 2, (
+        "one of each attempt, and nothing half written"
+    )
 
 
 def test_all_attempts_know_when_the_first_one_began_to_publish(tmp_path: Path) -> None:

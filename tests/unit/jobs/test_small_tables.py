@@ -64,6 +64,7 @@ def test_types_of_json_and_parquet_are_kept(tmp_path: Path) -> None:
         ("p.json", '{"id": 1, "a": {"b": 1}}\n'),
         ("p.json", '{"id": 1, "a": null}\n'),
         ("p.json", '{"id": 1, "a": 99999999999999999999}\n'),
+        ("p.json", '{"id": 1, "a": 9223372036854775808}\n'),
         ("p.json", "[1]\n"),
         ("p.parquet", "no"),
     ],
