@@ -61,6 +61,30 @@ def test_depth_and_number_of_properties_are_bounded(monkeypatch: pytest.MonkeyPa
         paths({"properties": {str(n): {} for n in range(4)}})
 
 
+@pytest.mark.timeout(60)  # its identifiers would have gigabytes
+def test_names_that_lead_to_a_property_are_bounded_together() -> None:
+    below = {"properties": {str(n): {} for n in range(1_500)}}
+    for deep in ({"x" * 3_000_000: below}, {"x" * 600: {"properties": {"y" * 600: below}}}):
+        with pytest.raises(InputUnfit, match="left: the names .* 1,000 characters at most"):
+            paths({"properties": deep})
+    assert len(paths({"properties": {"x" * 996: below}})) == 1_501
+
+
+def test_an_identifier_is_one_text_for_all_candidates() -> None:
+    (element, _) = parse_json_schema('{"properties": {"a": {"properties": {"b": {}}}}}', "left")[
+        ::-1
+    ]
+    assert element.identifier == "a.b"
+    assert element.identifier is element.identifier
+
+
+def test_what_is_no_type_of_json_is_none() -> None:
+    """Candidates of equal types say so: a text of any length would be in each of them."""
+    types: dict[str, Any] = {"a": "x" * 1_000, "b": ["x" * 1_000, "null"], "c": "string", "d": {}}
+    schema = {"properties": {name: {"type": type_} for name, type_ in types.items()}}
+    assert paths(schema) == {"a": "", "b": "", "c": "string", "d": ""}
+
+
 def chained(count: int, link: Callable[[Any], Any]) -> dict[str, Any]:
     """A schema of definitions, each of which refers to the next one."""
     definitions = {f"d{n}": link({"$ref": f"#/definitions/d{n + 1}"}) for n in range(count)}
