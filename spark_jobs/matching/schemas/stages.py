@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,7 @@ from spark_jobs.matching.schemas.spec import (
     Form,
     SchemaMatchingSpec,
 )
+from spark_jobs.result_ids import result_id
 from spark_jobs.runner.port import Forecast, Frame, InputUnfit, StageContext
 from spark_jobs.runner.specification import ClassSource
 
@@ -329,10 +329,9 @@ def _chosen(
 
 
 def _row(candidate: Candidate, confidence: float) -> dict[str, Any]:
-    pair = f"{candidate.left}\0{candidate.right}\0{candidate.relation}"
     evidence = "; ".join(candidate.evidence) or "there is no evidence but the decision"
     return {
-        "id": hashlib.sha256(pair.encode()).hexdigest()[:32],
+        "id": result_id(candidate.left, candidate.right, candidate.relation),
         "left": candidate.left,
         "right": candidate.right,
         "relation": str(candidate.relation),
