@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.matching.schemas import json_schemas, ontologies
 from spark_jobs.matching.schemas.json_schemas import parse_json_schema
-from spark_jobs.matching.schemas.ontologies import parse_ontology
+from spark_jobs.matching.schemas.ontologies import check_labels, parse_ontology
 from spark_jobs.runner.port import InputUnfit
 
 
@@ -65,7 +65,7 @@ def test_depth_and_number_of_properties_are_bounded(monkeypatch: pytest.MonkeyPa
 def test_names_that_lead_to_a_property_are_bounded_together() -> None:
     below = {"properties": {str(n): {} for n in range(1_500)}}
     for deep in ({"x" * 3_000_000: below}, {"x" * 600: {"properties": {"y" * 600: below}}}):
-        with pytest.raises(InputUnfit, match="left: the names .* 1,000 characters at most"):
+        with pytest.raises(InputUnfit, match=r"left: the names .* 1,000 characters at most"):
             paths({"properties": deep})
     assert len(paths({"properties": {"x" * 996: below}})) == 1_501
 
@@ -157,6 +157,15 @@ def test_skos_has_labels_in_any_script_and_may_be_cyclic() -> None:
     assert concepts["urn:x:cat"].preferred == 1
     assert concepts["urn:x:cat"].parents == ["urn:x:pet"]
     assert concepts["urn:x:pet"].parents == ["urn:x:cat"]
+
+
+def test_labels_that_are_compared_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all concepts together: the work grows with their square."""
+    concepts = parse_ontology(SKOS, "left")
+    assert check_labels(concepts, "left") == 3
+    monkeypatch.setattr(ontologies, "MOST_COMPARED", 2)
+    with pytest.raises(InputUnfit, match="left has 3 labels; 2 are compared at most"):
+        check_labels(concepts, "left")
 
 
 def test_owl_has_parts_and_imports_are_not_fetched() -> None:
