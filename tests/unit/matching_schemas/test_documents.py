@@ -63,7 +63,7 @@ def test_depth_and_number_of_properties_are_bounded(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.timeout(60)  # its identifiers would have gigabytes
 def test_names_that_lead_to_a_property_are_bounded_together() -> None:
-    below = {"properties": {str(n): {} for n in range(1_500)}}
+    below: dict[str, Any] = {"properties": {str(n): {} for n in range(1_500)}}
     for deep in ({"x" * 3_000_000: below}, {"x" * 600: {"properties": {"y" * 600: below}}}):
         with pytest.raises(InputUnfit, match=r"left: the names .* 1,000 characters at most"):
             paths({"properties": deep})
