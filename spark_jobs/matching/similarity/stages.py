@@ -12,13 +12,12 @@ from pyspark.sql import functions as f
 from spark_jobs.matching.similarity.former import former_rows, reused
 from spark_jobs.matching.similarity.frames import objects, records
 from spark_jobs.matching.similarity.labels import effective, learn
-from spark_jobs.matching.similarity.partitions import check_sizes, partitioned
+from spark_jobs.matching.similarity.partitions import COPIES, copies, owned, starts_of, with_copies
 from spark_jobs.matching.similarity.prepare import prepared
 from spark_jobs.matching.similarity.recompose import recomposed
 from spark_jobs.matching.similarity.reports import calibration, uncertain
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.matching.similarity.task import (
-    FORMER,
     MATCHED,
     MATCHED_DDL,
     SIDES,
@@ -131,10 +130,19 @@ def _objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     return objects(spec, context)
 
 
-def _partitions(spec: SimilaritySpec, context: StageContext) -> DataFrame:
+def _borders(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     read = context.output("objects")
     _check_blocks(spec, read)
-    placed = partitioned(read, spec).select(*_COLUMNS)
+    starts = starts_of(read, spec)
+    if len(starts) == 1:  # it has no border
+        return context.spark.createDataFrame([], COPIES)
+    return copies(owned(read, starts), spec.border)
+
+
+def _partitions(spec: SimilaritySpec, context: StageContext) -> DataFrame:
+    read = context.output("objects")
+    own = owned(read, starts_of(read, spec))
+    placed = with_copies(own, context.output("borders"), spec).select(*_COLUMNS)
     if spec.former is None:
         return placed
     former = former_rows(context, placed.where("owned"))
@@ -165,7 +173,7 @@ def _check_blocks(spec: SimilaritySpec, read: DataFrame) -> None:
 
 def _match(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     placed = context.output("partitions")
-    tasks = _TASKS_OF_PARTITION * check_sizes(placed.where(f.col("side") < FORMER), spec)
+    tasks = _TASKS_OF_PARTITION * placed.select("partition").distinct().count()
     spread = placed.repartition(max(1, tasks), "partition").groupBy("partition")
     used = effective(spec, context)
 
@@ -217,6 +225,7 @@ STAGES: Final[Mapping[str, Callable[[SimilaritySpec, StageContext], Frame | None
     "roads": _roads,
     "objects": _objects,
     "learn": learn,
+    "borders": _borders,
     "partitions": _partitions,
     "match": _match,
     "report": _report,
