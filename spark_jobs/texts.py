@@ -1,18 +1,23 @@
-"""Texts of values, in the process of the worker: the same as Spark's cast to a string gives."""
+"""Texts of values, and their sounds, in the process of the worker: the same as Spark gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["as_text", "has_text", "mapped"]
+__all__ = ["as_text", "has_text", "mapped", "soundex"]
 
 _PLAIN: Final = (1e-3, 1e7)  # beyond, Java writes an exponent
+_SOUNDS: Final = dict(zip("abcdefghijklmnopqrstuvwxyz", "01230127022455012623017202", strict=True))
+_SILENT: Final = "7"
+_VOWEL: Final = "0"
+_SOUNDEX: Final = 4
 _TYPES: Final = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -48,6 +53,20 @@ def mapped(
     encoded = values.dictionary_encode()
     results = [function(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(results, type_ or pa.string()).take(encoded.indices)
+
+
+def soundex(text: str) -> str | None:
+    """Return the American Soundex code of a text's letters from a to z; None: it has none.
+
+    H and w do not divide equal sounds, vowels do.
+    """
+    letters = [letter for letter in text if letter in _SOUNDS]
+    if not letters:
+        return None
+    first, *others = (_SOUNDS[letter] for letter in letters)
+    heard = [first, *(one for one in others if one != _SILENT)]
+    codes = [one for before, one in pairwise(heard) if one not in {before, _VOWEL}]
+    return (letters[0].upper() + "".join(codes)).ljust(_SOUNDEX, "0")[:_SOUNDEX]
 
 
 def _number(value: float) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_jobs.profiling.columns import ProfiledColumn
+from spark_jobs.result_ids import result_id
 
 __all__ = ["RANKED", "Ranking", "name_similarity"]
 
@@ -61,7 +62,7 @@ class Ranking:
         names = [name_similarity(*pair) for pair in zip(dependent, referenced, strict=True)]
         return _scored(
             {
-                "id": f"{_name(dependent)} in {_name(referenced)}",
+                "id": result_id(_name(dependent), _name(referenced)),
                 "dependent_table": dependent[0].table,
                 "dependent": [one.path for one in dependent],
                 "referenced_table": referenced[0].table,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.profiling.cells import cells, keyed
@@ -73,7 +73,12 @@ def _inclusions(spec: IndSpec, context: StageContext) -> DataFrame:
     ranking = Ranking(load_columns(context), _described(spec, context))
     ranked = reduce(DataFrame.unionByName, found).mapInArrow(ranking.kernel(), RANKED)
     _propose(spec, context, ranking, ranked)
-    return ranked.orderBy(f.desc("score"), "id")
+    return ranked.orderBy(*_best_first())
+
+
+def _best_first() -> list[Column]:
+    names = ("dependent_table", "dependent", "referenced_table", "referenced")
+    return [f.desc("score"), *map(f.col, names)]
 
 
 def _described(spec: IndSpec, context: StageContext) -> dict[int, int]:
@@ -92,7 +97,7 @@ def _propose(spec: IndSpec, context: StageContext, ranking: Ranking, ranked: Dat
         if one.is_field:
             fields[one.table].append(one.path)
     between = ranked.where(f.col("dependent_table") != f.col("referenced_table"))
-    single = between.where(f.size("dependent") == 1).orderBy(f.desc("score"), "id")
+    single = between.where(f.size("dependent") == 1).orderBy(*_best_first())
     likely: list[Any] = (
         single.where(f.col("score") >= LIKELY).limit(_MOST_PROPOSALS).toArrow().to_pylist()
     )

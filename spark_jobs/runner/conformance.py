@@ -14,13 +14,14 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from mediator.schema.ids import id_error
 from spark_jobs.runner.attempt import FORECAST, Ending, InputReader, RunAttempt
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import Job, parse_job
@@ -147,7 +148,16 @@ def run_sample(
     lines = result_lines(directory, ending, ordered=sample.ordered)
     columns = ResultFiles(directory.frame(job.stages[-1].name)).columns
     assert columns == job.columns, "the result has other columns than the kind says"
+    if "id" in columns:
+        _check_ids(json.loads(line)["id"] for line in lines)
     return lines
+
+
+def _check_ids(ids: Iterable[str]) -> None:
+    """Rows may become objects of a class, whatever the ids are that their own ones are made of."""
+    for id_ in ids:
+        error = id_error(id_)
+        assert error is None, f"the id {id_!r} of a row {error}: no class accepts it"
 
 
 def result_lines(directory: RunDirectory, ending: Ending, *, ordered: bool) -> list[str]:

@@ -3,7 +3,8 @@
 The name of a cluster is that of its least record (source, then id), so the same records get the
 same name in every run, whatever else joins later. Where clusters are known from an earlier run,
 their names are kept: of those that are merged, the one with the most records (then the least name)
-keeps its name, and the merge is reported.
+keeps its name, and the merge is reported. A new cluster gets no name that is known
+(`cluster_names`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from spark_jobs.linkage.open.cluster_names import NUMBERED
 from spark_jobs.linkage.open.forest import connected
 from spark_jobs.linkage.open.prepare import source_name
 from spark_jobs.linkage.open.refine import CERTAIN, Links, refined
@@ -90,15 +92,31 @@ def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
         f.coalesce("root", "row").alias("root"),
         *("known", "truth"),
     )
-    name = f.concat_ws("/", "source", "record")
-    clusters = members.groupBy("root").agg(
-        f.min(f.struct("source", "record", name.alias("name"))).alias("least")
-    )
-    cluster = f.col("least")["name"]
+    least = f.min(f.struct("source", "record"))
+    clusters = members.groupBy("root").agg(least.alias("least"))
+    cluster = f.concat("least.source", f.lit("/"), "least.record")
     if spec.known:
+        clusters = _with_free_names(clusters.withColumn("own", cluster), members)
         clusters = clusters.join(_kept_names(members), "root", "left")
-        cluster = f.coalesce("kept", cluster)
+        cluster = f.coalesce("kept", "free")
     return members.join(clusters.select("root", cluster.alias("cluster")), "root").drop("root")
+
+
+def _with_free_names(clusters: DataFrame, members: DataFrame) -> DataFrame:
+    """Add ``free``: the own name of each cluster, another one where a known cluster is called so.
+
+    The same as `TakenNames` gives.
+    """
+    known = members.where(f.col("known").isNotNull()).select("known").distinct()
+    number = f.regexp_extract("known", NUMBERED, 2).try_cast("int")
+    taken = known.groupBy(f.regexp_replace("known", NUMBERED, "$1/").alias("own")).agg(
+        f.collect_set(f.coalesce(number, f.lit(1))).alias("taken")
+    )
+    numbers = f.sequence(f.lit(1), f.size("taken") + 1)
+    first = f.coalesce(f.array_min(f.array_except(numbers, "taken")), f.lit(1))
+    other = f.concat("least.source", f.lit("~"), first.cast("string"), f.lit("/"), "least.record")
+    free = f.when(first == 1, f.col("own")).otherwise(other)
+    return clusters.join(taken, "own", "left").select("*", free.alias("free"))
 
 
 def _kept_names(members: DataFrame) -> DataFrame:

@@ -23,9 +23,12 @@ from spark_jobs.linkage.open.spec import LinkageEngine, OpenSpec
 from spark_jobs.linkage.open.training import keep_model, load_model, trained
 from spark_jobs.linkage.open.trust import trust
 from spark_jobs.linkage.open.whole.matching import COLUMNS, MOST_RECORDS, matched
+from spark_jobs.result_ids import result_id_column
 from spark_jobs.runner.port import Frame, StageContext
 
 __all__ = ["STAGES"]
+
+_ENDS: Final = ("left_source", "left_record", "right_source", "right_record")
 
 
 def _plan(spec: OpenSpec, context: StageContext) -> pa.Table:
@@ -103,8 +106,8 @@ def _pairs(spec: OpenSpec, context: StageContext) -> DataFrame:
         links.join(left, "l").join(right, "r").join(_explained(spec, context, links), "pattern")
     )
     return joined.select(
-        f.concat_ws("/", "left_source", "left_record", "right_source", "right_record").alias("id"),
-        *("left_source", "left_record", "right_source", "right_record"),
+        result_id_column(*_ENDS),
+        *_ENDS,
         _probability(f.col("bits")).alias("probability"),
         *("bits", "pattern", "rarity"),
         f.format_string("%s Rarity adds %.1f bits.", "why", f.col("rarity") + f.col("usual")).alias(
@@ -146,7 +149,7 @@ def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
     context.report("trust", _trust(spec, context, links))
     best = _best_links(links)
     return clusters.join(best, "row", "left").select(
-        f.concat_ws("/", "source", "record").alias("id"),
+        result_id_column("source", "record"),
         "cluster",
         "source",
         "record",

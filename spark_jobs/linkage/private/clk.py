@@ -22,18 +22,21 @@ _MOST_REMEMBERED: Final = 200_000
 """N-grams whose bits are remembered at most; those beyond are computed again each time."""
 
 _BLANK: Final = " "
+_FIRST: Final = "sha1"
+"""Digest under HMAC that gives the first position of an n-gram."""
+_SECOND: Final = "md5"
+"""The one that gives the distance to the next."""
 
 
-def ngrams(value: str, size: int = 2) -> list[str]:
-    """Cut a value into overlapping pieces, after putting a blank on both sides.
+def ngrams(value: str) -> list[str]:
+    """Cut a value into overlapping pairs of characters, after putting a blank on both sides.
 
     ``tom`` gives ``" t", "to", "om", "m "``. A value without characters has none.
     """
     if not value:
         return []
-    pad = _BLANK * (size - 1)
-    padded = f"{pad}{value}{pad}"
-    return [padded[at : at + size] for at in range(len(padded) - size + 1)]
+    padded = f"{_BLANK}{value}{_BLANK}"
+    return [padded[at : at + 2] for at in range(len(padded) - 1)]
 
 
 def normalised(value: str) -> str:
@@ -61,21 +64,15 @@ class ClkShape:
     Attributes:
         bits: Length of the bit array (l).
         hashes: Bits that each n-gram sets (k).
-        ngram: Characters of an n-gram.
-        first: Digest under HMAC that gives the first position.
-        second: The one that gives the distance to the next.
     """
 
     bits: int = 1000
     hashes: int = 20
-    ngram: int = 2
-    first: str = "sha1"
-    second: str = "md5"
 
     def __post_init__(self) -> None:
-        if self.bits < 2 or not 1 <= self.hashes <= self.bits or self.ngram < 1:  # noqa: PLR2004
-            raise ValueError("An encoding needs 2 bits, 1 hash and 1 character at least.")
-        for name in (self.first, self.second):
+        if self.bits < 2 or not 1 <= self.hashes <= self.bits:  # noqa: PLR2004
+            raise ValueError("An encoding needs 2 bits and 1 hash at least.")
+        for name in (_FIRST, _SECOND):
             if name not in hashlib.algorithms_available:
                 raise ValueError(f"There is no digest {name!r} here.")
 
@@ -97,8 +94,8 @@ class Clk:
 
     def __init__(self, shape: ClkShape, keys: Keys, salt: bytes = b"") -> None:
         self.shape = shape
-        self._first = partial(hmac.digest, keys.first + salt, digest=shape.first)
-        self._second = partial(hmac.digest, keys.second + salt, digest=shape.second)
+        self._first = partial(hmac.digest, keys.first + salt, digest=_FIRST)
+        self._second = partial(hmac.digest, keys.second + salt, digest=_SECOND)
         self._masks: dict[str, int] = {}
 
     def positions(self, ngram: str) -> tuple[int, ...]:
@@ -115,10 +112,9 @@ class Clk:
         Returns:
             The array as a number: position 0 is its highest bit, of `shape.bits`.
         """
-        size, masks = self.shape.ngram, self._masks
-        record = 0
+        masks, record = self._masks, 0
         for value in values:
-            for ngram in ngrams(value, size):
+            for ngram in ngrams(value):
                 mask = masks.get(ngram)
                 record |= self._mask(ngram) if mask is None else mask
         return record

@@ -83,8 +83,9 @@ def encode_file(
         The number of records.
 
     Raises:
-        BadRecords: A column is missing, an id comes twice, a record has nothing to encode, the file
-            is empty or not what its suffix says.
+        BadRecords: A column is missing, a record has more or fewer values than there are columns,
+            an id comes twice, a record has nothing to encode or no salt, the file is empty or not
+            what its suffix says.
         OSError: A file cannot be read or written.
     """
     count = 0
@@ -198,7 +199,10 @@ def _row(line: dict[str, object], needed: Sequence[str], encoding: Encoding, whe
     id_ = _text(line[encoding.id_field])
     if not id_:
         raise BadRecords(f"{where}: it has no id.")
-    return id_, values, _text(line[encoding.salt]) if encoding.salt else ""
+    salt = _text(line[encoding.salt]) if encoding.salt else ""
+    if encoding.salt and not salt.strip():
+        raise BadRecords(f"{where}: its salt is empty, so the keys alone would be used.")
+    return id_, values, salt
 
 
 def _text(value: object) -> str:
@@ -207,7 +211,11 @@ def _text(value: object) -> str:
 
 def _csv_lines(file: IO[str]) -> Iterator[dict[str, object]]:
     csv.field_size_limit(_LONGEST_FIELD)
-    yield from csv.DictReader(file, strict=True)
+    for row in csv.DictReader(file, strict=True):
+        # What is too much has no name; names without a value have none.
+        if None in row or None in row.values():
+            raise csv.Error("it has not as many values as there are columns")
+        yield row
 
 
 def _json_lines(file: IO[str]) -> Iterator[dict[str, object]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.matching.schemas.relations import (
@@ -150,7 +151,7 @@ class Background:
         """Yield the terms at most two relations away, with the best path to each."""
         start = self._key(term)
         found: dict[str, Path] = {}
-        for path in (*self._direct(start), *self._over_one(start)):
+        for path in chain(self._direct(start), self._over_one(start)):
             best = found.get(path.terms[-1])
             if path.score >= least and (best is None or _rank(path) < _rank(best)):
                 found[path.terms[-1]] = path

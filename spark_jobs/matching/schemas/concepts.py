@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 from spark_jobs.matching.schemas.assignment import one_to_one
-from spark_jobs.matching.schemas.background import Background
+from spark_jobs.matching.schemas.background import Background, Path
 from spark_jobs.matching.schemas.elements import Candidate
-from spark_jobs.matching.schemas.labels import Labels, label_pairs
+from spark_jobs.matching.schemas.labels import NEAREST, Labels, label_pairs
 from spark_jobs.matching.schemas.ontologies import Concept, Ontology
 from spark_jobs.matching.schemas.relations import Relation
 from spark_jobs.matching.schemas.senses import Senses, SharedSenses
+from spark_jobs.matching.schemas.steps import Steps
 from spark_jobs.matching.schemas.translations import Label, Translations
 
 __all__ = ["concept_candidates"]
@@ -36,6 +37,7 @@ _OFFSET: Final = 1.0
 _MOST_PATHS: Final = 3
 _REPORTED: Final = 20_000
 """Pairs between two reports of progress."""
+_ROUNDS: Final = len(_THRESHOLDS) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,29 +112,32 @@ def concept_candidates(
     Args:
         least: The score of a path in the background graph.
         accepted: Pairs that people accepted; they teach the translations in every round.
-        progress: Is called with the pairs that are compared, and all of them, over all rounds.
+        progress: Is called with what is done, and all of it: labels that are looked up, pairs of
+            all rounds, and concepts whose relations are looked up. It may raise.
     """
     texts = (text for side in (left, right) for each in side.values() for text in each.labels)
     words = Labels(texts)
     one, other = (_Side(side, words) for side in (left, right))
     senses = Senses(background, words)
     shared = SharedSenses(senses, (one.labels, one.owners), (other.labels, other.owners))
-    pairs = [*label_pairs(one.labels, other.labels), *shared.pairs.values()]
+    others = len(one.labels) + len(one.concepts)
+    steps = Steps(progress, others + _ROUNDS * NEAREST * len(one.labels))
+    pairs = [*label_pairs(one.labels, other.labels, steps), *shared.pairs.values()]
+    steps.total = others + _ROUNDS * len(pairs)
     translations = Translations((*one.labels, *other.labels))
     known = frozenset(accepted)
     taught = [*_taught(known, one, other), *senses.taught(one.labels, other.labels)]
     found: _Pairs = {}
     selected: dict[int, int] = {}
-    total = (len(_THRESHOLDS) + 1) * len(pairs)
-    for done, threshold in enumerate((*_THRESHOLDS, None)):
-        compare = _Comparison(one, other, shared, translations, done * len(pairs), total, progress)
+    compare = _Comparison(one, other, shared, translations, steps)
+    for threshold in (*_THRESHOLDS, None):
         found = _with_structure(compare.all_of(pairs), one, other, selected)
         if threshold is not None:
             selected = _selected(found, threshold)
             learned = [found[pair] for pair in selected.items()]
             translations.learn([*taught, *((each.left, each.right) for each in learned)])
     yield from _equal(found, one, other, shared)
-    yield from _stated(one, other, shared, words, background, least)
+    yield from _stated(one, shared, _Relations(_owners(other), senses, background, least), steps)
 
 
 def _taught(
@@ -153,27 +158,18 @@ def _first_labels(side: _Side) -> dict[str, Label]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """One round: all pairs of labels, with the present translations.
-
-    Attributes:
-        done: Pairs that were compared in earlier rounds.
-        total: Those of all rounds.
-    """
+    """Compares pairs of labels, with the present translations."""
 
     one: _Side
     other: _Side
     shared: SharedSenses
     translations: Translations
-    done: int
-    total: int
-    progress: Callable[[int, int], None]
+    steps: Steps
 
     def all_of(self, pairs: Sequence[tuple[int, int]]) -> _Pairs:
         """Return the best labels of each pair of concepts."""
         found: dict[tuple[int, int], _Pair] = {}
-        for number, (left, right) in enumerate(pairs):
-            if number % _REPORTED == 0:
-                self.progress(self.done + number, self.total)
+        for left, right in self.steps.over(pairs, _REPORTED):
             owners = self.one.owners[left], self.other.owners[right]
             pair = self._of_labels(left, right, owners)
             kept = pair.bits >= _LEAST or owners in self.shared.pairs
@@ -242,31 +238,61 @@ def _reason(pair: _Pair) -> str:
     return f"“{' '.join(pair.left)}” and “{' '.join(pair.right)}” differ as other pairs do"
 
 
+def _owners(side: _Side) -> Mapping[Label, str]:
+    """The first concept that has a label."""
+    owners = zip(reversed(side.labels), reversed(side.owners), strict=True)
+    return {label: side.concepts[owner].identifier for label, owner in owners}
+
+
+@dataclass(frozen=True, slots=True)
+class _Relations:
+    """What the background states between senses and concepts of the right, besides equality.
+
+    Each sense is looked up once, however many concepts have it, and so are labels of terms.
+    """
+
+    owners: Mapping[Label, str]
+    senses: Senses
+    background: Background
+    least: float
+    _known: dict[str, Sequence[tuple[str, Path]]] = field(default_factory=dict, init=False)
+    _targets: dict[str, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for label, owner in self.owners.items():
+            self._targets.update(dict.fromkeys(self.senses.terms(label), owner))
+
+    def of(self, sense: str) -> Sequence[tuple[str, Path]]:
+        """Return the best concepts: no other one is among the best of all senses of a concept."""
+        if sense not in self._known:
+            self._known[sense] = _ranked(self._stated(sense))
+        return self._known[sense]
+
+    def _stated(self, sense: str) -> Iterator[tuple[str, Path]]:
+        for term, path in self.background.reachable(sense, least=self.least):
+            if path.relation is not Relation.EQUAL and term in self._targets:
+                yield self._targets[term], path
+
+
+def _ranked(found: Iterable[tuple[str, Path]]) -> Sequence[tuple[str, Path]]:
+    """The best paths, each to another concept; of equal ones to one concept the first."""
+    best: dict[str, Path] = {}
+    for target, path in found:
+        if target not in best or path.bits > best[target].bits:
+            best[target] = path
+    return sorted(best.items(), key=lambda each: (-each[1].bits, each[0]))[:_MOST_PATHS]
+
+
 def _stated(
-    one: _Side,
-    other: _Side,
-    shared: SharedSenses,
-    words: Labels,
-    background: Background,
-    least: float,
+    one: _Side, shared: SharedSenses, relations: _Relations, steps: Steps
 ) -> Iterator[Candidate]:
     """Relations that the background states between senses; equality is that of senses."""
-    owners = dict(zip(reversed(other.labels), reversed(other.owners), strict=True))
-    for number, concept in enumerate(one.concepts):
-        found: dict[str, Candidate] = {}
+    for number in steps.over(range(len(one.concepts)), _REPORTED):
+        found: list[tuple[str, Path]] = []
         for sense in shared.of_left(number):
-            for term, path in background.reachable(sense, least=least):
-                if path.relation is Relation.EQUAL or term in background.concepts:
-                    continue
-                owner = owners.get(words.label(term))
-                if owner is None:
-                    continue
-                target = other.concepts[owner].identifier
-                reason = f"the background says {path.relation}: {path}"
-                candidate = Candidate(
-                    concept.identifier, target, path.bits, path.relation, (reason,)
-                )
-                if target not in found or path.bits > found[target].bits:
-                    found[target] = candidate
-        ranked = sorted(found.values(), key=lambda each: (-each.bits, each.right))
-        yield from ranked[:_MOST_PATHS]
+            found += relations.of(sense)
+            steps.add()
+        for target, path in _ranked(found):
+            reason = f"the background says {path.relation}: {path}"
+            identifier = one.concepts[number].identifier
+            yield Candidate(identifier, target, path.bits, path.relation, (reason,))

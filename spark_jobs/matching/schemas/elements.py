@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from spark_jobs.matching.schemas.profiles import ColumnProfile
 from spark_jobs.matching.schemas.relations import Relation
@@ -10,7 +11,7 @@ from spark_jobs.matching.schemas.relations import Relation
 __all__ = ["Candidate", "Element"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Element:
     """One field of a schema.
 
@@ -28,8 +29,9 @@ class Element:
     def name(self) -> str:
         return self.path[-1]
 
-    @property
+    @cached_property
     def identifier(self) -> str:
+        """One text, however many candidates it is in."""
         return ".".join(self.path)
 
 

@@ -16,9 +16,14 @@ MOST_TEXT: Final = 4 * 2**20
 MOST_ELEMENTS: Final = 2_000
 MOST_STEPS: Final = 200_000
 """Visits of subschemas: a few dozen references are enough to lead to one for ever."""
+MOST_CHARACTERS: Final = 1_000
+"""Of the names that lead to a property; candidates, and what is said of them, have both."""
 _DEEPEST: Final = 8
 _MOST_TYPES: Final = 8
 """Of one schema; JSON has seven."""
+_TYPES: Final = frozenset(
+    ("array", "boolean", "integer", "null", "number", "object", "string"),
+)
 _VARIANTS: Final = ("allOf", "anyOf", "oneOf")
 
 
@@ -29,8 +34,8 @@ def parse_json_schema(text: str, name: str) -> list[Element]:
     others are left out.
 
     Raises:
-        InputUnfit: It is too large, is no JSON object, has no properties, or its references lead
-            to too many subschemas.
+        InputUnfit: It is too large, is no JSON object, has no properties, or names of these that
+            are too long, or its references lead to too many subschemas.
     """
     if len(text) > MOST_TEXT:
         raise InputUnfit(f"{name}: a JSON schema has {MOST_TEXT:,} characters at most.")
@@ -98,6 +103,11 @@ class _Walk:
                 yield _Subschema(option, path, seen)
 
     def _add(self, element: Element) -> None:
+        if sum(map(len, element.path)) > MOST_CHARACTERS:
+            raise InputUnfit(
+                f"{self._name}: the names that lead to a property of a JSON schema have "
+                f"{MOST_CHARACTERS:,} characters at most together."
+            )
         self._elements.setdefault(element.path, element)
         if len(self._elements) > MOST_ELEMENTS:
             raise InputUnfit(
@@ -144,4 +154,4 @@ def _type(schema: Mapping[str, Any]) -> str:
     if isinstance(stated, list):
         types = [each for each in stated[:_MOST_TYPES] if each != "null"]
         stated = types[0] if len(types) == 1 else None
-    return stated if isinstance(stated, str) else ""
+    return stated if isinstance(stated, str) and stated in _TYPES else ""

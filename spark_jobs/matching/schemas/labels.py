@@ -11,13 +11,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_jobs.matching.schemas.steps import Steps
 from spark_jobs.matching.schemas.translations import Label
 from spark_jobs.matching.schemas.words import words_of
 
-__all__ = ["Labels", "label_pairs"]
+__all__ = ["NEAREST", "Labels", "label_pairs"]
 
-_NEAREST: Final = 30
+NEAREST: Final = 30
 """Labels of the right that are looked at for each of the left."""
+_REPORTED: Final = 500
+"""Labels of the left between two reports of progress."""
 _LEAST: Final = 0.25
 """Weighted Dice similarity from which on labels are looked at."""
 _NONE: Final = np.empty(0, dtype=np.int64)
@@ -64,8 +67,13 @@ def _singular(word: str) -> str:
     return word[:-1] if plural else word
 
 
-def label_pairs(left: Sequence[Label], right: Sequence[Label]) -> Iterator[tuple[int, int]]:
-    """Yield positions of labels that share words, or their beginnings, weighted by rarity."""
+def label_pairs(
+    left: Sequence[Label], right: Sequence[Label], steps: Steps
+) -> Iterator[tuple[int, int]]:
+    """Yield positions of labels that share words, or their beginnings, weighted by rarity.
+
+    Each label of the left is a step.
+    """
     features = [[_features(label) for label in side] for side in (left, right)]
     counts = Counter(feature for side in features for each in side for feature in each)
     total = len(left) + len(right)
@@ -75,7 +83,7 @@ def label_pairs(left: Sequence[Label], right: Sequence[Label]) -> Iterator[tuple
     }
     postings = _postings(features[1])
     sizes = np.array([sum(map(weights.__getitem__, each)) for each in features[1]])
-    for position, each in enumerate(features[0]):
+    for position, each in enumerate(steps.over(features[0], _REPORTED)):
         common = np.zeros(len(right))
         for feature in each:
             common[postings.get(feature, _NONE)] += weights[feature]
@@ -99,4 +107,4 @@ def _postings(features: Sequence[tuple[str, ...]]) -> dict[str, NDArray[np.int64
 
 def _nearest(dice: NDArray[np.float64]) -> NDArray[np.int64]:
     likely = np.flatnonzero(dice > _LEAST)
-    return likely[np.lexsort((likely, -dice[likely]))[:_NEAREST]]
+    return likely[np.lexsort((likely, -dice[likely]))[:NEAREST]]

@@ -18,7 +18,7 @@ from rdflib.term import Node
 
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["Concept", "Ontology", "parse_ontology"]
+__all__ = ["Concept", "Ontology", "check_labels", "parse_ontology"]
 
 MOST_TEXT: Final = 64 * 2**20
 """Characters of an ontology's text."""
@@ -27,6 +27,8 @@ MOST_TERMS: Final = 8 * MOST_TEXT
 MOST_CONCEPTS: Final = 50_000
 MOST_LABELS: Final = 100
 """Labels and synonyms that are kept of one concept."""
+MOST_COMPARED: Final = 250_000
+"""Labels of all concepts of a side: each one of the left is looked for among all of the right."""
 MOST_RUN: Final = 100_000
 """Characters without markup in RDF/XML; the parser appends them piece by piece."""
 MOST_ENTITIES: Final = 1_000
@@ -91,6 +93,18 @@ def parse_ontology(text: str, name: str) -> Ontology:
         concept.parents = [one for one in concept.parents if one in concepts]
         concept.wholes = [one for one in concept.wholes if one in concepts]
     return concepts
+
+
+def check_labels(ontology: Ontology, name: str) -> int:
+    """Return how many labels an ontology has, if it may be a side; a background may have more.
+
+    Raises:
+        InputUnfit: They are too many to be compared.
+    """
+    labels = sum(len(concept.labels) for concept in ontology.values())
+    if labels > MOST_COMPARED:
+        raise InputUnfit(f"{name} has {labels:,} labels; {MOST_COMPARED:,} are compared at most.")
+    return labels
 
 
 class _BoundedGraph(Graph):

@@ -42,8 +42,12 @@ class Senses:
             self._terms[words.label(term)].append(term)
 
     def of(self, label: Label) -> frozenset[str]:
-        terms = self._terms.get(label, ())
+        terms = self.terms(label)
         return frozenset(sense for term in terms for sense in self._background.senses(term))
+
+    def terms(self, label: Label) -> Sequence[str]:
+        """Return the terms of the background that have a label."""
+        return self._terms.get(label, [])
 
     def other_names(self, label: Label) -> Iterator[Label]:
         """Yield what else the senses of a label are called, in a fixed order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,7 @@ from spark_jobs.matching.schemas.spec import (
     Form,
     SchemaMatchingSpec,
 )
+from spark_jobs.result_ids import result_id
 from spark_jobs.runner.port import Forecast, Frame, InputUnfit, StageContext
 from spark_jobs.runner.specification import ClassSource
 
@@ -43,8 +43,11 @@ _SIDES: Final = ("left", "right")
 _CELLS_PER_S: Final = 1_000_000
 _PAIRS_PER_S: Final = 3_000
 _CONCEPTS_PER_S: Final = 600
+_LABELS_PER_S: Final = 1_000
+_LABEL_PAIRS_PER_S: Final = 200_000_000
 _BASE_BYTES: Final = 256 * 2**20
 _BYTES_PER_COLUMN: Final = 500_000
+_BYTES_PER_LABEL: Final = 10_000
 _BYTES_PER_KNOWN: Final = 20_000
 """Memory for a concept of the background, most of it while its text is read."""
 _MOST_TEXTS: Final = 10_000
@@ -87,37 +90,39 @@ _FIELD_TYPES: Final[Mapping[str, str]] = {
 
 
 def forecast(spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
-    """Count rows, and the pairs of columns; ontologies are read, but not compared.
+    """Count rows, and the pairs of columns or labels; ontologies are read, but not compared.
 
     Raises:
-        InputUnfit: A side has no columns, properties or concepts, or too many.
+        InputUnfit: A side has no columns, properties or concepts, or too many, or too many labels.
     """
     rows = {input_.name: context.input_rows(input_.name) for input_ in spec.inputs}
     sizes = [_size(spec, context, side) for side in _SIDES]
     known = sum(len(_ontology(context, name)) for name in spec.ontologies)
     tables = [side for side in _SIDES if getattr(spec, side).form is Form.TABLE]
-    cells = sum(rows[side] * len(context.input(side).columns) for side in tables)
     pairs = sizes[0] * sizes[1]
-    seconds = (
-        sum(sizes) / _CONCEPTS_PER_S
-        if spec.left.form is Form.ONTOLOGY
-        else cells / _CELLS_PER_S + pairs / _PAIRS_PER_S
-    )
+    if spec.left.form is Form.ONTOLOGY:
+        seconds = sum(sizes) / _LABELS_PER_S + pairs / _LABEL_PAIRS_PER_S
+        memory = _BYTES_PER_LABEL * sum(sizes)
+    else:
+        cells = sum(rows[side] * len(context.input(side).columns) for side in tables)
+        seconds = cells / _CELLS_PER_S + pairs / _PAIRS_PER_S
+        memory = _BYTES_PER_COLUMN * sum(sizes)
     empty = [side for side in tables if not rows[side]]
     notes = tuple(f"{side} has no rows: only names and types are compared." for side in empty)
     seconds += known / _CONCEPTS_PER_S
-    memory = _BASE_BYTES + _BYTES_PER_COLUMN * sum(sizes) + _BYTES_PER_KNOWN * known
+    memory += _BASE_BYTES + _BYTES_PER_KNOWN * known
     return Forecast(rows, pairs, memory_bytes=memory, time_s=seconds, notes=notes)
 
 
 def _size(spec: SchemaMatchingSpec, context: StageContext, side: str) -> int:
+    """Count what is compared: columns, properties, or labels of concepts."""
     match getattr(spec, side).form:
         case Form.TABLE:
             return len(column_names(context.input(side), side))
         case Form.JSON_SCHEMA:
             return len(parse_json_schema(_text(context, side), side))
         case _:
-            return len(_ontology(context, side))
+            return _labels(context, side)
 
 
 def _text(context: StageContext, side: str) -> str:
@@ -139,6 +144,12 @@ def _ontology(context: StageContext, side: str) -> Ontology:
     from spark_jobs.matching.schemas.ontologies import parse_ontology  # noqa: PLC0415 - rdflib
 
     return parse_ontology(_text(context, side), side)
+
+
+def _labels(context: StageContext, side: str) -> int:
+    from spark_jobs.matching.schemas.ontologies import check_labels  # noqa: PLC0415 - rdflib
+
+    return check_labels(_ontology(context, side), side)
 
 
 def _profiles(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
@@ -329,10 +340,9 @@ def _chosen(
 
 
 def _row(candidate: Candidate, confidence: float) -> dict[str, Any]:
-    pair = f"{candidate.left}\0{candidate.right}\0{candidate.relation}"
     evidence = "; ".join(candidate.evidence) or "there is no evidence but the decision"
     return {
-        "id": hashlib.sha256(pair.encode()).hexdigest()[:32],
+        "id": result_id(candidate.left, candidate.right, candidate.relation),
         "left": candidate.left,
         "right": candidate.right,
         "relation": str(candidate.relation),

@@ -12,7 +12,12 @@ from typing import Final
 
 from spark_jobs.matching.similarity.geometry import Cell, Point, chord, nearest, polyline
 from spark_jobs.matching.similarity.grids import SegmentGrid, cell_of, cells_around
-from spark_jobs.matching.similarity.lines import CrowdedCell, Road, RoadSettings
+from spark_jobs.matching.similarity.lines import (
+    CrowdedCell,
+    CrowdedNetwork,
+    Road,
+    RoadSettings,
+)
 
 __all__ = ["with_axes"]
 
@@ -34,9 +39,10 @@ def with_axes(roads: Sequence[Road], settings: RoadSettings, distance: float) ->
 
     Raises:
         CrowdedCell: More lanes, or ends of lines, are at one place than the settings allow.
+        CrowdedNetwork: More are near each other in all places together.
     """
     one_way = [road for road in roads if road.one_way]
-    axes = [*_axes(one_way, distance, settings.most_pairs)]
+    axes = [*_axes(one_way, distance, settings)]
     axis_of = {lane.id: axis for one, other, axis in axes for lane in (one, other)}
     lanes = [road for road in roads if road.id in axis_of]
     grid = SegmentGrid(lanes, [lane.points for lane in lanes], settings)
@@ -56,12 +62,12 @@ def with_axes(roads: Sequence[Road], settings: RoadSettings, distance: float) ->
 
 
 def _axes(
-    lanes: Sequence[Road], distance: float, most_pairs: int
+    lanes: Sequence[Road], distance: float, settings: RoadSettings
 ) -> Iterator[tuple[Road, Road, Road]]:
     """Yield two lanes and their axis: the nearest ones first, each lane once."""
     pairs = [
         (dist(one.points[0], other.points[-1]) + dist(one.points[-1], other.points[0]), one, other)
-        for one, others in _nearly_met(lanes, distance, most_pairs)
+        for one, others in _nearly_met(lanes, distance, settings)
         for other in others
         if one.id < other.id and _are_lanes(one, other, distance)
     ]
@@ -74,7 +80,7 @@ def _axes(
 
 
 def _nearly_met(
-    lanes: Sequence[Road], distance: float, most_pairs: int
+    lanes: Sequence[Road], distance: float, settings: RoadSettings
 ) -> Iterator[tuple[Road, Sequence[Road]]]:
     """Yield each lane with those that may begin where it ends, cell by cell of its end."""
     by_start: defaultdict[Cell, list[Road]] = defaultdict(list)
@@ -82,10 +88,14 @@ def _nearly_met(
     for lane in lanes:
         by_start[cell_of(lane.points[0], distance)].append(lane)
         by_end[cell_of(lane.points[-1], distance)].append(lane)
+    total = 0
     for cell, ending in by_end.items():
         beginning = [lane for each in cells_around(cell) for lane in by_start.get(each, ())]
-        if len(ending) * len(beginning) > most_pairs:
+        total += len(ending) * len(beginning)
+        if len(ending) * len(beginning) > settings.most_pairs:
             raise CrowdedCell(f"{len(beginning):,} lanes begin where {ending[0].id} ends.")
+        if total > settings.all_pairs:
+            raise CrowdedNetwork(f"{total:,} pairs of a lane and one where it ends are near.")
         yield from ((lane, beginning) for lane in ending)
 
 
@@ -101,8 +111,10 @@ def _are_lanes(one: Road, other: Road, distance: float) -> bool:
 
 def _middle(one: Sequence[Point], other: Sequence[Point]) -> tuple[Point, ...]:
     """The line between two of one direction: a point for each vertex of either."""
-    shares = sorted({*_shares(one), *_shares(other)})
-    ends = ((_at(one, share), _at(other, share)) for share in shares)
+    ours, theirs = _shares(one), _shares(other)
+    ends = (
+        (_at(one, ours, share), _at(other, theirs, share)) for share in sorted({*ours, *theirs})
+    )
     return tuple(((x0 + x1) / 2, (y0 + y1) / 2) for (x0, y0), (x1, y1) in ends)
 
 
@@ -112,8 +124,7 @@ def _shares(line: Sequence[Point]) -> list[float]:
     return [each / (sums[-1] or 1.0) for each in sums]
 
 
-def _at(line: Sequence[Point], share: float) -> Point:
-    shares = _shares(line)
+def _at(line: Sequence[Point], shares: Sequence[float], share: float) -> Point:
     segment = min(bisect_right(shares, share), len(line) - 1) - 1
     start, end = shares[segment], shares[segment + 1]
     part = (share - start) / ((end - start) or 1.0)

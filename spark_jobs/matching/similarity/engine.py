@@ -66,7 +66,7 @@ class Uncertain:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The result: every object is in one link, or unmatched.
+    """The result: every object is in one link at most.
 
     Attributes:
         candidates: Pairs that passed the constraints.
@@ -76,8 +76,6 @@ class Matching:
     """
 
     links: tuple[Link, ...]
-    unmatched_left: tuple[str, ...]
-    unmatched_right: tuple[str, ...]
     candidates: int = 0
     aggregations: int = 0
     uncertain: tuple[Uncertain, ...] = ()
@@ -131,9 +129,6 @@ class _Side:
             found = joined
             rest.remove(at)
         return found
-
-    def unmatched(self) -> tuple[str, ...]:
-        return tuple(each.id for at, each in enumerate(self.objects) if at not in self.link)
 
 
 @dataclass(slots=True)
@@ -363,12 +358,8 @@ class _Matcher:
                 self._push(pair_ends, pair)
 
     def _result(self, count: int) -> Matching:
-        for side in (self._left, self._right):
-            assert len(side.link) + len(side.unmatched()) == len(side.objects)
         return Matching(
             tuple(self._links),
-            self._left.unmatched(),
-            self._right.unmatched(),
             count,
             self._aggregations,
             tuple(self._uncertain()),

@@ -1,8 +1,8 @@
 """Objects of both sources as one frame.
 
 ``side`` (0 is left), ``id``, ``number`` (a hash of both), ``record`` (its fields as JSON),
-``keys``, ``touches`` (hashes of keys and joints), ``position`` (near objects have near numbers),
-``unreadable`` (it has no key), ``link`` and ``cannot`` (what people decided).
+``keys``, ``joints`` (hashes), ``position`` (near objects have near numbers), ``unreadable`` (it has
+no key), ``link`` and ``cannot`` (what people decided).
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["objects", "records"]
 
-_BOTH: Final = -1
-"""Stands for both sides: they have keys in common, and no joints."""
 _MOST_LISTED: Final = 100_000
 _SPREADING: Final = (
     (16, 0x0000FFFF0000FFFF),
@@ -128,11 +126,9 @@ def _spread(bits: int) -> int:
 
 
 def _hashed(read: DataFrame) -> DataFrame:
-    """Replace joints by touches: hashes of keys, and of the joints of one side."""
-    keys = f.transform("keys", lambda key: f.xxhash64(f.lit(_BOTH), key))
+    """Number the objects, and replace joints by hashes: those of two sides are never the same."""
     joints = f.transform("joints", lambda joint: f.xxhash64("side", joint))
-    number = f.xxhash64("side", "id").alias("number")
-    return read.select("*", number, f.concat(keys, joints).alias("touches")).drop("joints")
+    return read.withColumns({"number": f.xxhash64("side", "id"), "joints": joints})
 
 
 def _with_decisions(read: DataFrame, spec: SimilaritySpec, context: StageContext) -> DataFrame:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, product
 from math import dist, floor
-from typing import Final
+from typing import Final, TypeAlias
 
 from spark_jobs.matching.similarity.geometry import Cell, Point, cells, nearest, polyline
-from spark_jobs.matching.similarity.lines import CrowdedCell, Road, RoadSettings
+from spark_jobs.matching.similarity.lines import (
+    CrowdedCell,
+    CrowdedNetwork,
+    Road,
+    RoadSettings,
+)
 
-__all__ = ["TOUCHES", "Gathered", "SegmentGrid", "cell_of", "cells_around"]
+__all__ = ["TOUCHES", "Gathered", "Segment", "SegmentGrid", "cell_of", "cells_around"]
+
+Segment: TypeAlias = tuple[int, int]
+"""The number of a line, and that of one of its segments."""
 
 TOUCHES: Final = 1e-6
 """A distance of less is none."""
@@ -35,7 +44,7 @@ class SegmentGrid:
         self._lines = lines
         self._reach = max(settings.snap, TOUCHES)
         self._size = max(_mean_length(lines), 2 * self._reach)
-        self.cells: defaultdict[Cell, list[tuple[int, int]]] = defaultdict(list)
+        self._cells: defaultdict[Cell, list[Segment]] = defaultdict(list)
         for number, line in enumerate(lines):
             for at, segment in enumerate(pairwise(line)):
                 near = self._reach + TOUCHES
@@ -43,29 +52,57 @@ class SegmentGrid:
                 if touched is None:
                     raise CrowdedCell(f"{roads[number].id} is too long for its network.")
                 for cell in touched:
-                    self.cells[cell].append((number, at))
+                    self._cells[cell].append((number, at))
         self._most_pairs = settings.most_pairs
-        for segments in self.cells.values():
-            if len(segments) * (len(segments) - 1) // 2 > self._most_pairs:
+        self._all_pairs = settings.all_pairs
+        for segments in self._cells.values():
+            if _pairs_of(segments) > self._most_pairs:
                 raise self._crowded(segments, f"{len(segments):,} segments lie")
+
+    def pairs(self) -> Iterator[tuple[Segment, Segment]]:
+        """Yield segments of two lines that share a cell, each pair once, in ascending order.
+
+        Only those of one segment are in memory at the same time.
+
+        Raises:
+            CrowdedNetwork: All cells together have more pairs than the settings allow.
+        """
+        total = sum(map(_pairs_of, self._cells.values()))
+        if total > self._all_pairs:
+            raise CrowdedNetwork(f"{total:,} pairs of segments are near.")
+        cells_of: defaultdict[Segment, list[Cell]] = defaultdict(list)
+        for cell, segments in self._cells.items():
+            for segment in segments:
+                cells_of[segment].append(cell)
+        for one in sorted(cells_of):
+            shared = (self._cells[cell] for cell in cells_of[one])
+            # The segments of a cell are in ascending order.
+            following = (segments[bisect_right(segments, one) :] for segments in shared)
+            others = {other for segments in following for other in segments if other[0] != one[0]}
+            yield from ((one, other) for other in sorted(others))
 
     def check_points(self, points: Iterable[Point]) -> None:
         """Check how often ends and crossings of lines would be compared with what is around them.
 
         Raises:
             CrowdedCell: More often in one cell than the settings allow.
+            CrowdedNetwork: More often in all cells together.
         """
+        total = 0
         for cell, count in Counter(cell_of(point, self._size) for point in points).items():
-            segments = self.cells.get(cell, ())
+            segments = self._cells.get(cell, ())
+            total += count * len(segments)
             if count * len(segments) > self._most_pairs:
                 raise self._crowded(segments, f"{count:,} ends and crossings lie")
+        if total > self._all_pairs:
+            raise CrowdedNetwork(f"{total:,} pairs of an end or a crossing and a segment are near.")
 
-    def _crowded(self, segments: Sequence[tuple[int, int]], what: str) -> CrowdedCell:
+    def _crowded(self, segments: Sequence[Segment], what: str) -> CrowdedCell:
         return CrowdedCell(f"{what} where {self._roads[segments[0][0]].id} does.")
 
-    def around(self, point: Point) -> Sequence[tuple[int, int]]:
-        """Lines and segments that may be near a point."""
-        return self.cells.get(cell_of(point, self._size), ())
+    def around(self, point: Point) -> Sequence[Segment]:
+        """Return the segments that may be near a point."""
+        return self._cells.get(cell_of(point, self._size), ())
 
     def nearest(self, point: Point, but: int | None = None) -> tuple[int, int, Point] | None:
         """The nearest point on a line other than `but`, within the reach: line, segment, point."""
@@ -77,6 +114,10 @@ class SegmentGrid:
         found = ((dist(point, each[-1]), *each) for each in points)
         best = min((each for each in found if each[0] <= self._reach), default=None)
         return best and best[1:]
+
+
+def _pairs_of(segments: Sequence[Segment]) -> int:
+    return len(segments) * (len(segments) - 1) // 2
 
 
 def _mean_length(lines: Sequence[Sequence[Point]]) -> float:

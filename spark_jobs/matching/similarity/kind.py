@@ -65,5 +65,5 @@ class SimilarityMatching:
     def stages(self, spec: SimilaritySpec) -> tuple[Stage, ...]:
         learning = () if spec.learning is None else ("learn",)
         roads = () if spec.roads is None else ("roads",)
-        names = (*roads, "objects", *learning, "partitions", "match", "report", "result")
+        names = (*roads, "objects", *learning, "borders", "partitions", "match", "report", "result")
         return stages_in("spark_jobs.matching.similarity.stages", names, spec)

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from spark_jobs.matching.similarity.geometry import Point
 
-__all__ = ["CrowdedCell", "Road", "RoadSettings"]
+__all__ = ["CrowdedCell", "CrowdedNetwork", "Road", "RoadSettings"]
 
 
 class CrowdedCell(Exception):
     """So many lines are at one place that comparing them would cost too much."""
+
+
+class CrowdedNetwork(Exception):
+    """So many lines are near each other in all places together that comparing them would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +26,13 @@ class RoadSettings:
         axes: Lanes as near as this are one road; None: they are left as they are.
         most_pairs: Pairs of segments in one cell, of a segment and an end or a crossing there, and
             of lanes whose ends are as near as `axes`.
+        all_pairs: Each of these in all cells together.
     """
 
     snap: float
     axes: float | None = None
     most_pairs: int = 1_000_000
+    all_pairs: int = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,18 +23,14 @@ from spark_jobs.matching.similarity.spec import (
     Side,
     SimilaritySpec,
 )
+from spark_jobs.texts import soundex
 
-__all__ = ["LineTooLong", "MatchObject", "Reader", "Similarity", "soundex"]
+__all__ = ["LineTooLong", "MatchObject", "Reader", "Similarity"]
 
 _MOST_CELLS: Final = 10_000
 _MOST_REFERENCES: Final = 256
 _DECIMALS: Final = 6
 """Of coordinates of end points: a distance of less is none."""
-_SOUNDEX: Final = {
-    letter: code
-    for code, letters in enumerate(("bfpv", "cgjkqsxz", "dt", "l", "mn", "r"), start=1)
-    for letter in letters
-}
 
 
 class LineTooLong(Exception):
@@ -240,23 +236,9 @@ def _taken(key: Key, value: Any) -> str | None:
         case KeyTake.PREFIX:
             return text[: key.length]
         case KeyTake.SOUNDEX:
-            return soundex(text)
+            return soundex(_plain(text.partition(" ")[0]))
 
 
-def soundex(text: str) -> str | None:
-    """Return the American Soundex code of the first word; None: it has no Latin letter.
-
-    H and w do not divide letters of one code, vowels do.
-    """
-    plain = unicodedata.normalize("NFKD", text.partition(" ")[0]).casefold()
-    letters = [letter for letter in plain if "a" <= letter <= "z"]
-    if not letters:
-        return None
-    code, before = letters[0].upper(), _SOUNDEX.get(letters[0])
-    for letter in letters[1:]:
-        digit = _SOUNDEX.get(letter)
-        if digit is not None and digit != before:
-            code += str(digit)
-        if letter not in "hw":
-            before = digit
-    return code[:4].ljust(4, "0")
+def _plain(word: str) -> str:
+    """Letters without their accents."""
+    return unicodedata.normalize("NFKD", word).casefold()

@@ -1,9 +1,9 @@
 """Partitions of objects by count, with copies of those beyond their borders.
 
-Objects touch *keys* and *joints*: those that touch the same are candidates or neighbours of each
-other. A border is so many such steps wide. Steps begin at what is touched from two partitions, so
-the work follows the length of the borders. Touches and objects are hashes there, as numbers are
-joined faster than texts; two that are equal by accident only make a copy too many.
+Objects touch *joints*, and *keys* that both sides have: those that touch the same are candidates or
+neighbours of each other. A border is so many such steps wide. Steps begin at what is touched from
+two partitions, so the work follows the length of the borders. Touches and objects are hashes there,
+as numbers are joined faster than texts; two that are equal by accident only make a copy too many.
 """
 
 from __future__ import annotations
@@ -20,9 +20,23 @@ from pyspark.sql import functions as f
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["Cell", "Counts", "check_sizes", "partition_of", "partitioned", "split"]
+__all__ = [
+    "COPIES",
+    "Cell",
+    "Counts",
+    "copies",
+    "owned",
+    "partition_of",
+    "split",
+    "starts_of",
+    "with_copies",
+]
+
+COPIES: Final = "partition int, number long"
 
 _MOST_PARTITIONS: Final = 1_000
+_BOTH: Final = -1
+"""Stands for both sides: they have keys in common, and no joints."""
 _COUNTED_BITS: Final = 14
 """Of positions in a cell, in one pass over the objects: so many counts go to the driver."""
 
@@ -48,19 +62,22 @@ class Counts:
         return self._sums[end] - self._sums[first]
 
 
-def partitioned(objects: DataFrame, spec: SimilaritySpec) -> DataFrame:
-    """Assign objects to partitions: adds ``partition`` and ``owned``.
+def owned(objects: DataFrame, starts: Sequence[int]) -> DataFrame:
+    """Give each object the one partition that owns it: adds ``partition`` and ``owned``."""
+    placed = objects.withColumn("partition", partition_of("position", starts))
+    return placed.withColumn("owned", f.lit(True))
 
-    An object is owned by one partition, and copied to those whose border is near.
+
+def with_copies(placed: DataFrame, copied: DataFrame, spec: SimilaritySpec) -> DataFrame:
+    """Add to objects, with the partitions that own them, their `copies` in others.
+
+    Raises:
+        InputUnfit: A partition would have more objects than the limit: too much is alike.
     """
-    starts = _starts(objects, spec)
-    owned = objects.withColumn("partition", partition_of("position", starts))
-    owned = owned.withColumn("owned", f.lit(True))
-    if len(starts) == 1:
-        return owned
-    copies = _copies(owned, spec.border)
-    copied = objects.join(copies, "number").withColumn("owned", f.lit(False))
-    return owned.unionByName(copied)
+    # Before records are joined: each may be in as many partitions as there are.
+    _check_sizes(placed.select("partition").unionByName(copied.select("partition")), spec)
+    elsewhere = placed.drop("partition").join(copied, "number").withColumn("owned", f.lit(False))
+    return placed.unionByName(elsewhere)
 
 
 def partition_of(position: str, starts: Sequence[int]) -> Column:
@@ -82,24 +99,18 @@ def partition_of(position: str, starts: Sequence[int]) -> Column:
     return f.aggregate(steps, f.lit(0), further)
 
 
-def check_sizes(placed: DataFrame, spec: SimilaritySpec) -> int:
-    """Check the largest partition; return how many there are.
-
-    Raises:
-        InputUnfit: A partition has more objects than the limit: too much is alike.
-    """
-    sizes = placed.groupBy("partition").count().agg(f.max("count"), f.count("*")).first()
-    largest, count = (0, 0) if sizes is None else (sizes[0] or 0, sizes[1])
+def _check_sizes(placed: DataFrame, spec: SimilaritySpec) -> None:
+    sizes = placed.groupBy("partition").count().agg(f.max("count")).first()
+    largest = 0 if sizes is None else sizes[0] or 0
     if largest > spec.limits.partition_objects:
         raise InputUnfit(
             f"A partition has {largest:,} objects, and limits.partition_objects is "
             f"{spec.limits.partition_objects:,}: too many have equal keys, or lie at one place."
         )
-    return count
 
 
-def _starts(objects: DataFrame, spec: SimilaritySpec) -> list[int]:
-    """The first positions of partitions, in ascending order.
+def starts_of(objects: DataFrame, spec: SimilaritySpec) -> list[int]:
+    """Return the first positions of partitions, in ascending order.
 
     They follow from the objects around a cut alone: a change elsewhere moves none of them.
     """
@@ -147,11 +158,14 @@ def split(
             yield from split(Cell(start, bits), count, most, counted_bits, heavy)
 
 
-def _copies(owned: DataFrame, border: int) -> DataFrame:
-    """Objects that other partitions own, for each that is near: ``partition``, ``number``."""
-    touches = owned.select(
-        "number", f.col("partition").alias("owner"), f.explode("touches").alias("touch")
-    )
+def copies(placed: DataFrame, border: int) -> DataFrame:
+    """Return objects by the partitions that are near, but own them not: ``partition``, ``number``.
+
+    Args:
+        placed: Objects with the partitions that own them.
+        border: How many steps from object to object the border of a partition is wide.
+    """
+    touches = _touches(placed)
     ends = touches.groupBy("touch").agg(f.min("owner").alias("a"), f.max("owner").alias("b"))
     crossing = touches.join(ends.where("a != b").select("touch"), "touch")
     reached = _reached(crossing.select(f.col("owner").alias("partition"), "touch"), crossing)
@@ -159,6 +173,20 @@ def _copies(owned: DataFrame, border: int) -> DataFrame:
         touched = reached.join(touches.select("number", "touch"), "number")
         reached = _reached(touched.select("partition", "touch"), touches)
     return reached
+
+
+def _touches(placed: DataFrame) -> DataFrame:
+    """What each object touches: ``number``, ``owner``, ``touch``.
+
+    A key of one side alone makes no candidates, however many objects have it.
+    """
+    objects = placed.select("number", f.col("partition").alias("owner"), "side", "keys", "joints")
+    hashed = f.transform("keys", lambda key: f.xxhash64(f.lit(_BOTH), key))
+    keys = objects.select("number", "owner", "side", f.explode(hashed).alias("touch"))
+    sides = keys.groupBy("touch").agg(f.min("side").alias("a"), f.max("side").alias("b"))
+    shared = keys.join(sides.where("a != b").select("touch"), "touch")
+    joints = objects.select("number", "owner", f.explode("joints").alias("touch"))
+    return joints.unionByName(shared.select("number", "owner", "touch"))
 
 
 def _reached(touched: DataFrame, touches: DataFrame) -> DataFrame:

@@ -11,7 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.matching.similarity.geometry import parse_polyline
-from spark_jobs.matching.similarity.lines import CrowdedCell, Road, RoadSettings
+from spark_jobs.matching.similarity.lines import (
+    CrowdedCell,
+    CrowdedNetwork,
+    Road,
+    RoadSettings,
+)
 from spark_jobs.matching.similarity.roads import divided
 from spark_jobs.matching.similarity.spec import Grid, RoadsSpec, Side, SimilaritySpec
 from spark_jobs.matching.similarity.task import SIDES
@@ -49,7 +54,8 @@ def prepared_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[d
     """Prepare the network of one side; what is no line stays as it is.
 
     Raises:
-        InputUnfit: More lines are at one place than the limit, or a piece would have an id in use.
+        InputUnfit: More lines are at one place, or near each other in all places together, than the
+            limits, or a piece would have an id in use.
     """
     assert isinstance(spec.blocking, Grid)
     assert spec.roads is not None
@@ -58,12 +64,14 @@ def prepared_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[d
     field = spec.blocking.grid.name(SIDES[side])
     documents = {id_: json.loads(row["record"]) for id_, row in records.items()}
     roads = [*_roads(documents, field, spec.roads, SIDES[side])]
+    limits = spec.limits
+    settings = RoadSettings(spec.roads.snap, spec.roads.axes, limits.block_pairs, limits.pairs)
     try:
-        found = divided(
-            roads, RoadSettings(spec.roads.snap, spec.roads.axes, spec.limits.block_pairs)
-        )
+        found = divided(roads, settings)
     except CrowdedCell as error:
         raise InputUnfit(f"{SIDES[side]}: {error} limits.block_pairs is exceeded.") from error
+    except CrowdedNetwork as error:
+        raise InputUnfit(f"{SIDES[side]}: {error} limits.pairs is exceeded.") from error
     lines = {road.id for road in roads}
     yield from (dict(row) for id_, row in records.items() if id_ not in lines)
     for road in found:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from spark_jobs.result_ids import result_id_column
 from spark_jobs.runner.port import StageContext
 
 __all__ = ["first_come", "recomposed"]
@@ -37,8 +38,8 @@ def recomposed(context: StageContext, explanation: Column) -> DataFrame:
     )
 
 
-def _left_id(column: str | Column) -> Column:
-    return f.concat(f.lit("left:"), column).alias("id")
+def _left_id(first: str | Column) -> Column:
+    return result_id_column(f.lit("left"), first)
 
 
 def _listed(terms: str) -> Column:
@@ -112,15 +113,10 @@ def _of_objects(links: DataFrame) -> DataFrame:
 
 def _rows(objects: DataFrame, links: DataFrame) -> DataFrame:
     """Gather objects by the link that they are in; those without one are rows by themselves."""
-    sides = f.when(f.col("side") == 0, "left:").otherwise("right:")
-    named = objects.join(links, ["side", "id"], "left").withColumn(
-        "row",
-        f.coalesce(
-            _left_id(f.expr("substring(link, 6)")),
-            _left_id("found"),
-            f.concat(sides, "id"),
-        ),
-    )
+    first = f.coalesce(f.expr("substring(link, 6)"), "found")
+    side_named = f.when(first.isNotNull() | (f.col("side") == 0), "left").otherwise("right")
+    row = result_id_column(side_named, f.coalesce(first, "id"))
+    named = objects.join(links, ["side", "id"], "left").withColumn("row", row)
     left, right = (
         f.sort_array(f.collect_list(f.when(f.col("side") == at, f.col("id")))).alias(side)
         for at, side in enumerate(("left", "right"))

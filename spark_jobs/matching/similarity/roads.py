@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from math import dist, hypot
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ def divided(roads: Iterable[Road], settings: RoadSettings) -> list[Road]:
 
     Raises:
         CrowdedCell: More segments, ends and crossings are at one place than the settings allow.
+        CrowdedNetwork: More segments are near each other in all places together.
     """
     found = sorted(roads, key=lambda road: road.id)
     if settings.axes is not None:
@@ -128,13 +129,7 @@ class _Network:
         for line in self._lines:
             for at in (0, -1):
                 nodes.least(line[at])
-        pairs = {
-            pair
-            for segments in self._grid.cells.values()
-            for pair in combinations(segments, 2)
-            if pair[0][0] != pair[1][0]
-        }
-        for (one, at), (other, there) in sorted(pairs):
+        for (one, at), (other, there) in self._grid.pairs():
             segments = self._lines[one][at : at + 2], self._lines[other][there : there + 2]
             crossing = _crossing(*segments[0], *segments[1])
             if crossing is None:

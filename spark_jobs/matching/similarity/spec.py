@@ -181,7 +181,8 @@ class Limits(Specification):
 
     Attributes:
         block_pairs: Pairs of one key or one cell.
-        pairs: Pairs of all blocks together; in one partition, also pairs of pieces of lines.
+        pairs: Pairs of all blocks together; in one partition, also pairs of pieces of lines, and
+            of one source pairs of segments that lie near each other, where lines are prepared.
         partition_objects: Objects that one task matches, with those copied from beyond its border.
         roads: Lines of one source that are prepared.
     """

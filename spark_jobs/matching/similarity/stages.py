@@ -12,13 +12,12 @@ from pyspark.sql import functions as f
 from spark_jobs.matching.similarity.former import former_rows, reused
 from spark_jobs.matching.similarity.frames import objects, records
 from spark_jobs.matching.similarity.labels import effective, learn
-from spark_jobs.matching.similarity.partitions import check_sizes, partitioned
+from spark_jobs.matching.similarity.partitions import COPIES, copies, owned, starts_of, with_copies
 from spark_jobs.matching.similarity.prepare import prepared
 from spark_jobs.matching.similarity.recompose import recomposed
 from spark_jobs.matching.similarity.reports import calibration, uncertain
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.matching.similarity.task import (
-    FORMER,
     MATCHED,
     MATCHED_DDL,
     SIDES,
@@ -30,6 +29,10 @@ __all__ = ["STAGES", "forecast"]
 
 _OBJECTS_PER_S: Final = 2_000
 _BYTES_PER_OBJECT: Final = 20_000
+_BYTES_PER_PAIR: Final = 800
+"""Memory for a candidate while its partition is matched."""
+_BYTES_PER_CROSSING: Final = 2_000
+"""Memory for a place where two lines of a source are divided, with the pieces."""
 _BASE_BYTES: Final = 512 * 2**20
 _HEAVIEST: Final = 10
 _TASKS_OF_PARTITION: Final = 4
@@ -47,6 +50,7 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
     read = objects(spec.model_copy(update={"roads": None}), context).persist()
     try:
         rows, apart = _sizes(read)
+        crossings = 0 if spec.roads is None else min(_near(read), spec.limits.pairs)
         blocks = _blocks(read).persist()
         try:
             total = int((blocks.agg(f.sum("pairs")).first() or (0,))[0] or 0)
@@ -61,10 +65,18 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
         rows,
         pairs=total,
         heaviest=tuple(heaviest),
-        memory_bytes=_BASE_BYTES + _BYTES_PER_OBJECT * min(count, 2 * spec.partition),
+        memory_bytes=_memory(spec, count, total) + _BYTES_PER_CROSSING * crossings,
         time_s=count / _OBJECTS_PER_S,
         notes=tuple(_notes(spec, total, heaviest, apart)),
     )
+
+
+def _memory(spec: SimilaritySpec, objects: int, pairs: int) -> int:
+    """The memory of one task: a partition with its copies; lines are prepared all together."""
+    matched = min(objects, 2 * spec.partition)
+    read = objects if spec.roads is not None else matched
+    candidates = pairs * matched // objects
+    return _BASE_BYTES + _BYTES_PER_OBJECT * read + _BYTES_PER_PAIR * candidates
 
 
 def _sizes(read: DataFrame) -> tuple[dict[str, int], int]:
@@ -80,6 +92,14 @@ def _sizes(read: DataFrame) -> tuple[dict[str, int], int]:
         if side not in rows:
             raise InputUnfit(f"{side} has no objects.")
     return {side: rows[side] for side in SIDES}, sum(row["apart"] for row in counted)
+
+
+def _near(read: DataFrame) -> int:
+    """Count pairs of lines of one source that share a cell: about as many may cross."""
+    each = read.select("side", f.explode("keys").alias("key")).groupBy("side", "key").count()
+    pairs = f.sum(f.col("count") * (f.col("count") - 1) / 2).alias("pairs")
+    counted = each.groupBy("side").agg(pairs).agg(f.max("pairs")).first()
+    return int((counted or (0,))[0] or 0)
 
 
 def _blocks(read: DataFrame) -> DataFrame:
@@ -110,10 +130,19 @@ def _objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     return objects(spec, context)
 
 
-def _partitions(spec: SimilaritySpec, context: StageContext) -> DataFrame:
+def _borders(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     read = context.output("objects")
     _check_blocks(spec, read)
-    placed = partitioned(read, spec).select(*_COLUMNS)
+    starts = starts_of(read, spec)
+    if len(starts) == 1:  # it has no border
+        return context.spark.createDataFrame([], COPIES)
+    return copies(owned(read, starts), spec.border)
+
+
+def _partitions(spec: SimilaritySpec, context: StageContext) -> DataFrame:
+    read = context.output("objects")
+    own = owned(read, starts_of(read, spec))
+    placed = with_copies(own, context.output("borders"), spec).select(*_COLUMNS)
     if spec.former is None:
         return placed
     former = former_rows(context, placed.where("owned"))
@@ -144,7 +173,7 @@ def _check_blocks(spec: SimilaritySpec, read: DataFrame) -> None:
 
 def _match(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     placed = context.output("partitions")
-    tasks = _TASKS_OF_PARTITION * check_sizes(placed.where(f.col("side") < FORMER), spec)
+    tasks = _TASKS_OF_PARTITION * placed.select("partition").distinct().count()
     spread = placed.repartition(max(1, tasks), "partition").groupBy("partition")
     used = effective(spec, context)
 
@@ -196,6 +225,7 @@ STAGES: Final[Mapping[str, Callable[[SimilaritySpec, StageContext], Frame | None
     "roads": _roads,
     "objects": _objects,
     "learn": learn,
+    "borders": _borders,
     "partitions": _partitions,
     "match": _match,
     "report": _report,

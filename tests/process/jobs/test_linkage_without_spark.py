@@ -19,6 +19,7 @@ from tests.faults.writes.worker import WorkerProcess
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 
 FIELDS = ("given_name", "surname", "date_of_birth", "phone")
+RESULT = ("cluster", "source", "record", "probability")
 PEOPLE = list(people(40, 2, seed=5))
 
 
@@ -56,7 +57,7 @@ def processes(worker: WorkerProcess) -> list[str]:
 
 
 @pytest.mark.timeout(600)  # a service and a worker start, on a machine that may be busy
-async def test_two_classes_are_linked_and_no_program_is_started(
+async def test_two_classes_are_linked_into_a_third_one_and_no_program_is_started(
     service: tuple[Service, WorkerProcess],
 ) -> None:
     running, worker = service
@@ -65,7 +66,9 @@ async def test_two_classes_are_linked_and_no_program_is_started(
         name: {"fields": {one: field_on(system) for one in FIELDS}}
         for name, system in (("left", "postgres"), ("right", "mongo"))
     }
-    await running.put_schema(database, classes)
+    result = {name: field_on("postgres") for name in RESULT[:-1]}
+    result["probability"] = field_on("postgres", "float")
+    await running.put_schema(database, {**classes, "clusters": {"fields": result}})
     seen: set[str] = set()
     async with Connection(running.data) as client:
         for at, person in enumerate(PEOPLE):
@@ -77,11 +80,8 @@ async def test_two_classes_are_linked_and_no_program_is_started(
             "inputs": {name: {"class": name} for name in classes},
             "zero_config": True,
         }
-        run = (
-            await client.request(
-                "POST", f"/v1/{database}/jobs", {"kind": "linkage.open", "spec": spec}
-            )
-        ).json()
+        job = {"kind": "linkage.open", "spec": spec, "into": {"class": "clusters"}}
+        run = (await client.request("POST", f"/v1/{database}/jobs", job)).json()
 
         async def has_ended() -> bool:
             seen.update(processes(worker))
@@ -94,8 +94,10 @@ async def test_two_classes_are_linked_and_no_program_is_started(
 
         await eventually(has_ended)
         done = await shown()
+        stored = (await client.request("GET", f"/v1/{database}/clusters?limit=1000")).json()
     assert done["state"] == "done", done
     assert done["rows"] == len(PEOPLE)
+    assert {each["record"] for each in stored["items"]} == {person["id"] for person in PEOPLE}
     assert done["reports"]["engine"]["engine"] == "local"
     assert done["forecast"]["notes"][0].startswith("Engine local: ")
     assert seen == set()

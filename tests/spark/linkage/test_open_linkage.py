@@ -54,10 +54,10 @@ def parsed(**changes: Any) -> OpenSpec:
     return OpenSpec.parse({**GIVEN, **changes})
 
 
-def partition(rows: Sequence[Row]) -> set[frozenset[str]]:
-    groups: dict[str, set[str]] = {}
+def partition(rows: Sequence[Row]) -> set[frozenset[tuple[str, str]]]:
+    groups: dict[str, set[tuple[str, str]]] = {}
     for row in rows:
-        groups.setdefault(row["cluster"], set()).add(row["id"])
+        groups.setdefault(row["cluster"], set()).add((row["source"], row["record"]))
     return {frozenset(group) for group in groups.values()}
 
 
@@ -208,7 +208,7 @@ def test_tables_are_linked_one_to_one(spark: SparkSession, tmp_path: Path) -> No
         ("left", "right"), ("right", "left"),
     }  # fmt: skip
     groups = partition(context.rows("clusters"))
-    assert all(len(group) == len({name.split("/")[0] for name in group}) for group in groups)
+    assert all(len(group) == len({source for source, _ in group}) for group in groups)
     assert context.reports["evaluation"]["pairwise"]["f1"] > 0.9
 
 

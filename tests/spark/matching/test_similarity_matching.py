@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.harness.matching_data import ROADS_SPEC, TwoSources, accuracy, roads
+from spark_jobs.result_ids import result_id
 from spark_jobs.runner.conformance import (
     SampleJob,
     check_hostile_specs,
@@ -85,9 +86,9 @@ def test_it_is_interrupted_and_resumed(spark: SparkSession, tmp_path: Path) -> N
 def test_every_object_is_in_one_row_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
     found = rows(job(tmp_path), spark, tmp_path / "run")
     assert {row["id"]: row["outcome"] for row in found} == {
-        "left:a1": "similarity",
-        "left:a2": "unmatched",
-        "right:b2": "unmatched",
+        result_id("left", "a1"): "similarity",
+        result_id("left", "a2"): "unmatched",
+        result_id("right", "b2"): "unmatched",
     }
     linked = next(row for row in found if row["outcome"] == "similarity")
     assert linked["similarity"] == pytest.approx(0.8 * 0.75 + 0.2 * 0.8)
@@ -120,9 +121,9 @@ def test_people_decide(spark: SparkSession, tmp_path: Path) -> None:
     sample = job(tmp_path, must=[["a2", "b2"]], lists=lists)
     found = rows(sample, spark, tmp_path / "run")
     assert {row["id"]: row["outcome"] for row in found} == {
-        "left:a1": "unmatched",
-        "left:a2": "must",
-        "right:b1": "unmatched",
+        result_id("left", "a1"): "unmatched",
+        result_id("left", "a2"): "must",
+        result_id("right", "b1"): "unmatched",
     }
 
 

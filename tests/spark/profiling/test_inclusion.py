@@ -261,7 +261,8 @@ def test_a_reference_ranks_before_a_chance_inclusion(spark: SparkSession, tmp_pa
     )
     inputs = written(tmp_path, customers=customers, orders=orders)
     profile = Profile(spark, tmp_path, {"inputs": inputs})
-    assert profile.rows[0]["id"] == "orders(customer_id) in customers(id)"
+    assert profile.rows[0]["dependent_table"] == "orders"
+    assert profile.rows[0]["dependent"] == ["customer_id"]
     (proposal,) = profile.reports["references"]["proposals"]
     assert proposal["referenced"] == "customers.id"
     assert "patch" not in proposal

@@ -198,6 +198,40 @@ def test_invalid_records_are_refused_and_leave_no_file(
     assert list(tmp_path.iterdir()) == [source]
 
 
+SALTED = Encoding(("name",), salt="born")
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (["1,Tom,1970", "2,Müller, Jan,1970"], "record 2 cannot be read: .* as many values"),
+        (["1,Tom,1970", "", "2,Tom"], "record 2 cannot be read: .* as many values"),
+        (["1"], "record 1 cannot be read: .* as many values"),
+        (["1,Tom,1970", "2,Tom,"], "record 2: its salt is empty"),
+        (["1,Tom, "], "record 1: its salt is empty"),
+    ],
+)
+def test_records_whose_values_are_in_other_columns_or_without_a_salt_are_refused(
+    tmp_path: Path, lines: list[str], problem: str
+) -> None:
+    source, target = tmp_path / "people.csv", tmp_path / "encoded.csv"
+    source.write_text("\n".join(["id,name,born", *lines]) + "\n")
+    with pytest.raises(BadRecords, match=problem):
+        encode_file(source, target, SALTED, KEYS, lambda _: None)
+    assert not target.exists()
+
+
+def test_objects_of_json_need_a_salt_and_may_lack_other_values(tmp_path: Path) -> None:
+    source, target = tmp_path / "people.ndjson", tmp_path / "encoded.csv"
+    row = {"id": "1", "name": "Tom", "town": None, "born": 1970}
+    encoding = Encoding(("name", "town"), salt="born")
+    source.write_text(json.dumps(row))
+    assert encode_file(source, target, encoding, KEYS, lambda _: None) == 1
+    source.write_text(json.dumps({**row, "born": None}))
+    with pytest.raises(BadRecords, match="record 1: its salt is empty"):
+        encode_file(source, target, encoding, KEYS, lambda _: None)
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -27,7 +27,7 @@ from spark_jobs.matching.similarity.geometry import (
 )
 from spark_jobs.matching.similarity.lists import Contradiction, decisions
 from spark_jobs.matching.similarity.measures import MEASURES, MeasureName, Parameters
-from spark_jobs.matching.similarity.objects import soundex
+from spark_jobs.matching.similarity.objects import Reader
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.runner.specification import SpecInvalid
 
@@ -155,11 +155,25 @@ def test_near_lines_share_a_cell() -> None:
         ("rupert b", "R163"),
         ("Ashcraft", "A261"),
         ("Müller", "M460"),
+        ("O'Hara", "O600"),
+        ("Pfister", "P236"),
+        ("honeyman", "H555"),
+        ("wu", "W000"),
         ("東", None),
     ],
 )
-def test_soundex(word: str, code: str | None) -> None:
-    assert soundex(word) == code
+def test_soundex_of_the_first_word_is_a_key(word: str, code: str | None) -> None:
+    spec = SimilaritySpec.parse(
+        {
+            "left": {"file": "left.csv"},
+            "right": {"file": "right.csv"},
+            "blocking": {"keys": [{"field": "name", "take": "soundex"}]},
+            "measures": [{"measure": "exact", "field": "name", "weight": 1.0}],
+            "threshold": 0.5,
+        }
+    )
+    found = Reader(spec, "left").read({"id": "1", "name": word})
+    assert found.keys == ({f"0:{code}"} if code else set())
 
 
 def test_a_cycle_of_pairs_that_must_be_linked_is_one_group() -> None:

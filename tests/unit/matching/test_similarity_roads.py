@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import dist, remainder, tau
 from random import Random
 from typing import Any
@@ -13,8 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_jobs.matching.similarity.geometry import Point, nearest, polyline
-from spark_jobs.matching.similarity.lines import CrowdedCell, Road, RoadSettings
+from spark_jobs.matching.similarity.geometry import Point, nearer_than, nearest, polyline
+from spark_jobs.matching.similarity.grids import SegmentGrid
+from spark_jobs.matching.similarity.lines import (
+    CrowdedCell,
+    CrowdedNetwork,
+    Road,
+    RoadSettings,
+)
 from spark_jobs.matching.similarity.roads import divided
 
 PLAIN = RoadSettings(snap=0.0)
@@ -276,6 +282,64 @@ def test_ends_and_crossings_at_one_place_are_compared_with_so_many_segments() ->
     assert len(pieces(RoadSettings(snap=0.0, most_pairs=1_000), *lines)) == 12 + 2 * 66
     with pytest.raises(CrowdedCell, match="ends and crossings lie where 0 does"):
         divided(lines, RoadSettings(snap=0.0, most_pairs=900))
+
+
+def test_segments_are_compared_in_pairs_each_once_in_their_order() -> None:
+    random = Random(5)
+    lines = [[(random.random() * 9, random.random() * 9) for _ in range(4)] for _ in range(12)]
+    roads = [road(str(n), *line) for n, line in enumerate(lines)]
+    found = [*SegmentGrid(roads, lines, SNAP).pairs()]
+    assert found == sorted({*found})
+    segments = [(number, at) for number in range(12) for at in range(3)]
+    near = {
+        ((n, i), (m, j))
+        for (n, i), (m, j) in combinations(segments, 2)
+        if n != m and nearer_than(polyline(lines[n][i : i + 2]), polyline(lines[m][j : j + 2]), 1.0)
+    }
+    assert near <= {*found}
+    assert all(one[0] < other[0] for one, other in found)
+
+
+def scattered(places: int) -> list[Road]:
+    """Three lines that cross in pairs, and end near each other, at each of several places."""
+    return [
+        road(f"{place}.{n}", (100 * place, n), (100 * place + 10, 2 - n))
+        for place in range(places)
+        for n in range(3)
+    ]
+
+
+def test_segments_of_all_places_together_are_bounded() -> None:
+    """No place has more than a few, and all of them are in memory one after the other."""
+    few = RoadSettings(snap=0.0, most_pairs=100, all_pairs=500)
+    assert len(divided(scattered(10), few)) == 60
+    with pytest.raises(CrowdedNetwork, match="pairs of segments are near"):
+        divided(scattered(200), few)
+    with pytest.raises(CrowdedNetwork, match="pairs of an end or a crossing and a segment"):
+        divided(scattered(30), few)
+
+
+def test_lanes_of_all_places_together_are_bounded() -> None:
+    lanes = [
+        road(f"{lane.id}.{place}", *((x + 1_000 * place, y) for x, y in lane.points), one_way=True)
+        for place in range(30)
+        for lane in LANES[:2]
+    ]
+    assert len(divided(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=1_000))) == 30
+    with pytest.raises(CrowdedNetwork, match="pairs of a lane and one where it ends"):
+        divided(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=20))
+
+
+@pytest.mark.timeout(60)  # with the shares of a line anew for each of its points, minutes
+def test_an_axis_of_two_lanes_of_many_points() -> None:
+    count = 20_000
+    points = [(float(n), (n % 2) * 0.01) for n in range(count)]
+    lanes = (
+        road("in", *points, one_way=True),
+        road("out", *((x + 0.5, y + 4) for x, y in reversed(points)), one_way=True),
+    )
+    (axis,) = divided(lanes, RoadSettings(snap=0.0, axes=6.0))
+    assert len(axis.points) == count
 
 
 def bundle(count: int, end: float) -> list[Road]:

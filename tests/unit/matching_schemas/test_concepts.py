@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import pytest
 
 from spark_jobs.matching.schemas.assignment import one_to_one
-from spark_jobs.matching.schemas.background import Background, Statement
+from spark_jobs.matching.schemas.background import Background, Path, Statement
 from spark_jobs.matching.schemas.concepts import concept_candidates
 from spark_jobs.matching.schemas.elements import Candidate
-from spark_jobs.matching.schemas.labels import Labels
+from spark_jobs.matching.schemas.labels import Labels, label_pairs
 from spark_jobs.matching.schemas.ontologies import Concept, Ontology
 from spark_jobs.matching.schemas.relations import Relation
-from spark_jobs.matching.schemas.translations import Translations
+from spark_jobs.matching.schemas.steps import Steps
+from spark_jobs.matching.schemas.translations import Label, Translations
+from spark_jobs.runner.port import RunCancelled
 
 ORGANS = ("heart", "liver", "kidney", "lung", "spleen", "stomach", "tongue", "pancreas")
 
@@ -122,3 +127,70 @@ def test_accepted_pairs_teach_what_changes() -> None:
     )
     assert ("l7", "r7") not in before
     assert after["l7", "r7"] > 0
+
+
+class Loop:
+    """Counts reports of progress, and ends the run at one of them."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.last = last
+        self.seen: list[tuple[int, int]] = []
+
+    def __call__(self, done: int, total: int) -> None:
+        self.seen.append((done, total))
+        if len(self.seen) == self.last:
+            raise RunCancelled
+
+
+def test_looking_for_labels_is_cancelled_within_them() -> None:
+    labels: list[Label] = [(f"word{n}", "heart") for n in range(1_200)]
+    whole, ended = Loop(), Loop(2)
+    pairs = list(label_pairs(labels, labels, Steps(whole, len(labels))))
+    assert [done for done, _ in whole.seen] == [500, 1_000, 1_200]
+    found: list[tuple[int, int]] = []
+    with pytest.raises(RunCancelled):
+        found.extend(label_pairs(labels, labels, Steps(ended, len(labels))))
+    assert {left for left, _ in found} == {*range(1_000)}
+    assert len(found) < len(pairs)
+
+
+def test_progress_only_grows_and_ends_with_all_that_there_is() -> None:
+    side = ontology(*(concept(f"{n}", f"{organ}") for n, organ in enumerate(ORGANS)))
+    background = Background([Statement("heart", "lung", Relation.PART_OF)])
+    progress = Loop()
+    found = list(concept_candidates(side, side, background, progress=progress))
+    assert any(each.relation is Relation.PART_OF for each in found)
+    assert all(one[0] <= other[0] for one, other in pairwise(progress.seen))
+    done, total = progress.seen[-1]
+    assert done == total
+
+
+def test_relations_of_senses_are_cancelled_within_a_concept() -> None:
+    """Each sense may be related to many terms, and each concept have many senses."""
+    names = [f"name {n}x" for n in range(40)]
+    left = ontology(concept("l", *names))
+    right = ontology(concept("r", "whole"))
+    background = Background([Statement(name, "whole", Relation.PART_OF) for name in names])
+    whole = Loop()
+    candidates = list(concept_candidates(left, right, background, progress=whole))
+    assert [each.relation for each in candidates] == [Relation.PART_OF]
+    for last in (len(whole.seen) - len(names), len(whole.seen) - 1):
+        with pytest.raises(RunCancelled):
+            list(concept_candidates(left, right, background, progress=Loop(last)))
+
+
+def test_a_sense_of_many_concepts_is_looked_up_once() -> None:
+    looked_up: list[str] = []
+
+    class Counting(Background):
+        def reachable(self, term: str, *, least: float) -> Iterator[tuple[str, Path]]:
+            looked_up.append(term)
+            return super().reachable(term, least=least)
+
+    left = ontology(*(concept(f"l{n}", "thumb") for n in range(30)))
+    right = ontology(*(concept(f"r{n}", f"finger {n}x") for n in range(5)))
+    background = Counting(Statement("thumb", f"finger {n}x", Relation.IS_A) for n in range(5))
+    found = list(concept_candidates(left, right, background))
+    assert looked_up == ["thumb"]
+    related = [(each.left, each.right) for each in found if each.relation is Relation.IS_A]
+    assert related == [(f"l{n}", f"r{m}") for n in range(30) for m in range(3)]

@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.matching.schemas import json_schemas, ontologies
 from spark_jobs.matching.schemas.json_schemas import parse_json_schema
-from spark_jobs.matching.schemas.ontologies import parse_ontology
+from spark_jobs.matching.schemas.ontologies import check_labels, parse_ontology
 from spark_jobs.runner.port import InputUnfit
 
 
@@ -59,6 +59,30 @@ def test_depth_and_number_of_properties_are_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(json_schemas, "MOST_ELEMENTS", 3)
     with pytest.raises(InputUnfit, match="3 properties at most"):
         paths({"properties": {str(n): {} for n in range(4)}})
+
+
+@pytest.mark.timeout(60)  # its identifiers would have gigabytes
+def test_names_that_lead_to_a_property_are_bounded_together() -> None:
+    below: dict[str, Any] = {"properties": {str(n): {} for n in range(1_500)}}
+    for deep in ({"x" * 3_000_000: below}, {"x" * 600: {"properties": {"y" * 600: below}}}):
+        with pytest.raises(InputUnfit, match=r"left: the names .* 1,000 characters at most"):
+            paths({"properties": deep})
+    assert len(paths({"properties": {"x" * 996: below}})) == 1_501
+
+
+def test_an_identifier_is_one_text_for_all_candidates() -> None:
+    (element, _) = parse_json_schema('{"properties": {"a": {"properties": {"b": {}}}}}', "left")[
+        ::-1
+    ]
+    assert element.identifier == "a.b"
+    assert element.identifier is element.identifier
+
+
+def test_what_is_no_type_of_json_is_none() -> None:
+    """Candidates of equal types say so: a text of any length would be in each of them."""
+    types: dict[str, Any] = {"a": "x" * 1_000, "b": ["x" * 1_000, "null"], "c": "string", "d": {}}
+    schema = {"properties": {name: {"type": type_} for name, type_ in types.items()}}
+    assert paths(schema) == {"a": "", "b": "", "c": "string", "d": ""}
 
 
 def chained(count: int, link: Callable[[Any], Any]) -> dict[str, Any]:
@@ -133,6 +157,15 @@ def test_skos_has_labels_in_any_script_and_may_be_cyclic() -> None:
     assert concepts["urn:x:cat"].preferred == 1
     assert concepts["urn:x:cat"].parents == ["urn:x:pet"]
     assert concepts["urn:x:pet"].parents == ["urn:x:cat"]
+
+
+def test_labels_that_are_compared_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all concepts together: the work grows with their square."""
+    concepts = parse_ontology(SKOS, "left")
+    assert check_labels(concepts, "left") == 3
+    monkeypatch.setattr(ontologies, "MOST_COMPARED", 2)
+    with pytest.raises(InputUnfit, match="left has 3 labels; 2 are compared at most"):
+        check_labels(concepts, "left")
 
 
 def test_owl_has_parts_and_imports_are_not_fetched() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mediator.schema.documents import merge_patch
+from mediator.schema.ids import id_error
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.profiling.canonical import CellType
 from spark_jobs.profiling.columns import ProfiledColumn
@@ -35,6 +36,13 @@ def scored(dependent: str, referenced: str, distinct: int, of: int, **more: int)
             "missing": more.get("missing", 0),
         }
     )
+
+
+def test_a_row_has_an_id_that_a_class_accepts_and_no_other_one_has() -> None:
+    names = ("orders.price", "orders.price/unit", f"orders.{'x' * 600}", "orders.\n")
+    ids = {scored(one, other, 3, 5)["id"] for one in names for other in names}
+    assert len(ids) == len(names) ** 2
+    assert [id_ for id_ in ids if id_error(id_) is not None] == []
 
 
 @pytest.mark.parametrize(

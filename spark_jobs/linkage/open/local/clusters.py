@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_jobs.linkage.open.cluster_names import TakenNames
 from spark_jobs.linkage.open.forest import components
 from spark_jobs.linkage.open.refine import CERTAIN, Links, refined
 from spark_jobs.linkage.open.spec import Clustering, OpenSpec
@@ -114,7 +115,9 @@ def named(records: pa.Table, roots: pa.Table, spec: OpenSpec) -> pa.Table:
     own = pc.binary_join_element_wise(members.column("source"), members.column("record"), "/")
     cluster = own.take(pa.array(first)).combine_chunks()
     if spec.known:
-        cluster = pc.coalesce(_kept_names(members, group, len(first)), cluster)
+        cluster = pc.coalesce(
+            _kept_names(members, group, len(first)), _free_names(cluster, members)
+        )
     return members.append_column("cluster", cluster.take(pa.array(group))).drop(["root"])
 
 
@@ -127,6 +130,12 @@ def _kept_names(members: pa.Table, group: Rows, groups: int) -> pa.Array:
     )
     at = pc.index_in(pa.array(np.arange(groups)), ranked.column("group").combine_chunks())
     return ranked.column("known").combine_chunks().take(at)
+
+
+def _free_names(names: pa.Array, members: pa.Table) -> pa.Array:
+    """Names of records as those of clusters, other ones where a known cluster is called so."""
+    taken = TakenNames(members.column("known").unique().drop_null().to_pylist())
+    return pa.array([taken.free(name) for name in names.to_pylist()], pa.string())
 
 
 def merges(clusters: pa.Table) -> Mapping[str, Any]:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.linkage.open.rules import KeyPart, Take
-from spark_jobs.texts import mapped
+from spark_jobs.texts import mapped, soundex
 
 __all__ = ["as_days", "part_of"]
 
 _NOT_DIGITS: Final = re.compile("[^0-9]")
-_NOT_LETTERS: Final = re.compile("[^a-z]")
-_SOUNDS: Final = dict(zip("abcdefghijklmnopqrstuvwxyz", "01230127022455012623017202", strict=True))
-_SILENT: Final = "7"
-_VOWEL: Final = "0"
-_SOUNDEX: Final = 4
 _YEAR: Final = 4
 _DATE: Final = 8
 _SHORTEST_DATE: Final = 7  # of a day without its zero
@@ -39,7 +33,7 @@ def _taken(part: KeyPart, value: str) -> str | None:
         case Take.SUFFIX:
             return value[-part.length :]
         case Take.SOUNDEX:
-            return _soundex(_NOT_LETTERS.sub("", value))
+            return soundex(value)
         case Take.WORD:
             return _word(value.split(" "), part.length)
         case Take.SORTED:
@@ -52,16 +46,6 @@ def _taken(part: KeyPart, value: str) -> str | None:
 
 def _word(words: list[str], number: int) -> str | None:
     return words[number - (number > 0)] if abs(number) <= len(words) else None
-
-
-def _soundex(letters: str) -> str | None:
-    """American Soundex: h and w do not divide equal sounds, vowels do."""
-    if not letters:
-        return None
-    first, *others = (_SOUNDS[letter] for letter in letters)
-    heard = [first, *(one for one in others if one != _SILENT)]
-    codes = [one for before, one in pairwise(heard) if one not in {before, _VOWEL}]
-    return (letters[0].upper() + "".join(codes)).ljust(_SOUNDEX, "0")[:_SOUNDEX]
 
 
 def as_days(values: pa.Array) -> pa.Array:

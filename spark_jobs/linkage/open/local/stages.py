@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.linkage.open.blocks import check_loads
 from spark_jobs.linkage.open.chance import SAMPLE
@@ -34,6 +33,7 @@ from spark_jobs.linkage.open.strings import Floats, Rows
 from spark_jobs.linkage.open.training import fitted, keep_model, load_model
 from spark_jobs.linkage.open.trust import trust
 from spark_jobs.linkage.open.whole.matching import WholeRecordModel, matched
+from spark_jobs.result_ids import result_ids
 from spark_jobs.runner.port import StageContext
 
 __all__ = ["STAGES"]
@@ -123,7 +123,7 @@ def _pairs(spec: OpenSpec, context: StageContext) -> pa.Table:
     roots = [ends[side].column("root").to_numpy() for side in ends]
     return pa.table(
         {
-            "id": pc.binary_join_element_wise(*names, "/"),
+            "id": result_ids(*names),
             "left_source": names[0],
             "left_record": names[1],
             "right_source": names[2],
@@ -191,9 +191,7 @@ def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
     context.report("trust", _trust(spec, context, links))
     return pa.table(
         {
-            "id": pc.binary_join_element_wise(
-                clusters.column("source"), clusters.column("record"), "/"
-            ),
+            "id": result_ids(clusters.column("source"), clusters.column("record")),
             **{name: clusters.column(name) for name in ("cluster", "source", "record")},
             "probability": _best(spec, scored, roots, clusters.column("row").to_numpy()),
         }

@@ -1,0 +1,49 @@
+"""Names of clusters on Spark: the same as in the process of the worker."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.linkage.open import clusters as on_spark
+from spark_jobs.linkage.open.local import clusters as local
+from spark_jobs.linkage.open.spec import OpenSpec
+
+INPUTS = {"people": {"file": "people.csv"}, "others": {"file": "others.csv"}}
+KNOWN = {"known": {"file": "known.csv"}}
+IDS = ("1", "2", "3", "4", "5/6", "$1", "~2/3", "\\", "10", "11", "12", "13")
+NAMES = (
+    *("people/3", "people~2/3", "people~02/1", "others/1", "others~9999999999/1", "people/$1"),
+    *("people~3/4", "people/5/6", "people/2", "people~2/2", "people~3/2", "~2/3", "", "x"),
+)
+
+
+@pytest.mark.parametrize("known", [KNOWN, {}])
+def test_names_are_those_of_the_local_engine(spark: SparkSession, known: dict[str, object]) -> None:
+    """Records of two tables: new ones are alone, those of known clusters with others."""
+    spec = OpenSpec.parse({"inputs": INPUTS, "zero_config": True, **known})
+    ids = [*IDS, *(f"k{n}" for n in range(2 * len(NAMES)))]
+    had = [*(None for _ in IDS), *NAMES, *NAMES]
+    rows = [(source, id_, one) for source in range(2) for id_, one in zip(ids, had, strict=True)]
+    records = pa.table(
+        {
+            "row": pa.array(range(len(rows)), pa.int64()),
+            "source": pa.array([source for source, _, _ in rows], pa.int32()),
+            "id": pa.array([id_ for _, id_, _ in rows], pa.string()),
+            "known": pa.array([one for _, _, one in rows], pa.string()),
+            "truth": pa.nulls(len(rows), pa.string()),
+        }
+    )
+    linked = [at for at, (_, _, one) in enumerate(rows) if one is not None]
+    roots = pa.table({"row": linked, "root": [at - at % 3 for at in linked]})
+    here = local.named(records, roots, spec)
+    there = on_spark.named(
+        spark.createDataFrame(records), spark.createDataFrame(roots), spec
+    ).toArrow()
+    names, others = (
+        dict(zip(table["row"].to_pylist(), table["cluster"].to_pylist(), strict=True))
+        for table in (here, there)
+    )
+    assert names == others
+    assert ("people~4/2" in names.values()) is bool(known)
