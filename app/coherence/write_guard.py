@@ -22,6 +22,7 @@ from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
 from mediator.model.guard import CacheKey, Effects, WriteToken
 from mediator.query.invalidation.registered_query import MatchBudget
+from sketch.protocol.bounds import KEYS_AT_ONCE
 from sketch.protocol.port import (
     BeginResult,
     EndResult,
@@ -63,6 +64,7 @@ class SketchGuard:
     """
 
     wants_versions = True
+    most_keys = KEYS_AT_ONCE
 
     _sketch: ServerSketch
     _estimator: TtlEstimator

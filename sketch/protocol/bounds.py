@@ -10,6 +10,7 @@ from sketch.protocol.port import Partition, Purge, SketchLimits, SketchUnavailab
 
 __all__ = [
     "AGAINS",
+    "KEYS_AT_ONCE",
     "again_step_us",
     "by_partition",
     "checked",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 KEYS_AT_ONCE: Final = 5_000
+"""Keys of one call at most: its script blocks the server."""
+
 KEY_BYTES: Final = 4_096
 # Lua's numbers are doubles: a larger version would not be exact in Redis.
 _HIGHEST_VERSION: Final = 2**53 - 1
