@@ -128,7 +128,7 @@ class SketchGuard:
             written.setdefault(_partition(database, key.class_name), {})[str(key)] = version
         now_s, new = self._clock.now(), {str(key) for key in created}
         for partition, known in written.items():
-            if known:
+            if known and self._is_cached(partition):
                 self._estimator.wrote(partition, tuple(known), now_s, new)
         # The lease stays: no cache holds the key, so there is nothing to purge or to invalidate.
         if await self._leases.finish(token):
@@ -141,6 +141,11 @@ class SketchGuard:
         if self.purge_first is not None:
             results = zip(written.items(), changed, strict=True)
             await _purge(self.purge_first, {p: [*own, *more] for (p, own), more in results})
+
+    def _is_cached(self, partition: Partition) -> bool:
+        """Whether copies of a class are handed out; of others, no TTL is ever estimated."""
+        route = self._layouts.adopted(partition)
+        return route is not None and route.schema.cache.visibility != "none"
 
     async def invalidate_results(self, database: str, class_name: str) -> None:
         partition = Partition(database, class_name)
