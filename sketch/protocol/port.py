@@ -323,7 +323,8 @@ class Purge:
     """A key that caches are to forget.
 
     Attributes:
-        ticket: Distinguishes this purge from a later one of the same key.
+        ticket: Distinguishes this purge from a later one of the same key; the same one has the same
+            ticket each time that it is given out.
     """
 
     partition: Partition
@@ -335,7 +336,9 @@ class PurgeQueue(Protocol):
     """Purges to be sent, kept by the sketch itself: `end` adds what `begin` found held.
 
     A purge is due at once, and again `purge_again_s` later, because a fill that was under way
-    brings the old version back. Every call raises `SketchUnavailable` and nothing else.
+    brings the old version back. It ends with the last copy of its key.
+
+    Every call raises `SketchUnavailable` and nothing else.
     """
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
