@@ -74,7 +74,8 @@ def microseconds(seconds: float) -> int:
 
 def lifetime_us(limits: SketchLimits) -> int:
     """Return after how many microseconds no copy that was ever handed out is fresh."""
-    return limits.layers * microseconds(limits.longest_ttl_s) + microseconds(limits.margin_s)
+    own = limits.layers * microseconds(limits.longest_ttl_s) + microseconds(limits.margin_s)
+    return max(own, microseconds(limits.earlier_lifetime_s))
 
 
 def granted_us(limits: SketchLimits, ttl_s: float) -> int:
