@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
@@ -56,7 +57,15 @@ from sketch.redis.server import RedisSketch
 from sketch.ttl import TtlEstimator
 from sketch.ttl.port import TtlGranted
 
-__all__ = ["CacheEvents", "Caches", "Connect", "log_purging", "make_caches", "make_purgers"]
+__all__ = [
+    "CacheEvents",
+    "Caches",
+    "Connect",
+    "log_purging",
+    "make_caches",
+    "make_purgers",
+    "sketch_limits",
+]
 
 _MARGIN_OF_A_LAYER_S = 2.0
 """Transit to a cache, and its rounding of times: their part of the margin."""
@@ -296,21 +305,8 @@ class Caches:
             await self._purging.purge_now(partition.database, keys, self._settings.purge_first_s)
 
 
-def make_caches(
-    settings: CacheSettings,
-    coordination_url: str | None,
-    events: CacheEvents = LOGGED,
-    connect: Connect = lambda: None,
-) -> Caches | None:
-    """Open the sketch where the settings say; None: nothing may be cached.
-
-    Raises:
-        MissingSetting: Something is missing, or cannot be what it is.
-    """
-    url = settings.sketch_url.get_secret_value() if settings.sketch_url else coordination_url
-    if settings.sketch == "off" or (settings.sketch == "auto" and url is None):
-        return None
-    limits = SketchLimits(
+def sketch_limits(settings: CacheSettings) -> SketchLimits:
+    return SketchLimits(
         longest_ttl_s=settings.cache_longest_s,
         margin_s=settings.cache_margin_s,
         layers=settings.cache_layers,
@@ -318,6 +314,31 @@ def make_caches(
         queries=settings.cache_queries,
         purge_again_s=settings.purge_again_s if settings.purge else None,
     )
+
+
+def make_caches(
+    settings: CacheSettings,
+    coordination_url: str | None,
+    events: CacheEvents = LOGGED,
+    connect: Connect = lambda: None,
+    earlier_lifetime_s: float = 0.0,
+) -> Caches | None:
+    """Open the sketch where the settings say; None: nothing may be cached.
+
+    Args:
+        settings: How to cache.
+        coordination_url: Of the Redis that is used unless the settings name one.
+        events: What is called with the events of caching.
+        connect: Makes what sends the requests to a cache that is purged.
+        earlier_lifetime_s: For how long copies may be fresh that earlier settings have allowed.
+
+    Raises:
+        MissingSetting: Something is missing, or cannot be what it is.
+    """
+    url = settings.sketch_url.get_secret_value() if settings.sketch_url else coordination_url
+    if settings.sketch == "off" or (settings.sketch == "auto" and url is None):
+        return None
+    limits = replace(sketch_limits(settings), earlier_lifetime_s=earlier_lifetime_s)
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
     if settings.sketch == "memory":
         sketch: Sketch = MemorySketch(limits, shape)

@@ -22,6 +22,7 @@ from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
 from mediator.model.guard import CacheKey, Effects, WriteToken
 from mediator.query.invalidation.registered_query import MatchBudget
+from sketch.protocol.bounds import KEYS_AT_ONCE
 from sketch.protocol.port import (
     BeginResult,
     EndResult,
@@ -63,6 +64,7 @@ class SketchGuard:
     """
 
     wants_versions = True
+    most_keys = KEYS_AT_ONCE
 
     _sketch: ServerSketch
     _estimator: TtlEstimator
@@ -126,7 +128,7 @@ class SketchGuard:
             written.setdefault(_partition(database, key.class_name), {})[str(key)] = version
         now_s, new = self._clock.now(), {str(key) for key in created}
         for partition, known in written.items():
-            if known:
+            if known and self._is_cached(partition):
                 self._estimator.wrote(partition, tuple(known), now_s, new)
         # The lease stays: no cache holds the key, so there is nothing to purge or to invalidate.
         if await self._leases.finish(token):
@@ -139,6 +141,11 @@ class SketchGuard:
         if self.purge_first is not None:
             results = zip(written.items(), changed, strict=True)
             await _purge(self.purge_first, {p: [*own, *more] for (p, own), more in results})
+
+    def _is_cached(self, partition: Partition) -> bool:
+        """Whether copies of a class are handed out; of others, no TTL is ever estimated."""
+        route = self._layouts.adopted(partition)
+        return route is not None and route.schema.cache.visibility != "none"
 
     async def invalidate_results(self, database: str, class_name: str) -> None:
         partition = Partition(database, class_name)

@@ -21,6 +21,7 @@ from app.coherence.caches import Caches, make_caches
 from app.coherence.probe_readers import cache_readers
 from app.security.data_port import RequestAuthoriser
 from app.security.security import Security
+from app.service.earlier_grants import earlier_lifetime_s
 from app.service.mediators import has_relay_process, mediator_options, revealed
 from app.service.relays import RelayProcess
 from app.service.traffic import MeasuredTraffic
@@ -134,7 +135,7 @@ async def build(
     recent = _Recent.of(telemetry.metrics)
     observers: list[Observer] = [*telemetry.observers, *recent.observers]
     observe = broadcast(*observers)
-    caches = _caches(settings, caching, telemetry)
+    caches = await _caches(settings, caching, telemetry)
     options = mediator_options(settings, caches, alone=caches is not None and caches.alone)
     mediator = Mediator(options, make_store, observers)
     await _start(mediator, caching)
@@ -177,13 +178,14 @@ async def build(
     )
 
 
-def _caches(
+async def _caches(
     settings: MediatorSettings, caching: CacheSettings | None, telemetry: Telemetry
 ) -> Caches | None:
     if caching is None:
         return None
     url, events = revealed(settings.coordination_url), telemetry.cache_events()
-    return make_caches(caching, url, events, telemetry.connect)
+    earlier_s = await earlier_lifetime_s(settings, caching)
+    return make_caches(caching, url, events, telemetry.connect, earlier_s)
 
 
 def _data_api(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pydantic import SecretStr
 
 from app.coherence.caches import Caches, make_caches
+from app.service.earlier_grants import earlier_lifetime_s
 from app.settings.main import CacheSettings, MediatorSettings, MissingSetting, SystemSettings
 from app.settings.systems_file import read_systems
 from app.telemetry.log import log_observation
@@ -34,7 +35,9 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
     """
     if caching.sketch == "memory":
         raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
-    caches = make_caches(caching, revealed(settings.coordination_url))
+    earlier_s = await earlier_lifetime_s(settings, caching)
+    url = revealed(settings.coordination_url)
+    caches = make_caches(caching, url, earlier_lifetime_s=earlier_s)
     mediator = Mediator(mediator_options(settings, caches), make_store, [log_observation])
     async with AsyncExitStack() as rest:
         if caches is not None:

@@ -1,13 +1,19 @@
-"""The id of the installation that a catalogue is of."""
+"""What a catalogue keeps of its installation as a whole: its id, and highest numbers."""
 
 from __future__ import annotations
 
-from sqlalchemy import inspect, select
+import re
+from typing import Final
+
+from sqlalchemy import inspect, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tables import SCHEMA, installation
+from mediator.catalogue.tables import SCHEMA, installation, secrets
 
-__all__ = ["installation_id", "installation_id_if_any"]
+__all__ = ["highest", "installation_id", "installation_id_if_any"]
+
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 async def installation_id(catalogue: Catalogue) -> str:
@@ -28,3 +34,22 @@ async def installation_id_if_any(catalogue: Catalogue) -> str | None:
     table = installation.name
     exists = await catalogue.run_sync(lambda own: inspect(own).has_table(table, SCHEMA))
     return await installation_id(catalogue) if exists else None
+
+
+async def highest(catalogue: Catalogue, name: str, number: int) -> int:
+    """Return the highest number that was ever given under a name, this one included; keep it.
+
+    Raises:
+        Unavailable: The catalogue does not answer.
+    """
+    first = insert(secrets).values(name=name, value=str(number)).on_conflict_do_nothing()
+    of_name = secrets.c.name == name
+    async with catalogue.begin() as connection:
+        await connection.execute(first)
+        stored = select(secrets.c.value).where(of_name).with_for_update()
+        text = str((await connection.execute(stored)).scalar_one())
+        # A row that was restored is whatever the backup says.
+        known = int(text) if _NUMBER.fullmatch(text) else 0
+        if number > known:
+            await connection.execute(update(secrets).where(of_name).values(value=str(number)))
+    return max(number, known)

@@ -196,7 +196,8 @@ proposals = _table(
 secrets = _table(
     "secrets", Column("name", Text, primary_key=True), Column("value", Text, nullable=False)
 )
-"""Keys that all replicas share, such as the one that authenticates cursors."""
+"""What all replicas share by name: keys, such as the one that authenticates cursors, and facts that
+must outlast every other store, such as the longest lifetime of copies in caches."""
 
 access = _table(
     "access",

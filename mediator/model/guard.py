@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -53,6 +54,9 @@ class WriteGuard(Protocol):
     wants_versions: bool
     """Whether `end` needs versions; else they are not collected."""
 
+    most_keys: int
+    """How many keys one `begin` takes at most."""
+
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
         """Announce a write to these keys; if this fails, the write is refused."""
 
@@ -88,6 +92,7 @@ class NullGuard:
     """No caches to keep coherent."""
 
     wants_versions = False
+    most_keys = sys.maxsize
 
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:  # noqa: ARG002 - the port's shape
         return _NO_TOKEN

@@ -7,7 +7,7 @@ effect (docs/protocol.md, "Writing").
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
@@ -118,7 +118,8 @@ class StoreCalls:
         attempt does not: the first one met another write.
         """
         if bound is None:
-            [result] = await self._write_system(call.fragment.system, (call,))
+            [reply] = await self._write_system(call.fragment.system, (call,))
+            result = result_or_raise(reply)
         else:
             result = await self.coalescer.write(call, bound)
         if result.status is Status.APPLIED or result.status not in _REFUSALS:
@@ -203,7 +204,7 @@ class StoreCalls:
         records = await _read(self.systems.get(system), calls)
         return live_records(calls, records, self.systems.now_for)
 
-    async def _write_system(self, system: str, calls: Sequence[Write]) -> list[WriteResult]:
+    async def _write_system(self, system: str, calls: Sequence[Write]) -> list[WriteReply]:
         store, fragments = self.systems.get(system), _fragments(calls)
         self.admission.enter(fragments, calls[0].intent)  # steps come by themselves
         try:
@@ -237,8 +238,11 @@ class StoreCalls:
         except StoreError as error:
             raise unavailable(store, error, "read") from error
 
-    async def write_guarded(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write_guarded(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteReply]:
         """Write to one system, of one database, with the guard called around it.
+
+        What has more keys than the guard takes at once is written in several calls, one after the
+        other. If a later one fails, its writes and those after it have the error as their result.
 
         Raises:
             Unavailable: The system does not answer, or the view could not follow what is written.
@@ -246,7 +250,7 @@ class StoreCalls:
         bound = self.acknowledging if self._is_bound(store, calls[0].fragment) else None
         if bound is not None and not await bound.allows(calls[0].fragment):
             raise Unavailable(f"{_CUT_OFF} Nothing was written.", system=store.name)
-        results = await self._write_guarded(store, calls)
+        results = await self._write_in_turn(store, calls)
         # Again: once the registration has ended, the feed counts as complete without this write.
         if bound is not None and not await bound.allows(calls[0].fragment):
             raise OutcomeUnknown(f"{_CUT_OFF} The write has been sent.", system=store.name)
@@ -255,6 +259,17 @@ class StoreCalls:
     def _is_bound(self, store: GuardedStore, fragment: Fragment) -> bool:
         acknowledging = self.acknowledging
         return acknowledging is not None and acknowledging.concerns(store.store, fragment)
+
+    async def _write_in_turn(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteReply]:
+        replies: list[WriteReply] = []
+        for some in _by_keys(calls, self._guard.most_keys):
+            try:
+                replies += await self._write_guarded(store, some)
+            except MediatorError as error:
+                if not replies:
+                    raise
+                return [*replies, *[error] * (len(calls) - len(replies))]
+        return replies
 
     async def _write_guarded(
         self, store: GuardedStore, calls: Sequence[Write]
@@ -313,6 +328,17 @@ def _system_of(call: Read | Write) -> str:
 
 def _fragments(calls: Sequence[Write]) -> Collection[Fragment]:
     return (calls[0].fragment,) if len(calls) == 1 else {call.fragment for call in calls}
+
+
+def _by_keys(calls: Sequence[Write], most: int) -> Iterator[Sequence[Write]]:
+    """Split calls so that those of each slice have at most so many keys together."""
+    first = keys = 0
+    for at, call in enumerate(calls):
+        keys += len(call.groups)
+        if keys > most and at > first:
+            yield calls[first:at]
+            first, keys = at, len(call.groups)
+    yield calls[first:]
 
 
 async def _read_before(store: GuardedStore, reads: Sequence[Read]) -> Records:

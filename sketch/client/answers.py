@@ -28,6 +28,7 @@ __all__ = [
     "as_of_us",
     "expires_us",
     "is_not_stored",
+    "natural",
     "read_of",
     "result_of",
     "source_of",
@@ -42,6 +43,9 @@ SERVER_ERROR = 500
 _SERVICE = "portolan"
 _ROUNDING_S = 1.0
 """Caches give an age in full seconds."""
+
+_MOST_DIGITS = 20
+"""Of a number in a header field: microseconds since 1970 have 16."""
 
 
 class Source(StrEnum):
@@ -132,7 +136,7 @@ def age_s(headers: Mapping[str, str]) -> float:
     """Return how long a response may have been in caches; infinity if its age is unreadable."""
     if "age" not in headers and "via" not in headers:
         return 0.0
-    seconds = _natural(headers.get("age", "0"))
+    seconds = natural(headers.get("age", "0"))
     if seconds is None:
         return math.inf
     # Proxies add `Via` and `Age: 0` to responses that they only pass through, too.
@@ -151,12 +155,12 @@ def uncertainty_s(headers: Mapping[str, str]) -> float:
 
 def expires_us(headers: Mapping[str, str]) -> int:
     """Return when an answer expires by the sketch's clock; 0: it must not be kept."""
-    return 0 if is_not_stored(headers) else _natural(headers.get("portolan-expires", "")) or 0
+    return 0 if is_not_stored(headers) else natural(headers.get("portolan-expires", "")) or 0
 
 
 def as_of_us(headers: Mapping[str, str]) -> int | None:
     """Return the time by the sketch's clock at which an answer was true; None: it is undated."""
-    return _natural(headers.get("portolan-as-of", ""))
+    return natural(headers.get("portolan-as-of", ""))
 
 
 def source_of(headers: Mapping[str, str]) -> Source:
@@ -181,7 +185,7 @@ def answer_of(response: ServiceResponse) -> ReadAnswer:
         headers.get("etag"),
         response.content,
         source_of(headers),
-        _natural(headers.get("age", "")),
+        natural(headers.get("age", "")),
         headers.get("cache-status", ""),
     )
 
@@ -209,6 +213,9 @@ def result_of(answer: ReadAnswer) -> Result:
     return Result(document["items"], document["next"], answer.source, *totals)
 
 
-def _natural(text: str) -> int | None:
+def natural(text: str) -> int | None:
+    """Return the number in a header field; None: it is none, or too long to be meant."""
     text = text.strip()
-    return int(text) if text.isascii() and text.isdigit() else None
+    # `int` raises ValueError for thousands of digits, which any cache on the way may send.
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None

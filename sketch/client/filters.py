@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sketch.client.answers import NOT_MODIFIED, OK, age_s
+from sketch.client.answers import NOT_MODIFIED, OK, age_s, natural
 from sketch.client.clock import LEAST_US, Clock, SketchClock
 from sketch.client.connection import Get, ServiceResponse
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
@@ -174,8 +174,7 @@ class FilterKeeper:
         received_at, generated_at = self._clock(), sent - age_s(response.headers)
         if response.status == NOT_MODIFIED and current is not None:
             self._statistics.filter_not_modified += 1
-            time_us = _time_us(response)
-            document = replace(current.document, time_us=time_us)
+            document = _confirmed(current.document, response)
             return HeldFilter(document, current.tag, generated_at, received_at)
         if response.status == OK:
             tag = response.headers.get("etag")
@@ -221,9 +220,12 @@ class FilterKeeper:
         self._on_filter(new.generated_at - self.delta_s)
 
 
-def _time_us(response: ServiceResponse) -> int:
-    """Return the time of a 304: the bits were current then."""
-    time = response.headers.get("portolan-sketch-time", "")
-    if not (time.isascii() and time.isdigit()):
+def _confirmed(document: FilterDocument, response: ServiceResponse) -> FilterDocument:
+    """Return a filter as of the time of a 304: its bits were current then."""
+    time_us = natural(response.headers.get("portolan-sketch-time", ""))
+    if time_us is None:
         raise BrokenFilter("a 304 has no time")
-    return int(time)
+    try:
+        return replace(document, time_us=time_us)
+    except WireError as error:
+        raise BrokenFilter(str(error)) from error

@@ -185,7 +185,7 @@ class Renewer:
         except PortolanError as error:
             # No read fails: readers revalidate what was not renewed.
             _log.info("nothing was renewed: %s", error)
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             _log.warning("an answer to a batch makes no sense", exc_info=True)
 
     def _operation(self, entry: DemandEntry) -> dict[str, str]:
@@ -203,7 +203,7 @@ class Renewer:
     ) -> None:
         """Store one result of a batch, as old as the request."""
         tag, old = result.get("etag"), self._copies.get(entry.address)
-        if tag is None or "partial" in result:
+        if not isinstance(tag, str) or "partial" in result:
             return
         if old is not None and old.etag == tag and old.body is not None:
             # It expires as it was promised, under the filters it was promised by.

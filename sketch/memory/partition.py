@@ -80,8 +80,11 @@ class MemoryPartition:
         if self._pending[key] > 1:
             self._concurrent.add(key)
         self.versions.forget(key)
-        # After a loss, caches may hold any key.
-        return handed > now or now < self.saturated_until
+        return self._may_be_held(now, key)
+
+    def _may_be_held(self, now: int, key: str) -> bool:
+        """Whether a cache may hold a fresh copy of a key; after a loss, of any."""
+        return self._handed.of(key) > now or now < self.saturated_until
 
     def end(self, now: int, token: str, versions: Mapping[str, int]) -> EndResult:
         """End a pending write, set its versions, owe purges; a token that is unknown has ended."""
@@ -173,8 +176,20 @@ class MemoryPartition:
         handed = self._handed.take(now, most)
         for key in handed:
             self.versions.forget(key)
+            if not self._may_be_held(now, key):
+                self.purges.discard(key)
             self.queries.discard(key)
         return len(stale) + len(handed)
+
+    def take_purges(self, now: int, limit: int) -> list[tuple[str, int]]:
+        """Hand out keys whose purges are due, with tickets; those whose copies expired no more."""
+        taken: list[tuple[str, int]] = []
+        for key in self.purges.next.take(now, limit):
+            if self._may_be_held(now, key):
+                taken.append((key, self.purges.hand_out(now, key)))
+            else:
+                self.purges.discard(key)
+        return taken
 
     def state(self, now: int, partition: Partition) -> SketchPartitionState:
         return SketchPartitionState(

@@ -80,8 +80,9 @@ class Deadlines:
 class OwedPurges:
     """For each key the times at or after which it must be purged.
 
-    A purge that begins later serves all times before it. The repeated ones are rounded up to a few
-    instants, so that a key that is written continuously owes only a few.
+    A purge that begins later serves all times before it, and its ticket is the last of them: handed
+    out again it has the same one, unless another time has come. The repeated ones are rounded up to
+    a few instants, so that a key that is written continuously owes only a few.
 
     Attributes:
         next: When each key is handed out next.
@@ -108,17 +109,19 @@ class OwedPurges:
         self._owed[key] = later | {due, again}
         self.next.put(key, due)
 
-    def take(self, now: int, limit: int) -> list[str]:
-        """Hand out keys that are due; their ticket is the time."""
-        keys = self.next.take(now, limit)
-        for key in keys:
-            self.next.put(key, now + self._lease_us)
-        return keys
+    def hand_out(self, now: int, key: str) -> int:
+        """Hand out a key that is due; return its ticket, the last time that has come."""
+        self.next.put(key, now + self._lease_us)
+        return max((time for time in self._owed.get(key, ()) if time <= now), default=0)
+
+    def discard(self, key: str) -> None:
+        self._owed.pop(key, None)
+        self.next.discard(key)
 
     def acknowledge(self, key: str, ticket: int) -> None:
         """Remove the times that a purge with this ticket serves."""
-        left = {time for time in self._owed.pop(key, ()) if time > ticket}
-        self.next.discard(key)
+        left = {time for time in self._owed.get(key, ()) if time > ticket}
+        self.discard(key)
         if left:
             self._owed[key] = left
             self.next.put(key, min(left))

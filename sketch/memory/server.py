@@ -186,8 +186,8 @@ class MemorySketch:
         taken: list[Purge] = []
         for partition in self._kept(partitions):
             now, it = self._expired(partition, 1)
-            keys = it.purges.take(now, limit - len(taken))
-            taken += (Purge(partition, key, now) for key in keys)
+            given = it.take_purges(now, limit - len(taken))
+            taken += (Purge(partition, key, ticket) for key, ticket in given)
         return taken
 
     async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:

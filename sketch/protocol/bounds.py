@@ -10,6 +10,7 @@ from sketch.protocol.port import Partition, Purge, SketchLimits, SketchUnavailab
 
 __all__ = [
     "AGAINS",
+    "KEYS_AT_ONCE",
     "again_step_us",
     "by_partition",
     "checked",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 KEYS_AT_ONCE: Final = 5_000
+"""Keys of one call at most: its script blocks the server."""
+
 KEY_BYTES: Final = 4_096
 # Lua's numbers are doubles: a larger version would not be exact in Redis.
 _HIGHEST_VERSION: Final = 2**53 - 1
@@ -71,7 +74,8 @@ def microseconds(seconds: float) -> int:
 
 def lifetime_us(limits: SketchLimits) -> int:
     """Return after how many microseconds no copy that was ever handed out is fresh."""
-    return limits.layers * microseconds(limits.longest_ttl_s) + microseconds(limits.margin_s)
+    own = limits.layers * microseconds(limits.longest_ttl_s) + microseconds(limits.margin_s)
+    return max(own, microseconds(limits.earlier_lifetime_s))
 
 
 def granted_us(limits: SketchLimits, ttl_s: float) -> int:

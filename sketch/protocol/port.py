@@ -73,6 +73,8 @@ class SketchLimits:
         purge_again_s: F of docs/protocol.md, the longest time a cache may take to fill: a purge is
             repeated after it; None: nothing is purged, and no purges are kept.
         purge_lease_s: After which time a purge that was taken, but not done, is given out again.
+        earlier_lifetime_s: For how long copies may be fresh that were handed out under earlier
+            limits, which a sketch that was lost does not know (seconds).
     """
 
     longest_ttl_s: float = 600.0
@@ -84,6 +86,7 @@ class SketchLimits:
     expired_at_once: int = 100
     purge_again_s: float | None = None
     purge_lease_s: float = 10.0
+    earlier_lifetime_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +326,8 @@ class Purge:
     """A key that caches are to forget.
 
     Attributes:
-        ticket: Distinguishes this purge from a later one of the same key.
+        ticket: Distinguishes this purge from a later one of the same key; the same one has the same
+            ticket each time that it is given out.
     """
 
     partition: Partition
@@ -335,7 +339,9 @@ class PurgeQueue(Protocol):
     """Purges to be sent, kept by the sketch itself: `end` adds what `begin` found held.
 
     A purge is due at once, and again `purge_again_s` later, because a fill that was under way
-    brings the old version back. Every call raises `SketchUnavailable` and nothing else.
+    brings the old version back. It ends with the last copy of its key.
+
+    Every call raises `SketchUnavailable` and nothing else.
     """
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:

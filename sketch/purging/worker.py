@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -18,7 +18,8 @@ class Purging:
     """Takes purges that are due, and sends them to every purger.
 
     A purge is acknowledged once all purgers have confirmed it. What one of them does not confirm is
-    handed out again by the queue; the others purge it a second time, which is harmless.
+    handed out again by the queue, and sent to that one alone. Another replica that gets it sends it
+    to all, which is harmless.
 
     Args:
         partitions: Returns the partitions that this process serves.
@@ -109,9 +110,31 @@ class Purging:
         return any(sender.has_room for sender in self._senders)
 
     def _send(self, taken: Sequence[Purge], batches: asyncio.TaskGroup) -> None:
-        keys = list(dict.fromkeys(map(_key_of, taken)))
-        sent = [batches.create_task(sender.deliver(keys)) for sender in self._senders]
+        sent = [batches.create_task(self._deliver(sender, taken)) for sender in self._senders]
         batches.create_task(self._acknowledge(taken, sent))
+
+    def _deliver(
+        self, sender: PurgeSender, taken: Sequence[Purge]
+    ) -> Coroutine[None, None, frozenset[CachedKey]]:
+        """Reserve room for what a purger has not confirmed yet; the coroutine sends it.
+
+        It returns the keys that the purger has confirmed, now or before.
+        """
+        name = sender.purger.name
+        before = {_key_of(it) for it in taken if self._waiting.is_confirmed(name, it)}
+        left = [key for key in map(_key_of, taken) if key not in before]
+        return self._delivered(name, taken, before, sender.deliver(left))
+
+    async def _delivered(
+        self,
+        name: str,
+        taken: Sequence[Purge],
+        before: set[CachedKey],
+        delivery: Awaitable[frozenset[CachedKey]],
+    ) -> frozenset[CachedKey]:
+        keys = (await delivery) | before
+        self._waiting.confirm(name, (purge for purge in taken if _key_of(purge) in keys))
+        return keys
 
     async def _acknowledge(
         self, taken: Sequence[Purge], sent: Sequence[asyncio.Task[frozenset[CachedKey]]]
@@ -124,7 +147,7 @@ class Purging:
         except SketchUnavailable:
             self._on_event(PurgeQueueUnanswered())
         else:
-            self._waiting.confirmed(everywhere)
+            self._waiting.forget(everywhere)
         self._on_event(self._waiting.event(self._timing.clock()))
         self._woken.set()
 
@@ -144,11 +167,12 @@ _FORGOTTEN_S: Final = 120.0
 
 
 class WaitingKeys:
-    """Remembers keys for the events of purging; the queue remembers what is owed."""
+    """Remembers keys that not all purgers have confirmed; the queue remembers what is owed."""
 
     def __init__(self) -> None:
         self._since: dict[CachedKey, float] = {}
         self._taken: dict[CachedKey, float] = {}
+        self._tickets: dict[CachedKey, dict[str, int]] = {}
         self._repeated = 0
 
     def take(self, now: float, keys: Iterable[CachedKey]) -> None:
@@ -161,10 +185,20 @@ class WaitingKeys:
             self._taken[key] = now
             self._since.setdefault(key, now)
 
-    def confirmed(self, keys: Iterable[CachedKey]) -> None:
+    def is_confirmed(self, purger: str, purge: Purge) -> bool:
+        """Whether a purger has confirmed this purge, and no earlier one of its key."""
+        return self._tickets.get(_key_of(purge), {}).get(purger) == purge.ticket
+
+    def confirm(self, purger: str, purges: Iterable[Purge]) -> None:
+        for purge in purges:
+            key = _key_of(purge)
+            if key in self._taken:
+                self._tickets.setdefault(key, {})[purger] = purge.ticket
+
+    def forget(self, keys: Iterable[CachedKey]) -> None:
         for key in keys:
-            self._taken.pop(key, None)
-            self._since.pop(key, None)
+            for remembered in (self._taken, self._since, self._tickets):
+                remembered.pop(key, None)
 
     def event(self, now: float) -> PurgesWaiting:
         """Return what is waiting; keys count as repeated once."""
@@ -172,7 +206,7 @@ class WaitingKeys:
             key, taken = next(iter(self._taken.items()))
             if now - taken < _FORGOTTEN_S:
                 break
-            self.confirmed([key])
+            self.forget([key])
         repeated, self._repeated = self._repeated, 0
         oldest = next(iter(self._since.values()), now)
         return PurgesWaiting(len(self._taken), now - oldest, repeated)

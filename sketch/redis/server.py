@@ -278,8 +278,9 @@ class RedisSketch:
                 self._steps.take(partition, "take_purges", (share,)) for partition in slice_
             )
             for partition, result in zip(slice_, results, strict=True):
-                taken += (Purge(partition, key.decode(), result.now_us) for key in result.value)
-                if len(result.value) == share:
+                pairs = zip(result.value[::2], result.value[1::2], strict=True)
+                taken += (Purge(partition, key.decode(), ticket) for key, ticket in pairs)
+                if len(result.value) == 2 * share:
                     queue.append(partition)
         return taken
 

@@ -32,6 +32,7 @@ from tests.proxies.scripted_purger import PassingTime, ScriptedPurger
 from tests.proxies.small_origin import Origin
 
 PARTITION = Partition("news", "articles")
+TTL_S = 10_000.0
 F_S = 100.0
 LEASE_S = 10.0
 QUICK = PurgingLimits(look_every_s=0.01, first_wait_s=0.01, longest_wait_s=0.05, deadline_s=60.0)
@@ -43,7 +44,7 @@ class Writes:
     def __init__(self) -> None:
         self._now_us = 1_800_000_000_000_000
         self._tokens = 0
-        limits = SketchLimits(purge_again_s=F_S, purge_lease_s=LEASE_S)
+        limits = SketchLimits(longest_ttl_s=TTL_S, purge_again_s=F_S, purge_lease_s=LEASE_S)
         self.sketch = MemorySketch(limits, FilterShape(8_192, 4, 7), lambda: self._now_us)
 
     def advance(self, seconds: float) -> None:
@@ -51,7 +52,7 @@ class Writes:
 
     async def write(self, *keys: str) -> None:
         await self.sketch.create(PARTITION)
-        await self.sketch.report_read(PARTITION, keys, 60.0)
+        await self.sketch.report_read(PARTITION, keys, TTL_S)
         self._tokens += 1
         await self.sketch.begin(PARTITION, keys, str(self._tokens))
         await self.sketch.end(PARTITION, str(self._tokens), {})
@@ -143,6 +144,46 @@ async def test_a_purge_not_confirmed_by_all_is_repeated(writes: Writes) -> None:
         await until(lambda: isinstance(events[-1], PurgesWaiting) and events[-1].keys == 0)
     changes = [event.down for event in events if isinstance(event, PurgerChanged)]
     assert changes == [True, False]
+
+
+async def test_what_one_has_confirmed_is_sent_to_the_others_alone(writes: Writes) -> None:
+    events: list[PurgeEvent] = []
+    good, bad = ScriptedPurger("good"), ScriptedPurger("bad", broken=True)
+
+    def repeated(times: int) -> Callable[[], bool]:
+        """Let leases end, until the queue has given out what it had so often."""
+        count = len(events)
+
+        def is_repeated() -> bool:
+            writes.advance(LEASE_S / 10)
+            rounds = [e for e in events[count:] if isinstance(e, PurgesWaiting)]
+            return sum(each.repeated for each in rounds) >= times
+
+        return is_repeated
+
+    await writes.write("articles/a#main")
+    async with purging(writes, good, bad, on_event=events.append):
+        await until(repeated(3))
+        assert keys_sent(good) == ["articles/a#main"]
+        await writes.write("articles/a#main")
+        await until(lambda: len(good.sent) == 2)
+        writes.advance(2 * F_S)
+        await until(lambda: len(good.sent) == 3)
+        await until(repeated(3))
+        bad.broken = False
+        await until(lambda: repeated(0)() and bad.sent != [])
+    assert keys_sent(good) == 3 * ["articles/a#main"]
+    assert keys_sent(bad) == ["articles/a#main"]
+    assert await writes.owed() == set()
+
+
+async def test_what_a_purger_that_is_down_misses_ends_with_the_copies(writes: Writes) -> None:
+    async with purging(writes, ScriptedPurger("bad", broken=True)):
+        for number in range(20):
+            await writes.write(f"articles/{number}#main")
+            writes.advance(TTL_S / 4)
+        (state,) = await writes.sketch.states([PARTITION])
+    assert 0 < state.purges <= 5
 
 
 async def test_a_hanging_purger_does_not_delay_others(writes: Writes) -> None:

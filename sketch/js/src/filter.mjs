@@ -8,6 +8,8 @@ const VERSION_AND_FAMILY = 0x0101;
 const HEADER_BYTES = 56;
 const SUM_BYTES = 4;
 const MOST_HASHES = 32;
+const REVALIDATE_ALL = 1;
+const LONGEST_MAP = 2 ** 24;
 
 function crc32(bytes) {
   let crc = -1;
@@ -23,12 +25,17 @@ export function readFilter(raw) {
   const bytes = new Uint8Array(raw);
   const view = new DataView(raw);
   const end = raw.byteLength - SUM_BYTES;
-  const start = HEADER_BYTES + view.getUint32(52);
+  const mapBytes = view.getUint32(52);
+  const start = HEADER_BYTES + mapBytes;
   const k = bytes[6];
   const m = view.getUint32(12);
-  const isKnown = view.getUint32(0) === MAGIC && view.getUint16(4) === VERSION_AND_FAMILY;
-  const isWhole = crc32(bytes.subarray(0, end)) === view.getUint32(end) && start + m / 8 === end;
-  if (!isKnown || !isWhole || !m || !k || k > MOST_HASHES) throw failure("a broken filter");
+  const revalidateAll = bytes[7];
+  // A flag that is not known here may change what the bits mean.
+  const isKnown =
+    view.getUint32(0) === MAGIC && view.getUint16(4) === VERSION_AND_FAMILY && revalidateAll <= REVALIDATE_ALL;
+  const isBounded = m && k && k <= MOST_HASHES && mapBytes <= LONGEST_MAP;
+  const isWhole = () => crc32(bytes.subarray(0, end)) === view.getUint32(end) && start + m / 8 === end;
+  if (!isKnown || !isBounded || !isWhole()) throw failure("a broken filter");
   const filter = {
     m,
     k,
@@ -38,7 +45,6 @@ export function readFilter(raw) {
     generation: String(bytes.subarray(28, 44)),
     map: new TextDecoder().decode(bytes.subarray(HEADER_BYTES, start)),
   };
-  const revalidateAll = bytes[7] & 1;
   const isSet = (bit) => bytes[start + (bit >> 3)] & (0x80 >> (bit & 7));
   filter.groups = JSON.parse(filter.map);
   filter.has = (key) => revalidateAll || positions(key, filter).every(isSet);

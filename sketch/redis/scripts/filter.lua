@@ -35,7 +35,8 @@ local function leave(key)
   count(packed, -1, 0)
 end
 
--- Removes what has expired, at most so many keys of either kind; returns how many there were.
+-- Removes what has expired, at most so many keys of either kind; returns how many there were. What
+-- is owed of a key ends with its copies: after a loss, with all that there may be.
 local function expire(most)
   local stale = call('ZRANGEBYSCORE', STALE, '-inf', now, 'LIMIT', 0, most)
   for _, key in ipairs(stale) do
@@ -46,6 +47,9 @@ local function expire(most)
   for _, key in ipairs(expired) do
     call('ZREM', COPIES, key)
     call('HDEL', VERSIONS, key)
+    if AGAIN_US and now >= saturated and call('ZREM', PURGES, key) == 1 then
+      call('HDEL', OWED, key)
+    end
     if string.find(key, '//', 1, true) then call('ZREM', QUERIES, key) end
   end
   return #stale + #expired

@@ -1,5 +1,6 @@
 -- Purges: `owed` holds the times at or after which a key must be purged, `purges` the time at which
--- the key is given out next. A purge that begins later does for all times before it.
+-- the key is given out next. A purge that begins later does for all times before it. Its ticket is
+-- the last of these: given out again, it has the same one, unless another time has come.
 
 local steps = {}
 
@@ -9,6 +10,11 @@ local function times_of(key)
     times[#times + 1] = tonumber(time)
   end
   return times
+end
+
+local function forget(key)
+  call('ZREM', PURGES, key)
+  call('HDEL', OWED, key)
 end
 
 local function set_owed(key, times)
@@ -31,11 +37,28 @@ steps.owe = function(key)
   set_owed(key, owed)
 end
 
--- Arguments: how many at most. Returns keys; their ticket is the time.
+local function ticket_of(key)
+  local ticket = 0
+  for _, time in ipairs(times_of(key)) do
+    if time <= now then ticket = math.max(ticket, time) end
+  end
+  return ticket
+end
+
+-- Arguments: how many at most. Returns pairs of key, ticket. A purge whose copies have all expired
+-- is given out no more: a purger that is down must not let the queue grow.
 steps.take_purges = function(first)
-  local due = call('ZRANGEBYSCORE', PURGES, '-inf', now, 'LIMIT', 0, ARGV[first])
-  for _, key in ipairs(due) do call('ZADD', PURGES, now + PURGE_LEASE_US, key) end
-  return due
+  local taken = {}
+  for _, key in ipairs(call('ZRANGEBYSCORE', PURGES, '-inf', now, 'LIMIT', 0, ARGV[first])) do
+    if now < saturated or tonumber(call('ZSCORE', COPIES, key) or 0) > now then
+      call('ZADD', PURGES, now + PURGE_LEASE_US, key)
+      taken[#taken + 1] = key
+      taken[#taken + 1] = ticket_of(key)
+    else
+      forget(key)
+    end
+  end
+  return taken
 end
 
 -- Arguments: pairs of key, ticket.
@@ -48,8 +71,7 @@ steps.acknowledge_purges = function(first, last)
     if #owed > 0 then
       set_owed(key, owed)
     else
-      call('ZREM', PURGES, key)
-      call('HDEL', OWED, key)
+      forget(key)
     end
   end
   return 1

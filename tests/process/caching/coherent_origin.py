@@ -115,6 +115,7 @@ class Origin:
         filter_status: What it answers to requests for the filter.
         batch_status: What it answers to requests for many objects at once.
         batch_items: How many of them it answers; None: all.
+        batch_answer: What it answers in place of them; None: the objects.
         is_partial: Whether it reports then that the objects are partial.
         damage: Applied to each filter that leaves.
         extra: Header fields put on every answer to a read or for the filter.
@@ -139,6 +140,7 @@ class Origin:
         self.batch_status = 200
         self.is_partial = False
         self.batch_items: int | None = None
+        self.batch_answer: bytes | None = None
         self.damage: Callable[[bytes], bytes] = bytes
         self.extra: dict[str, str] = {}
         self.visibility = "public"
@@ -281,6 +283,8 @@ class Origin:
         self.batches.append([each["id"] for each in operations])
         if self.batch_status != 200:
             return problem(self.batch_status, "unavailable")
+        if self.batch_answer is not None:
+            return Reply(200, self.batch_answer)
         answered = operations[: self.batch_items]
         return Reply(200, json.dumps([self._item(each) for each in answered]).encode())
 

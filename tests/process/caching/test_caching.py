@@ -12,7 +12,7 @@ from app.coherence import clock_watch
 from app.settings.main import CacheSettings
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import SketchUnavailable
+from sketch.protocol.port import Partition, SketchUnavailable
 from sketch.protocol.wire import decode
 from tests.faults.conditions import eventually
 from tests.process.caching.cached_paper import NOWHERE, Paper, paper_on
@@ -67,6 +67,22 @@ async def test_other_classes_are_revalidated_always(
     headers = (await paper.http.get(f"{class_name}/{id_}")).headers
     assert headers["cache-control"] == "no-cache"
     assert "portolan-expires" not in headers
+
+
+async def test_only_writes_of_classes_that_are_cached_are_learnt_from(
+    paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is learnt takes memory for each key that is ever written."""
+    learnt: set[str] = set()
+
+    def wrote(partition: Partition, *_: object) -> None:
+        learnt.add(partition.class_name)
+
+    monkeypatch.setattr(paper.caches.estimator, "wrote", wrote)
+    for class_name in ("articles", "notes", "secrets"):
+        answer = await paper.http.put(f"{class_name}/{id_}", json={})
+        assert answer.status_code == 201, answer.text
+    assert learnt == {"articles", "notes"}
 
 
 async def test_other_parameters_and_preferences_are_not_cacheable(paper: Paper, id_: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from sketch.client import (
     Source,
 )
@@ -172,6 +174,33 @@ async def test_eagerly_a_filter_that_failed_is_requested_again_within_the_validi
         origin.filter_status = 200
         origin.time.advance(5.1)
         await until(lambda: client.statistics.filter_refreshes == 2)
+
+
+@pytest.mark.parametrize("digits", [20, 5_000])
+async def test_eagerly_a_filter_whose_time_is_too_long_a_number_is_requested_again(
+    origin: Origin, digits: int
+) -> None:
+    async with connected(origin, mode="eager", delta_s=1.0) as client:
+        await title(client)
+        origin.extra = {"portolan-sketch-time": "9" * digits}
+        origin.time.advance(0.95)
+        await until(lambda: client.statistics.filter_failures == 1)
+        origin.extra = {}
+        origin.time.advance(0.6)
+        await until(lambda: client.statistics.filter_refreshes == 2)
+        assert await title(client) == ("old", Source.OWN)
+
+
+async def test_eagerly_a_filter_whose_age_is_too_long_a_number_is_not_used(origin: Origin) -> None:
+    async with connected(origin, mode="eager", delta_s=1.0) as client:
+        await title(client)
+        origin.extra = {"age": "9" * 5_000}
+        origin.time.advance(0.95)
+        await until(lambda: client.statistics.filter_refreshes == 2)
+        origin.extra = {}
+        origin.time.advance(0.95)
+        await until(lambda: client.statistics.filter_refreshes == 3)
+        assert await title(client) == ("old", Source.OWN)
 
 
 async def test_filters_that_are_valid_for_no_time_are_not_requested_without_a_pause(

@@ -244,7 +244,16 @@ async def test_a_late_renewal_does_not_hide_newer_versions(origin: Origin, befor
         assert (await title(client, "a2"))[0] == "mine"
 
 
-@pytest.mark.parametrize("fault", [{"batch_status": 503}, {"is_partial": True}])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"batch_status": 503},
+        {"is_partial": True},
+        {"batch_answer": b"[1, 2, 3, 4, 5]"},
+        {"batch_answer": b"[%b]" % b", ".join(5 * [b'{"etag": 7, "status": 200, "body": {}}'])},
+    ],
+    ids=["refused", "partial", "no objects", "no tags"],
+)
 async def test_readers_revalidate_if_renewals_fail(origin: Origin, fault: dict[str, Any]) -> None:
     async with in_demand(origin, 5) as client:
         vars(origin).update(fault)

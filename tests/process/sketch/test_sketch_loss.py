@@ -155,6 +155,18 @@ async def test_ttls_of_former_settings_are_waited_for_after_a_loss(
         await world.close()
 
 
+async def test_ttls_of_former_settings_that_a_lost_sketch_has_forgotten_are_waited_for(
+    make: Make,
+) -> None:
+    world = await make(SketchLimits(longest_ttl_s=1.0, earlier_lifetime_s=SATURATED_S))
+    await world.lose(everything=True)
+    assert (await world.snapshot()).revalidate_all
+    await world.advance(SATURATED_S - 1e-6)
+    assert (await world.snapshot()).revalidate_all
+    await world.advance(1e-6)
+    assert not (await world.snapshot()).revalidate_all
+
+
 async def cached_until_lost(world: World) -> None:
     await world.sketch.create(PARTITION)
     await cached(world, A, ttl_s=100.0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sketch.protocol.port import Partition, SketchLimits
 from tests.process.sketch.server_sketches import (
+    LIMITS,
+    SATURATED_S,
     A,
     B,
     Make,
@@ -16,8 +18,14 @@ from tests.process.sketch.sketches import (
 )
 
 
+async def purges(world: World) -> int:
+    """Return how many keys the queue keeps."""
+    (state,) = await world.sketch.states([PARTITION])
+    return state.purges
+
+
 async def test_purges_are_due_at_the_end_and_again(world: World) -> None:
-    await cached(world, A, B)
+    await cached(world, A, B, ttl_s=100.0)
     await world.sketch.begin(PARTITION, [A], "t")
     assert await world.sketch.take_purges([PARTITION], 10) == []
     await world.sketch.end(PARTITION, "t", {})
@@ -32,7 +40,7 @@ async def test_purges_are_due_at_the_end_and_again(world: World) -> None:
     again = await world.sketch.take_purges([PARTITION], 10)
     assert [purge.key for purge in again] == [A]
     await world.sketch.acknowledge_purges(again)
-    await world.advance(100.0)
+    await world.advance(90.0)
     assert await world.sketch.take_purges([PARTITION], 10) == []
 
 
@@ -52,7 +60,7 @@ async def test_a_repeated_purge_is_not_put_off_by_later_writes(world: World) -> 
 
 
 async def test_purges_that_are_not_done_are_given_out_again(world: World) -> None:
-    await cached(world, A)
+    await cached(world, A, ttl_s=100.0)
     await written(world, A)
     await world.advance(0.001)
     first = await world.sketch.take_purges([PARTITION], 10)
@@ -61,8 +69,52 @@ async def test_purges_that_are_not_done_are_given_out_again(world: World) -> Non
     assert [p.key for p in second] == [A]
     await world.sketch.acknowledge_purges(second)
     await world.sketch.acknowledge_purges(first)
-    await world.advance(100.0)
+    await world.advance(90.0)
     assert await world.sketch.take_purges([PARTITION], 10) == []
+
+
+async def test_what_is_given_out_again_has_the_ticket_it_had_until_it_is_due_anew(
+    make: Make,
+) -> None:
+    world = await make(SketchLimits(purge_again_s=100.0, purge_lease_s=10.0))
+    await cached(world, A, ttl_s=600.0)
+    await written(world, A)
+    await world.advance(0.001)
+    first = await world.sketch.take_purges([PARTITION], 10)
+    await world.advance(10.0)
+    assert await world.sketch.take_purges([PARTITION], 10) == first
+    await written(world, A)
+    await world.advance(10.0)
+    second = await world.sketch.take_purges([PARTITION], 10)
+    await world.advance(125.0)
+    again = await world.sketch.take_purges([PARTITION], 10)
+    assert [purge.key for purge in (*first, *second, *again)] == 3 * [A]
+    assert len({*first, *second, *again}) == 3
+
+
+async def test_purges_end_with_the_last_copy_of_their_key(world: World) -> None:
+    await cached(world, A)
+    await cached(world, B, ttl_s=20.0)
+    await written(world, A, B)
+    await world.advance(14.9)
+    taken = await world.sketch.take_purges([PARTITION], 10)
+    assert {purge.key for purge in taken} == {A, B}
+    await world.advance(0.1)
+    await world.snapshot()
+    assert await purges(world) == 1
+    await world.advance(9.9)
+    assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [B]
+
+
+async def test_purges_are_kept_while_copies_of_before_a_loss_may_be_fresh(world: World) -> None:
+    await cached(world, A)
+    await written(world, A)
+    await world.sketch.invalidate(PARTITION)
+    await world.advance(SATURATED_S - 0.001)
+    assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [A]
+    await world.advance(10.0)
+    assert await world.sketch.take_purges([PARTITION], 10) == []
+    assert await purges(world) == 0
 
 
 async def test_a_confirmation_does_not_acknowledge_what_came_later(world: World) -> None:
@@ -74,6 +126,16 @@ async def test_a_confirmation_does_not_acknowledge_what_came_later(world: World)
     await world.sketch.acknowledge_purges(first)
     await world.advance(0.001)
     assert [p.key for p in await world.sketch.take_purges([PARTITION], 10)] == [A]
+
+
+async def test_purges_after_a_loss_do_not_end_with_the_copies_since_then(world: World) -> None:
+    await world.sketch.invalidate(PARTITION)
+    await world.advance(LIMITS.lease_s)
+    await cached(world, A, ttl_s=1.0)
+    await written(world, A)
+    await world.advance(10.0)
+    await world.snapshot()
+    assert [purge.key for purge in await world.sketch.take_purges([PARTITION], 10)] == [A]
 
 
 async def test_purges_of_many_partitions_are_limited(world: World) -> None:

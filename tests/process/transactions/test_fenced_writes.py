@@ -10,7 +10,7 @@ import pytest
 
 from mediator.base.errors import OutcomeUnknown, Unavailable
 from mediator.model.guard import CacheKey, Effects, NullGuard, WriteToken
-from mediator.model.operations import Create, Delete, Get, Update
+from mediator.model.operations import Create, Delete, Get, Outcome, Update
 from mediator.routing.freshness import WHOLE
 from mediator.stores.port import SystemConfig
 from mediator.transactions.log import TransactionEntry
@@ -44,8 +44,11 @@ class Tokens(NullGuard):
     ended: dict[str, Mapping[CacheKey, int]] = field(default_factory=dict)
     created: dict[str, Collection[CacheKey]] = field(default_factory=dict)
     next_token: str = ""
+    refused: frozenset[str] = frozenset()
 
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
+        if not self.refused.isdisjoint(key.id for key in keys):
+            raise Unavailable("It does not answer.", system="the guard")
         token, self.next_token = self.next_token or unique("token"), ""
         self.started.append((token, tuple(keys)))
         return WriteToken(token)
@@ -215,3 +218,53 @@ async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
     of_hits = [t for t, keys in tokens.started if keys == (CacheKey("pairs", id_, "hits"),)]
     assert len(set(of_hits)) == len(of_hits) == 3, "created, too late, rolled forward"
     assert set(of_hits) <= tokens.ended.keys()
+
+
+@pytest.fixture
+def narrow(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> Tokens:
+    """The guard, which takes three keys at once."""
+    monkeypatch.setattr(tokens, "most_keys", 3)
+    monkeypatch.setattr(tokens, "started", [])
+    return tokens
+
+
+def new_notes(database: str, count: int) -> list[Create]:
+    return [
+        Create(database, "notes", unique(f"n{number}"), unique(), values={"text": "new"})
+        for number in range(count)
+    ]
+
+
+async def test_what_is_too_much_for_the_guard_is_written_in_turn(
+    guarded: Service, database: str, narrow: Tokens
+) -> None:
+    notes = new_notes(database, 7)
+    outcomes = await guarded.mediator.data.batch(notes)
+    assert all(isinstance(outcome, Outcome) and outcome.created for outcome in outcomes)
+    ids = [note.id for note in notes]
+    begun = [(token, [key.id for key in keys]) for token, keys in narrow.started]
+    own = [(token, some) for token, some in begun if set(some) <= set(ids)]
+    assert [some for _, some in own] == [ids[:3], ids[3:6], ids[6:]]
+    assert [len(narrow.ended[token]) for token, _ in own] == [3, 3, 1]
+
+
+async def test_one_object_of_more_groups_than_the_guard_takes_is_written_by_itself(
+    guarded: Service, database: str, narrow: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard itself decides whether to take it."""
+    monkeypatch.setattr(narrow, "most_keys", 0)
+    outcomes = await guarded.mediator.data.batch(new_notes(database, 2))
+    assert all(isinstance(outcome, Outcome) for outcome in outcomes)
+
+
+async def test_what_was_written_in_turn_before_a_failure_is_acknowledged(
+    guarded: Service, database: str, narrow: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = new_notes(database, 9)
+    monkeypatch.setattr(narrow, "refused", frozenset([notes[4].id]))
+    outcomes = await guarded.mediator.data.batch(notes)
+    assert [isinstance(outcome, Outcome) for outcome in outcomes] == 3 * [True] + 6 * [False]
+    assert {type(outcome) for outcome in outcomes[3:]} == {Unavailable}
+    gets = [Get(database, "notes", note.id) for note in notes]
+    found = await guarded.mediator.data.batch(gets)
+    assert [isinstance(outcome, Outcome) for outcome in found] == 3 * [True] + 6 * [False]

@@ -78,13 +78,18 @@ class Copy:
 
 @dataclass
 class Model:
-    """What the sketch has to know, in the terms of its port."""
+    """What the sketch has to know, in the terms of its port.
+
+    Attributes:
+        ended: Keys that no cache could hold at some moment since they were owed.
+    """
 
     handed_out: dict[str, int] = field(default_factory=dict)
     stale_until: dict[str, int] = field(default_factory=dict)
     entered: set[str] = field(default_factory=set)
     owed: set[tuple[str, int]] = field(default_factory=set)
     given: dict[str, int] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
     saturated_until: int = 0
     uncacheable_until: int = 0
 
@@ -121,6 +126,12 @@ class Histories(RuleBasedStateMachine):
     @property
     def now(self) -> int:
         return self.world.now_us
+
+    @property
+    def not_held(self) -> set[str]:
+        """Keys that no cache can hold a fresh copy of."""
+        lost = self.now < self.model.saturated_until
+        return set() if lost else {key for key in KEYS if key not in self.model.handed_out}
 
     @property
     def pending_keys(self) -> set[str]:
@@ -200,6 +211,7 @@ class Histories(RuleBasedStateMachine):
                 owed -= {(k, at) for k, at in owed if k == key and at < due}
                 owed |= {(key, due), (key, due + AGAIN_US)}
                 self.model.given.pop(key, None)
+                self.model.ended.discard(key)
         self.contended &= self.pending_keys
 
     # Readers and caches
@@ -251,8 +263,9 @@ class Histories(RuleBasedStateMachine):
         model, purges = self.model, self.run(self.world.sketch.take_purges([PARTITION], 100))
         given = {purge.key for purge in purges}
         free = {k for k in KEYS if model.given.get(k, 0) + PURGE_LEASE_US <= self.now}
+        free -= model.ended | self.not_held
         assert given >= {k for k, at in model.owed if at + STEP_US <= self.now and k in free}
-        assert given <= {k for k, _ in model.owed}
+        assert given <= {k for k, _ in model.owed} - self.not_held
         model.given |= dict.fromkeys(given, self.now)
         if confirmed:
             self.run(self.world.sketch.acknowledge_purges(purges))
@@ -272,6 +285,7 @@ class Histories(RuleBasedStateMachine):
         model.stale_until = {
             key: until for key, until in model.stale_until.items() if until > self.now
         }
+        model.ended |= self.not_held
         self.copies = {copy for copy in self.copies if copy.expires > self.now}
 
     @precondition(lambda self: self.copies or self.pending)
@@ -279,8 +293,8 @@ class Histories(RuleBasedStateMachine):
     def lose(self, everything: bool) -> None:
         """Kill the sketch; writers and readers that are under way do not notice."""
         kept = self.run(self.world.lose(everything=everything))
-        owed, given = (self.model.owed, self.model.given) if kept else (set(), {})
-        self.model = Model(owed=owed, given=given)
+        known = self.model if kept else Model()
+        self.model = Model(owed=known.owed, given=known.given, ended=known.ended)
         self.model.saturated_until = self.now + 22 * US
         self.model.uncacheable_until = self.now + 6 * US
         if not kept:

@@ -178,6 +178,8 @@ def _broken() -> Iterator[dict[str, str]]:
         ("hash family", 5, b"\x02"),
         ("k is 0", 6, b"\x00"),
         ("k is 33", 6, b"\x21"),
+        ("a flag that is not known", 7, b"\x02"),
+        ("a flag that is not known beside one that is", 7, b"\x03"),
         ("m is 0", 12, bytes(4)),
         ("m is no multiple of 8", 12, (63).to_bytes(4)),
         ("m is more than there are bits", 12, (2**31).to_bytes(4)),

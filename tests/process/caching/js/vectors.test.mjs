@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { positions, readFilter, canonicalQuery } from "../../../../sketch/js/portolan.mjs";
 
 const vectors = JSON.parse(readFileSync(new URL("../../../unit/sketch/golden_vectors.json", import.meta.url), "utf8"));
@@ -30,6 +31,24 @@ test("a broken filter is refused", () => {
   assert.ok(vectors.broken.length > 0);
   for (const { why, binary } of vectors.broken)
     assert.throws(() => readFilter(bytes(binary)), undefined, why);
+});
+
+/** A filter of no bit that is set, whose map is `{}` and so many bytes long. */
+function withMapOf(size) {
+  const map = Buffer.alloc(size, " ");
+  map.write("{");
+  map.write("}", size - 1);
+  const known = Buffer.from(vectors.documents[0].binary, "base64").subarray(0, 56);
+  const header = Buffer.concat([known.subarray(0, 52), Buffer.alloc(4)]);
+  header.writeUInt32BE(size, 52);
+  const body = Buffer.concat([header, map, Buffer.alloc(header.readUInt32BE(12) / 8)]);
+  const sum = gzipSync(body, { level: 0 }).subarray(-8, -4).reverse(); // gzip ends with the same checksum
+  return Uint8Array.from(Buffer.concat([body, sum])).buffer;
+}
+
+test("a map is no longer than 16 MiB", () => {
+  assert.deepEqual(readFilter(withMapOf(2 ** 24)).groups, {});
+  assert.throws(() => readFilter(withMapOf(2 ** 24 + 1)), { message: /broken/ });
 });
 
 test("queries have their canonical form", () => {
