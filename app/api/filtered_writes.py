@@ -301,8 +301,7 @@ def _parse(routed: RoutedRequest) -> _Request:
         else:
             flags[name] = parse_flag(name, text)
     has_all = flags.get("all", False)
-    schema = routed.plane.model.databases[routed.database].schema
-    read = parse_parameters(conditions, schema, routed.class_name, most=MOST_LIMIT)
+    read = parse_parameters(conditions, routed.schema, routed.class_name, most=MOST_LIMIT)
     filter_ = read.query.filter
     if filter_ is None and not has_all:
         raise wrong_parameter("all", "must be true to write every object, as no condition is given")

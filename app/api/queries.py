@@ -119,7 +119,7 @@ class Queries:
         key = (resource.database, resource.name, *key_parts)
         read = known.get(key)
         if read is None:
-            schema = model.databases[resource.database].schema
+            schema = routed.schema
             most, is_long = self._options.page_limit, length > SMALL_QUERY
             read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
             read = replace(read, query=replace(read.query, as_documents=True))
@@ -199,7 +199,7 @@ class Queries:
         documents = answer.documents
         if documents is not None:
             classes = [join.class_name for join in read.query.joins]
-            codecs = [routed.resource.codec, *[_codec(routed, name) for name in classes]]
+            codecs = [routed.resource.codec, *[routed.route_of(name).codec for name in classes]]
             if not all(codec.is_plain for codec in codecs):
                 is_large = len(documents) * width > _MANY_VALUES
                 await offload(is_large, _encode, documents, codecs, read.query.joins)
@@ -222,13 +222,13 @@ class Queries:
             ]
         documents = _all_shown(routed.resource, selection, [it.outcome for it in answer.items])
         for join in read.query.joins:
-            codec = _codec(routed, join.class_name)
+            codec = routed.route_of(join.class_name).codec
             for document, item in zip(documents, answer.items, strict=True):
                 outcome = item.joined[join.alias]
                 document[join.alias] = None if outcome is None else _joined(codec, join, outcome)
         lists: tuple[Join | ReverseJoin, ...] = (*read.query.list_joins, *read.query.reverse_joins)
         for listed in lists:
-            codec = _codec(routed, listed.class_name)
+            codec = routed.route_of(listed.class_name).codec
             for document, item in zip(documents, answer.items, strict=True):
                 document[listed.alias] = [
                     _joined(codec, listed, outcome) for outcome in item.lists[listed.alias]
@@ -325,10 +325,6 @@ def _encode(
     for join, codec in zip(joins, others, strict=True):
         joined = [document[join.alias] for document in documents]
         codec.encode_all([each for each in joined if each is not None])
-
-
-def _codec(routed: RoutedRequest, class_name: str) -> Codec:
-    return routed.plane.model.databases[routed.database].classes[class_name].codec
 
 
 def _only_ids(routed: RoutedRequest) -> dict[str, str]:

@@ -24,11 +24,14 @@ from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.access.authorisation import EVERYTHING, Access
 from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
+from mediator.base.errors import NotFound
 from mediator.data_plane.pinned_plane import PinnedPlane
 from mediator.data_plane.port import DataPlane
 from mediator.query.parameters import parse_flag, wrong_parameter
 from mediator.routing.former_schemas import FormerSchema
 from mediator.routing.freshness import ANY, ReadPreference
+from mediator.routing.model import ClassRoute, DatabaseRoute
+from mediator.schema.tree import Schema
 
 __all__ = ["FIELDS", "LONGEST_AGE_S", "UNROUTED", "Address", "Handler", "Route", "RoutedRequest"]
 
@@ -168,6 +171,29 @@ class RoutedRequest:
         """The id of the database, unlike that of earlier ones of its name; the name if unknown."""
         found = self.plane.model.databases.get(self.database)
         return found.id if found else self.database
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that is in force now, of the database, and with the class that is addressed.
+
+        A handler that has waited since its class was looked up, as for a body, asks here.
+
+        Raises:
+            NotFound: The database, or the class, was dropped meanwhile.
+        """
+        return self._database().schema
+
+    def route_of(self, class_name: str) -> ClassRoute:
+        """Return the route of a class of the database as it is now; raises `NotFound` likewise."""
+        return self._database(class_name).classes[class_name]
+
+    def _database(self, class_name: str = "") -> DatabaseRoute:
+        found, name = self.plane.model.databases.get(self.database), class_name or self.class_name
+        if found is None:
+            raise NotFound(f"The database {self.database} was dropped meanwhile.")
+        if name not in found.classes:
+            raise NotFound(f"The class {name} of {self.database} was dropped meanwhile.")
+        return found
 
     def preference(self) -> ReadPreference:
         preferences = self.preferences

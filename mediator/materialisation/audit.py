@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -42,12 +42,12 @@ class Discrepancy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One copy that differs; `creation_version` is of a copy that is left over."""
+    """One copy that differs; `copy` has the versions of one that is left over, or ahead."""
 
     id: str
     wrong: Discrepancy
     groups: tuple[str, ...] = ()
-    creation_version: int = 0
+    copy: Record | None = None
 
 
 @dataclass(slots=True)
@@ -75,13 +75,12 @@ def compare(
     if original is None:
         if copy is None:
             return None
-        left_over = Discrepancy.LEFT_OVER
-        return AuditFinding(copy.id, left_over, creation_version=copy.creation_version)
+        return AuditFinding(copy.id, Discrepancy.LEFT_OVER, copy=_versions_of(copy))
     if copy is None or copy.creation_version < original.creation_version:
         overdue = original.creation_version <= due_us
         return AuditFinding(original.id, Discrepancy.ABSENT) if overdue else None
     if copy.creation_version > original.creation_version:
-        return AuditFinding(copy.id, Discrepancy.AHEAD)
+        return AuditFinding(copy.id, Discrepancy.AHEAD, copy=_versions_of(copy))
     return _compare_groups(route, original, copy, due_us)
 
 
@@ -97,11 +96,17 @@ def _compare_groups(
             differing.setdefault(Discrepancy.OVERDUE, []).append(group)
         elif held == version and not _same_values(route, group, original, copy):
             differing.setdefault(Discrepancy.DIFFERENT, []).append(group)
-    # What is ahead comes first: no copy replaces it that is not forced.
+    # What is ahead comes first: no copy becomes older by being copied again.
     for kind in (Discrepancy.AHEAD, Discrepancy.DIFFERENT, Discrepancy.OVERDUE):
         if kind in differing:
-            return AuditFinding(original.id, kind, tuple(differing[kind]))
+            found = _versions_of(copy) if kind is Discrepancy.AHEAD else None
+            return AuditFinding(original.id, kind, tuple(differing[kind]), found)
     return None
+
+
+def _versions_of(copy: Record) -> Record:
+    """Return a copy without its values, which a report need not hold on to."""
+    return replace(copy, values={})
 
 
 def _same_values(route: ClassRoute, group: str, one: Record, other: Record) -> bool:
@@ -157,12 +162,14 @@ class Audit:
         return [finding for finding in findings if finding is not None]
 
     async def _repair(self, route: ClassRoute, findings: Sequence[AuditFinding]) -> int:
-        ids = {wrong: [f.id for f in findings if f.wrong is wrong] for wrong in Discrepancy}
-        del ids[Discrepancy.LEFT_OVER]
-        # The copy that was found, and no later one: its object may have been created again.
-        left_over = [f for f in findings if f.wrong is Discrepancy.LEFT_OVER]
-        await self._copier.forget(route, {f.id: f.creation_version for f in left_over})
-        # A copy only becomes newer unless it is forced.
-        await self._copier.copy(route, ids.pop(Discrepancy.AHEAD), force=True)
-        await self._copier.copy(route, [id_ for differing in ids.values() for id_ in differing])
-        return len(findings)
+        """Repair copies; return how many, less those that others have changed meanwhile."""
+        # The copies that were found, and no later ones: an object may have been created again.
+        left_over, ahead = (
+            [f.copy for f in findings if f.wrong is wrong and f.copy is not None]
+            for wrong in (Discrepancy.LEFT_OVER, Discrepancy.AHEAD)
+        )
+        await self._copier.forget(route, {copy.id: copy.creation_version for copy in left_over})
+        replaced = await self._copier.replace(route, ahead)
+        behind = [f.id for f in findings if f.copy is None]
+        await self._copier.copy(route, behind)
+        return len(left_over) + replaced + len(behind)

@@ -9,14 +9,12 @@ that are deleted, copies that are ahead of their originals, or differ from them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import uuid4
 
 from mediator.base.clock import Clock
 from mediator.base.concurrency import end
-from mediator.base.errors import Unavailable
 from mediator.changes.feed import PARTITIONS, partition_of
 from mediator.materialisation.audit import Discrepancy, compare
 from mediator.materialisation.copier import Copier, CopyResult
@@ -67,12 +65,14 @@ class Build:
         async for ids in self._copier.id_pages(self._route):
             own = [id_ for id_ in ids if partition_of(self.class_name, id_) == self._partition]
             if own:
-                with suppress(Unavailable):  # copying them reports the error
-                    await self._repair(own)
-                self.result += await self._copier.copy_isolated(self._route, own)
+                self.result += await self._copier.isolated(self._route, own, self._rebuild)
                 self.done += len(own)
 
-    async def _repair(self, ids: list[str]) -> None:
+    async def _rebuild(self, ids: Sequence[str]) -> int:
+        await self._repair(ids)
+        return await self._copier.copy(self._route, ids)
+
+    async def _repair(self, ids: Sequence[str]) -> None:
         copies = [c for c in await self._copier.read_copies(self._route, ids) if c is not None]
         originals = await self._copier.read(self._route, [copy.id for copy in copies])
         left_over, ahead = {}, []
@@ -82,9 +82,9 @@ class Build:
             if finding and finding.wrong is Discrepancy.LEFT_OVER:
                 left_over[copy.id] = copy.creation_version
             elif finding and finding.wrong is Discrepancy.AHEAD:
-                ahead.append(copy.id)
+                ahead.append(copy)
         await self._copier.forget(self._route, left_over)
-        await self._copier.copy(self._route, ahead, force=True)
+        await self._copier.replace(self._route, ahead)
 
 
 class Builds:

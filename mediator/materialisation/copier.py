@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from mediator.base.errors import Unavailable
 from mediator.operations.calls import StoreCalls
@@ -28,6 +28,9 @@ __all__ = ["CHUNK", "MAX_STUCK", "Copier", "CopyResult", "join_fragments"]
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+CopyWork: TypeAlias = Callable[[Sequence[str]], Coroutine[Any, Any, int]]
+"""Works on objects, given by id; returns how many copies it wrote."""
 
 CHUNK: Final = 500
 """Objects read and written in one call."""
@@ -85,35 +88,70 @@ class Copier:
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
 
-    async def copy(self, route: ClassRoute, ids: Sequence[str], *, force: bool = False) -> int:
-        """Copy objects as they are now; return how many writes that took.
+    async def copy(self, route: ClassRoute, ids: Sequence[str]) -> int:
+        """Copy objects as they are now; return how many writes that took; raises `Unavailable`."""
+        return sum([await self._chunk(route, chunk) for chunk in _chunks(ids)])
 
-        `force`: even where a copy is newer than what its systems hold. Raises `Unavailable`.
+    async def replace(self, route: ClassRoute, ahead: Sequence[Record]) -> int:
+        """Replace copies that are ahead of what their systems hold, given as they were found.
+
+        What is read here may be older than what others copy meanwhile, so that a copy is replaced
+        only while it is the one that was found::
+
+            the original is at 5, its copy at 7      the original is at 5, its copy at 7
+            this reads 5                             this reads 5
+            a client writes 9; 9 is copied           a client deletes it; the copy is removed
+            this would put 5 in the place of 9       this would bring the copy back
+
+        Returns:
+            How many were replaced.
+
+        Raises:
+            Unavailable: A system does not answer.
         """
-        return sum([await self._chunk(route, chunk, force) for chunk in _chunks(ids)])
+        replaced = 0
+        for found in _chunks(ahead):
+            originals = await self.read(route, [copy.id for copy in found])
+            pairs = zip(found, originals, strict=True)
+            copies = [copy for copy, original in pairs if original is not None]
+            records = [original for original in originals if original is not None]
+            if records:
+                copy, mirror = self._mirror(route)
+                replace = partial(mirror.replace_copies, copy, copies, records)
+                replaced += await self._send(copy, "write", replace)
+        return replaced
 
     async def copy_isolated(self, route: ClassRoute, ids: Sequence[str]) -> CopyResult:
         """Copy objects; one that cannot be copied for a reason of its own does not stop the others.
 
         Raises `Unavailable` if a system does not work.
         """
+        return await self.isolated(route, ids, partial(self.copy, route))
+
+    async def isolated(self, route: ClassRoute, ids: Sequence[str], work: CopyWork) -> CopyResult:
+        """Do `work` on objects, likewise: on all of a chunk together, or else on parts of it."""
         result = CopyResult()
         for chunk in _chunks(ids):
-            result += await self._bisect(route, chunk)
+            result += await self._bisect(route, chunk, work)
         return result
 
-    async def _bisect(self, route: ClassRoute, ids: Sequence[str]) -> CopyResult:
+    async def _bisect(
+        self, route: ClassRoute, ids: Sequence[str], work: CopyWork, *, again: bool = False
+    ) -> CopyResult:
         try:
-            return CopyResult(await self.copy(route, ids))
+            return CopyResult(await work(ids))
         except Exception as error:
             # If a system is down, no object is to blame: the whole refresh is tried again later.
             if not await self._all_available(route):
                 raise
-            if len(ids) == 1:
+            if again:
                 log.warning("%s/%s cannot be copied: %s", route.schema.name, ids[0], error)
                 return CopyResult(0, tuple(ids), str(error) or type(error).__name__)
+        if len(ids) == 1:  # a system may have been down, and be back by now
+            return await self._bisect(route, ids, work, again=True)
         half = len(ids) // 2
-        return await self._bisect(route, ids[:half]) + await self._bisect(route, ids[half:])
+        first = await self._bisect(route, ids[:half], work)
+        return first + await self._bisect(route, ids[half:], work)
 
     async def _all_available(self, route: ClassRoute) -> bool:
         assert route.copy is not None
@@ -169,15 +207,14 @@ class Copier:
             copy, mirror = self._mirror(route)
             await self._send(copy, "write", partial(mirror.forget, copy, chunk))
 
-    async def _chunk(self, route: ClassRoute, ids: Sequence[str], force: bool) -> int:
+    async def _chunk(self, route: ClassRoute, ids: Sequence[str]) -> int:
         written = 0
         for _ in range(MAX_ATTEMPTS):
             records = [r for r in await self.read(route, ids) if r is not None]
             if not records:
                 return written
             copy, mirror = self._mirror(route)
-            absorb = partial(mirror.absorb, copy, records, force=force)
-            accepted = await self._send(copy, "write", absorb)
+            accepted = await self._send(copy, "write", partial(mirror.absorb, copy, records))
             written += len(records)
             ids = [r.id for r, done in zip(records, accepted, strict=True) if not done]
             if not ids:

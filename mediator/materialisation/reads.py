@@ -43,16 +43,21 @@ class ViewReads:
         freshness = self.fresh(route, staleness_s, preference)
         if freshness is None:
             return self._observe_read(route, "stale", None)
-        current = await self._has_seen_versions(route, preference)
-        return self._observe_read(route, "answered" if current else "unseen", freshness)
+        return self._observe_read(route, await self._decision(route, preference), freshness)
 
-    async def _has_seen_versions(self, route: ClassRoute, preference: ReadPreference) -> bool:
-        seen = [id_ for name, id_ in preference.at_least or () if name == route.schema.name]
+    async def _decision(self, route: ClassRoute, preference: ReadPreference) -> ViewDecision:
+        """Return whether the copies have the versions that the reader has seen."""
+        name = route.schema.name
+        seen = [id_ for class_name, id_ in preference.at_least or () if class_name == name]
         if route.view is None or not seen:
-            return True
-        resource = Get(route.anchor.database, route.schema.name, "")
-        copies = await read_objects(self._calls, route.view, resource, seen)
-        return all(copy and has_reached(copy, preference, route.schema.name) for copy in copies)
+            return "answered"
+        resource = Get(route.anchor.database, name, "")
+        try:
+            copies = await read_objects(self._calls, route.view, resource, seen)
+        except Unavailable:
+            return "unavailable"
+        current = all(copy and has_reached(copy, preference, name) for copy in copies)
+        return "answered" if current else "unseen"
 
     async def read(
         self, route: ClassRoute, operation: Get, staleness_s: float, preference: ReadPreference

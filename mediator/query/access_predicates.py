@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from mediator.model.evaluate import key_of, kind_of
+from mediator.model.evaluate import COMPARABLE, key_of, kind_of
 from mediator.model.filters import (
     And,
     Between,
@@ -68,7 +68,7 @@ _COSTS = {Equal: 0, Element: 1, Prefix: 2, Within: 3}
 
 
 def access_predicates_of(filter_: Filter | None) -> tuple[AccessPredicate, ...] | None:
-    """Return the most selective access predicates of a filter.
+    """Return the most selective access predicates of a filter, each once.
 
     None: it has none. Empty: it never holds.
     """
@@ -87,7 +87,7 @@ def access_predicates_of(filter_: Filter | None) -> tuple[AccessPredicate, ...] 
             return _compare(filter_)
         case Between(path, low, high):
             kind = kind_of(low)
-            return (Within(path, kind, low, high),) if kind == kind_of(high) else ()
+            return _within(path, kind, low, high) if kind == kind_of(high) else ()
         case In(path, values):
             return _equal(path, values)
         case Contains(path, value):
@@ -111,7 +111,8 @@ def _any_of(
         if predicates is None:
             return None
         together += predicates
-    return tuple(together)
+    # Several operands may have the same predicate; the index has one entry for each.
+    return tuple(dict.fromkeys(together))
 
 
 def _compare(compare: Compare) -> tuple[AccessPredicate, ...] | None:
@@ -121,10 +122,15 @@ def _compare(compare: Compare) -> tuple[AccessPredicate, ...] | None:
         case Comparison.EQ:
             return _equal(path, (value,))
         case Comparison.LT | Comparison.LE:
-            return (Within(path, kind, None, value),)
+            return _within(path, kind, None, value)
         case Comparison.GT | Comparison.GE:
-            return (Within(path, kind, value, None),)
+            return _within(path, kind, value, None)
     return None
+
+
+def _within(path: Path, kind: int, low: Any, high: Any) -> tuple[AccessPredicate, ...]:
+    # Values of other kinds have no order, so that nothing is between them.
+    return (Within(path, kind, low, high),) if 0 < kind <= COMPARABLE else ()
 
 
 def _equal(path: Path, values: Iterable[Any]) -> tuple[AccessPredicate, ...] | None:

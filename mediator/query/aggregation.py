@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from typing import Any, Final, TypeAlias
@@ -186,16 +186,15 @@ class Groups:
         for state, computation in zip(group.states, self._compute, strict=True):
             _take(state, computation, lookup)
 
-    def rows(self) -> list[Row]:
-        """Return the groups, in the order in which they appeared."""
+    def rows(self) -> Iterator[Row]:
+        """Yield the groups, in the order in which they appeared.
+
+        Each row is computed only then: all of them together may take seconds.
+        """
         names = list(self._aggregate.compute)
-        return [
-            Row(
-                group.values,
-                {n: s.result() for n, s in zip(names, group.states, strict=True)},
-            )
-            for group in self._groups.values()
-        ]
+        for group in self._groups.values():
+            results = {n: s.result() for n, s in zip(names, group.states, strict=True)}
+            yield Row(group.values, results)
 
     def _new(self, values: tuple[Value | MissingType, ...]) -> _Group:
         return _Group(values, [_STATES[c.function]() for c in self._compute])

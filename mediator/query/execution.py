@@ -297,7 +297,11 @@ class Execution:
             for item in await self._finished(page):
                 await checkpoints.checkpoint()
                 groups.add(item.lookup())
-        return groups.rows()
+        rows: list[Row] = []
+        for row in groups.rows():
+            await checkpoints.checkpoint()
+            rows.append(row)
+        return rows
 
     async def _in_order(self, rows: Sequence[Row]) -> list[Row]:
         """Return the first of the groups that the filter on groups holds for."""

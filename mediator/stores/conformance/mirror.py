@@ -38,12 +38,17 @@ class _Copies:
         subject = await scratch.subject(*(fields or (counter(), text(group="side"))))
         return cls(subject, scratch.store)
 
-    async def absorb(
-        self, copy: Record, held: Record | None, *, accepted: bool = True, force: bool = False
-    ) -> None:
+    async def absorb(self, copy: Record, held: Record | None, *, accepted: bool = True) -> None:
         """Absorb a copy; require what is returned, and what is held then."""
-        returned = await self.mirror.absorb(self.subject.fragment, [copy], force=force)
+        returned = await self.mirror.absorb(self.subject.fragment, [copy])
         same(returned, [accepted], f"absorbing {copy}")
+        same(await self.subject.read(copy.id), held, f"the copy after {copy}")
+
+    async def replace(self, found: Record, copy: Record, held: Record | None) -> None:
+        """Replace a copy that was found; require what is held then."""
+        before = await self.subject.read(copy.id)
+        count = await self.mirror.replace_copies(self.subject.fragment, [found], [copy])
+        same(count, int(before is not None and held == copy), f"how many {copy} replaced")
         same(await self.subject.read(copy.id), held, f"the copy after {copy}")
 
 
@@ -121,11 +126,26 @@ async def the_next_generation_replaces_the_former(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def force_takes_in_what_is_older(scratch: Scratch) -> None:
+async def a_copy_that_was_found_is_replaced_by_what_is_older(scratch: Scratch) -> None:
     """A copy that is ahead of its original, whose store has lost writes, can be repaired."""
     copies = await _Copies.of(scratch)
     await copies.absorb(_copy(5, 1), _copy(5, 1))
-    await copies.absorb(_copy(1, 1), _copy(1, 1), force=True)
+    await copies.replace(_copy(5, 1), _copy(1, 1), _copy(1, 1))
+    partly = Record("y", _START, {"main": _START + 5}, {"n": 5})
+    await copies.mirror.absorb(copies.subject.fragment, [partly])
+    await copies.replace(partly, _copy(1, 1, "y"), _copy(1, 1, "y"))
+
+
+@THEME.proves("contract")
+async def a_copy_that_has_changed_is_not_replaced(scratch: Scratch) -> None:
+    """What is older replaces only what was found: no other version, no tombstone, and nothing."""
+    copies = await _Copies.of(scratch)
+    await copies.absorb(_copy(7, 7), _copy(7, 7))
+    for found in (_copy(5, 7), _copy(7, 9), _copy(7, 7, creation=1)):
+        await copies.replace(found, _copy(1, 1), _copy(7, 7))
+    await copies.mirror.forget(copies.subject.fragment, [("x", _START)])
+    await copies.replace(_copy(7, 7), _copy(1, 1), None)
+    await copies.replace(_copy(7, 7, "y"), _copy(1, 1, "y"), None)
 
 
 @THEME.proves("contract")

@@ -15,7 +15,7 @@ from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import Fragment, Record, StoreRefused, are_as_new
 
-__all__ = ["absorb", "forget"]
+__all__ = ["absorb", "forget", "replace_copies"]
 
 
 async def absorb(
@@ -23,21 +23,31 @@ async def absorb(
     reader: Reader,
     fragment: Fragment,
     records: Sequence[Record],
-    *,
-    force: bool,
 ) -> list[bool]:
     """Replace copies by newer records; see `Mirror.absorb`."""
     layout = layout_of(fragment)
     requests = [
-        ReplaceOne(
-            layout.key(record.id) if force else _older(layout, record),
-            _document(layout, record),
-            upsert=True,
-        )
+        ReplaceOne(_older(layout, record), _document(layout, record), upsert=True)
         for record in records
     ]
     refused = await _bulk(session, layout, requests)
     return await are_as_new(fragment, records, refused, reader.read)
+
+
+async def replace_copies(
+    session: MongoSession,
+    fragment: Fragment,
+    found: Sequence[Record],
+    records: Sequence[Record],
+) -> int:
+    """Replace copies that are as they were found; see `Mirror.replace_copies`."""
+    layout = layout_of(fragment)
+    requests = [
+        ReplaceOne(_same(layout, copy), _document(layout, record))
+        for copy, record in zip(found, records, strict=True)
+    ]
+    reply = await session.collection(layout).bulk_write(requests, ordered=False)
+    return reply.matched_count
 
 
 async def forget(
@@ -67,6 +77,16 @@ def _older(layout: Layout, record: Record) -> Document:
         # A group that is absent here is older than any version.
         same[path] = {"$not": {"$gt": Int64(record.versions.get(group, 0))}}
     return layout.key(record.id) | {"$or": [{"creation_version": {"$lt": creation_version}}, same]}
+
+
+def _same(layout: Layout, copy: Record) -> Document:
+    """Select the live copy with these versions."""
+    same: Document = LIVE | {"creation_version": Int64(copy.creation_version)}
+    for group, path in layout.version_paths.items():
+        version = copy.versions.get(group, 0)
+        # A group that is absent has no version, and null finds what is not there.
+        same[path] = Int64(version) if version else {"$in": [None, Int64(0)]}
+    return layout.key(copy.id) | same
 
 
 def _document(layout: Layout, record: Record) -> Document:

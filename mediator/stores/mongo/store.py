@@ -18,7 +18,7 @@ from mediator.stores.mongo.admin import build, erase, observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import layout_of
-from mediator.stores.mongo.mirror import absorb, forget
+from mediator.stores.mongo.mirror import absorb, forget, replace_copies
 from mediator.stores.mongo.outbox.archive import archive_of
 from mediator.stores.mongo.outbox.pending import (
     SCAN_EVERY_S,
@@ -286,13 +286,16 @@ class MongoStore:
     async def count(self, fragment: Fragment) -> int:
         return await self._guarded(self.link.reader.count(fragment))
 
-    async def absorb(
-        self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
-    ) -> list[bool]:
+    async def absorb(self, fragment: Fragment, records: Sequence[Record]) -> list[bool]:
         """Replace copies by newer records; see `Mirror`."""
         link = self.link
-        work = absorb(link.session, link.reader, fragment, records, force=force)
-        return await self._guarded(work)
+        return await self._guarded(absorb(link.session, link.reader, fragment, records))
+
+    async def replace_copies(
+        self, fragment: Fragment, found: Sequence[Record], records: Sequence[Record]
+    ) -> int:
+        """Replace copies that are as they were found; see `Mirror`."""
+        return await self._guarded(replace_copies(self.link.session, fragment, found, records))
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""

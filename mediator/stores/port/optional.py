@@ -264,17 +264,22 @@ class Mirror(Protocol):
     every group of one generation (creation version), or of a later generation.
     """
 
-    async def absorb(
-        self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
-    ) -> list[bool]:
+    async def absorb(self, fragment: Fragment, records: Sequence[Record]) -> list[bool]:
         """Replace copies by newer records, each whole and atomically.
-
-        `force` replaces newer copies too: to repair a copy that is ahead of its original, because
-        the store of the original has lost writes.
 
         A record without a group of the fragment leaves it absent. Returns for each record whether
         the copy is now at least as new in every group (or of a later generation, or removed
         later). False: the copy is newer in one group and older in another; the caller reads again.
+        """
+
+    async def replace_copies(
+        self, fragment: Fragment, found: Sequence[Record], records: Sequence[Record]
+    ) -> int:
+        """Replace copies by records that may be older, each whole and atomically.
+
+        It repairs a copy that is ahead of its original, because the store of the original has lost
+        writes. `found` has for each record the copy as it was found, of which the versions count: a
+        copy that has others by now, or is removed, stays as it is. Returns how many were replaced.
         """
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:

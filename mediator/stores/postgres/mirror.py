@@ -18,7 +18,14 @@ from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.layout import NULLS, RecordTable
 from mediator.stores.postgres.sql import Statement, parameter
 
-__all__ = ["absorb", "absorb_statement", "forget", "forget_statement"]
+__all__ = [
+    "absorb",
+    "absorb_statement",
+    "forget",
+    "forget_statement",
+    "replace_copies",
+    "replace_statement",
+]
 
 
 async def absorb(
@@ -34,6 +41,19 @@ async def absorb(
     done = {row[0] for row in await _send(pool, statement, rows)}
     left = [at for at, record in enumerate(records) if record.id not in done]
     return await are_as_new(table.fragment, records, left, read)
+
+
+async def replace_copies(
+    pool: Pool,
+    table: RecordTable,
+    statement: Statement,
+    found: Sequence[Record],
+    records: Sequence[Record],
+) -> int:
+    """Replace copies that are as they were found; see `port.Mirror`."""
+    pairs = sorted(zip(found, records, strict=True), key=lambda pair: pair[1].id)
+    rows = [{**_row(table, record), **_found(table, copy)} for copy, record in pairs]
+    return len(await _send(pool, statement, rows))
 
 
 async def forget(pool: Pool, statement: Statement, tombstones: Sequence[tuple[str, int]]) -> None:
@@ -53,9 +73,32 @@ async def _send(pool: Pool, statement: Statement, rows: Sequence[Mapping[str, An
     return await pool.use(run) if given else []
 
 
-def absorb_statement(records: RecordTable, *, force: bool) -> Statement:
-    table = records.table
-    row: dict[str, Any] = {
+def absorb_statement(records: RecordTable) -> Statement:
+    table, row = records.table, _parameters(records)
+    statement = insert(table).values(row)
+    new = statement.excluded
+    same = [table.c[v.name] <= new[v.name] for v in records.versions.values()]
+    same += [table.c["_creation_version"] == new["_creation_version"], records.live]
+    older = sa.or_(table.c["_creation_version"] < new["_creation_version"], sa.and_(*same))
+    changes = {**{name: new[name] for name in row if name != "id"}, "_deleted": sa.null()}
+    upsert = statement.on_conflict_do_update(index_elements=["id"], set_=changes, where=older)
+    return Statement(upsert.returning(table.c["id"]))
+
+
+def replace_statement(records: RecordTable) -> Statement:
+    """Build the update of one copy that has the versions that were found."""
+    table, row = records.table, _parameters(records)
+    found = {"_creation_version": "found_creation_version"} | {
+        column.name: f"found_{group}" for group, column in records.versions.items()
+    }
+    same = [table.c[name] == parameter(given, sa.BigInteger()) for name, given in found.items()]
+    update = sa.update(table).where(table.c["id"] == row.pop("id"), records.live, *same)
+    return Statement(update.values(row).returning(table.c["id"]))
+
+
+def _parameters(records: RecordTable) -> dict[str, Any]:
+    """Return the parameters of a row, by column."""
+    return {
         "id": parameter("id", sa.Text()),
         "_creation_version": parameter("creation_version", sa.BigInteger()),
         "_nulls": parameter("nulls", NULLS),
@@ -68,16 +111,6 @@ def absorb_statement(records: RecordTable, *, force: bool) -> Statement:
             for name, column in records.columns.items()
         },
     }
-    statement = insert(table).values(row)
-    new = statement.excluded
-    same = [table.c[v.name] <= new[v.name] for v in records.versions.values()]
-    same += [table.c["_creation_version"] == new["_creation_version"], records.live]
-    older = sa.or_(table.c["_creation_version"] < new["_creation_version"], sa.and_(*same))
-    changes = {**{name: new[name] for name in row if name != "id"}, "_deleted": sa.null()}
-    upsert = statement.on_conflict_do_update(
-        index_elements=["id"], set_=changes, where=None if force else older
-    )
-    return Statement(upsert.returning(table.c["id"]))
 
 
 def forget_statement(records: RecordTable) -> Statement:
@@ -109,3 +142,8 @@ def _row(table: RecordTable, record: Record) -> dict[str, Any]:
         **{f"g_{group}": record.versions.get(group, 0) for group in table.versions},
         **{f"v_{name}": encoded(codec, values.get(name)) for name, codec in table.codecs.items()},
     }
+
+
+def _found(table: RecordTable, copy: Record) -> dict[str, int]:
+    versions = {f"found_{group}": copy.versions.get(group, 0) for group in table.versions}
+    return {"found_creation_version": copy.creation_version, **versions}

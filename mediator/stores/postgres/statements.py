@@ -15,7 +15,11 @@ from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres.claims import ClaimStatements
 from mediator.stores.postgres.fencing import fence_statement
 from mediator.stores.postgres.layout import RecordTable, fragment_table, namespace_tables
-from mediator.stores.postgres.mirror import absorb_statement, forget_statement
+from mediator.stores.postgres.mirror import (
+    absorb_statement,
+    forget_statement,
+    replace_statement,
+)
 from mediator.stores.postgres.read.statements import (
     RecordReader,
     count_statement,
@@ -69,8 +73,8 @@ class Statements:
         self.count = self._of_table(count_statement)
         self.lock = self._of_table(lock_statement)
         self.fence = self._of_table(fence_statement)
-        self.absorb = self._of_table(partial(absorb_statement, force=False))
-        self.overwrite = self._of_table(partial(absorb_statement, force=True))
+        self.absorb = self._of_table(absorb_statement)
+        self.replace = self._of_table(replace_statement)
         self.forget = self._of_table(forget_statement)
         self.intents = self._of_table(lambda t: IntentStatements(t, self.lock(t.fragment)))
         self.claims = self._of_table(ClaimStatements)

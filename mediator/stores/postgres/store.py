@@ -38,7 +38,7 @@ from mediator.stores.port import (
 from mediator.stores.postgres import admin
 from mediator.stores.postgres.connection import Pool, connect, transaction
 from mediator.stores.postgres.errors import FAILURES, as_store_error
-from mediator.stores.postgres.mirror import absorb, forget
+from mediator.stores.postgres.mirror import absorb, forget, replace_copies
 from mediator.stores.postgres.outbox import LOG, OutboxLog
 from mediator.stores.postgres.read.reader import Reader
 from mediator.stores.postgres.retention import reap
@@ -261,13 +261,17 @@ class PostgresStore:
     ) -> int:
         return await self.searcher.estimate(fragment, filter_, deadline_s=deadline_s)
 
-    async def absorb(
-        self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
-    ) -> list[bool]:
+    async def absorb(self, fragment: Fragment, records: Sequence[Record]) -> list[bool]:
         """Replace copies by newer records; see `Mirror`."""
-        table, prepared = self.statements.records(fragment), self.statements
-        statement = (prepared.overwrite if force else prepared.absorb)(fragment)
+        table, statement = self.statements.records(fragment), self.statements.absorb(fragment)
         return await self._bounded(absorb(self.pool, self._reader.read, table, statement, records))
+
+    async def replace_copies(
+        self, fragment: Fragment, found: Sequence[Record], records: Sequence[Record]
+    ) -> int:
+        """Replace copies that are as they were found; see `Mirror`."""
+        table, statement = self.statements.records(fragment), self.statements.replace(fragment)
+        return await self._bounded(replace_copies(self.pool, table, statement, found, records))
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""

@@ -274,8 +274,10 @@ async def test_no_write_takes_fences_away(store: PostgresStore, subject: Scratch
     await still_fenced("absorb")
     await store.forget(fragment, [("x", creation_version)])
     await still_fenced("forget")
-    assert await store.absorb(fragment, [copy], force=True) == [True]
-    await still_fenced("absorb by force")
+    later = replace(copy, creation_version=creation_version + 1)
+    assert await store.absorb(fragment, [later]) == [True]
+    assert await store.replace_copies(fragment, [later], [copy]) == 1
+    await still_fenced("replace")
 
 
 async def test_a_fence_of_an_absent_record_is_not_read_as_a_record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -60,6 +61,18 @@ async def test_a_cached_result_has_its_cache_headers(paper: Paper, word: str) ->
     await paper.put(unique("a"), title=word)
     changed = await get_page(paper, title=word)
     assert changed.headers["etag"] != answer.headers["etag"]
+
+
+async def test_a_result_of_conditions_that_repeat_one_is_taken_back(
+    paper: Paper, word: str
+) -> None:
+    same = {"eq": ["text", word]}
+    either = [{"and": [same, {"gt": ["id", "m"]}]}, {"and": [same, {"lt": ["id", "b"]}]}]
+    filter_ = json.dumps({"or": either})
+    await kept(paper, "notes", filter=filter_)
+    id_ = await note(paper, word, unique("z"))
+    assert await outdated(paper, "notes", filter=filter_)
+    assert ids(await get_page(paper, "notes", filter=filter_)) == [id_]
 
 
 @pytest.mark.parametrize(

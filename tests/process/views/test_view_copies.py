@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from functools import partial
 
 import pytest
 
@@ -21,9 +20,9 @@ from tests.process.views.views import (
     SHIFTED,
     History,
     ViewClient,
-    absorb,
     client_of,
     eventual_copy,
+    execute,
     fields,
     set_mode,
 )
@@ -98,12 +97,10 @@ async def test_a_deletion_that_is_repeated_is_not_acknowledged_before_the_copy_i
 ) -> None:
     await view.send("PUT", id_, {"title": "Goal"})
     await view.caught_up()
-    copy = await view.held(id_)
-    assert copy is not None
     await view.send("DELETE", id_, idempotency_key=id_)
     await view.caught_up()  # else the feed takes away what is put back here
     # As if the view had not answered then.
-    await view.mirror(partial(absorb, copy))
+    await execute(view, "UPDATE {} SET _deleted = NULL WHERE id = $1", id_)
     assert await view.held(id_) is not None
     answer = await view.send("DELETE", id_, idempotency_key=id_)
     assert answer.headers["idempotency-replayed"] == "true"

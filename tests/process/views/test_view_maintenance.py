@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -10,13 +13,15 @@ from prometheus_client import CollectorRegistry
 
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
-from mediator.base.errors import Conflict, SchemaInvalid
+from mediator.base.errors import Conflict, SchemaInvalid, Unavailable
 from mediator.base.lease import Lease, LeaseLost
 from mediator.coordination.connecting import Coordination
+from mediator.materialisation.copier import Copier
 from mediator.materialisation.state import CopyState, CopyStep, ViewPartition
 from mediator.model.operations import Get
 from mediator.routing.freshness import ReadPreference
-from mediator.stores.port import Mirror, SystemConfig
+from mediator.routing.model import ClassRoute
+from mediator.stores.port import Mirror, Record, SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, unique
 from tests.process.views.views import (
@@ -65,6 +70,56 @@ async def test_rebuilding_makes_everything_good(audited: ViewClient) -> None:
     found = await audited.report("rebuild")
     assert found["wrong"] == {}
     await is_right(audited)
+
+
+@pytest.mark.parametrize("deletes", [False, True], ids=["written", "deleted"])
+async def test_a_repair_spares_a_copy_that_changes_meanwhile(
+    audited: ViewClient, id_: str, monkeypatch: pytest.MonkeyPatch, deletes: bool
+) -> None:
+    """The original was read before, at a version that is older than what was found of its copy."""
+    await audited.send("PUT", id_, {"title": "old", "hits": 1, "text": "t"})
+    await audited.caught_up()
+    copy = await audited.held(id_)
+    assert copy is not None
+    assert audited.route.copy is not None
+    ahead = {group: version + 1 for group, version in copy.versions.items()}
+    await audited.overwrite(replace(copy, versions=ahead))
+    store: Any = audited.service.mediator.systems.get(audited.route.copy.system).store
+    replace_copies = store.replace_copies
+
+    async def replace_later(*arguments: Any) -> int:
+        new = {"title": "new", "hits": 2, "text": "t"}
+        await audited.send(*(("DELETE", id_) if deletes else ("PUT", id_, new)))
+        await audited.caught_up()
+        return int(await replace_copies(*arguments))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "replace_copies", replace_later)
+        found = await audited.report("verify", repair=True)
+    assert (found["wrong"], found["repaired"]) == ({"ahead": 1}, 0)
+    held = await audited.held(id_)
+    assert (held and held.values["title"]) == (None if deletes else "new")
+
+
+async def test_a_rebuild_repairs_what_it_was_interrupted_at(
+    audited: ViewClient, id_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view is away for a moment, while the copies that are left over are looked for."""
+    stray = Record(id_, 1, {"main": 1, "hits": 1, "text": 1}, {"title": "stray"})
+    await audited.mirror(lambda mirror, where: mirror.absorb(where, [stray]))
+    read_copies, interrupted = Copier.read_copies, list[str]()
+
+    async def read_after(copier: Copier, route: ClassRoute, ids: Sequence[str]) -> Any:
+        if id_ in ids and not interrupted:
+            interrupted.append(id_)
+            raise Unavailable("The view is away.", system="postgres")
+        return await read_copies(copier, route, ids)
+
+    monkeypatch.setattr(Copier, "read_copies", read_after)
+    found = await audited.report("rebuild")
+    assert interrupted
+    assert found["wrong"] == {}
+    assert await audited.held(id_) is None
 
 
 async def test_one_run_goes_on_at_a_time(view: ViewClient) -> None:

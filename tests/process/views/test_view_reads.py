@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from mediator.stores.port import Fragment, Read, Record, Store, StoreUnavailable
 from tests.process.views.views import BOUND_S, ViewClient, make_stale, tried
 
 
@@ -75,6 +81,34 @@ async def test_a_read_at_a_position_includes_the_write(view: ViewClient, id_: st
             "articles/query", json=query, headers={"prefer": f"at-least={position}"}
         )
         assert found.json()["items"][0]["hits"] == number
+
+
+async def _read_no_copy(store: Store, copy: Fragment, reads: Sequence[Read]) -> list[Record | None]:
+    if any(read.fragment == copy for read in reads):
+        raise StoreUnavailable("connection refused")
+    return list(await type(store).read(store, reads))
+
+
+async def test_a_query_at_a_position_needs_no_view(
+    view: ViewClient, id_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = (await view.send("PUT", id_, {"title": id_})).headers["portolan-position"]
+    await view.caught_up()
+    copy = view.route.copy
+    assert copy is not None
+    guarded = view.service.mediator.systems.get(copy.system)
+    with monkeypatch.context() as patched:
+        patched.setattr(guarded.store, "read", partial(_read_no_copy, guarded.store, copy))
+        found = await view.http.post(
+            "articles/query",
+            json={"filter": {"eq": ["title", id_]}, "allow_scan": True},
+            headers={"prefer": f"at-least={position}"},
+        )
+    guarded.breaker.succeeded()
+    assert found.status_code == 200, found.text
+    assert [item["id"] for item in found.json()["items"]] == [id_]
+    assert "portolan-staleness" not in found.headers
+    assert tried(view).decision == "unavailable"
 
 
 async def test_deleted_objects_are_gone_everywhere_at_once(view: ViewClient, id_: str) -> None:

@@ -22,7 +22,7 @@ from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.service import Mediator
-from mediator.stores.port import Fragment, Mirror, Read, Record, SystemConfig
+from mediator.stores.port import Mirror, Read, Record, SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, scratch_catalogue, scratch_systems, service
 
@@ -83,6 +83,12 @@ class ViewClient:
         store = self.service.mediator.systems.get(self.route.copy.system).store
         assert isinstance(store, Mirror)
         await call(store, self.route.copy)
+
+    async def overwrite(self, record: Record) -> None:
+        """Put a copy in the place of the one that is there."""
+        held = await self.held(record.id)
+        assert held is not None
+        await self.mirror(lambda mirror, where: mirror.replace_copies(where, [held], [record]))
 
     async def complete(self) -> None:
         """Wait until the copies are complete."""
@@ -184,7 +190,7 @@ async def corrupt(view: ViewClient) -> None:
         assert copy is not None
         versions = {group: version + ahead for group, version in copy.versions.items()}
         wrong = Record(id_, copy.creation_version, versions, {**copy.values, "title": "wrong"})
-        await view.mirror(partial(absorb, wrong))
+        await view.overwrite(wrong)
     stray = Record("v-stray", 1, {"main": 1, "hits": 1, "text": 1}, {"title": "stray"})
     await view.mirror(lambda m, where: m.absorb(where, [stray]))
 
@@ -197,11 +203,7 @@ async def make_stale(view: ViewClient, id_: str) -> None:
     assert copy is not None
     await view.send("PUT", id_, {"title": "t", "hits": 2})
     await view.caught_up()
-    await view.mirror(partial(absorb, copy))
-
-
-async def absorb(record: Record, mirror: Mirror, where: Fragment) -> None:
-    await mirror.absorb(where, [record], force=True)
+    await view.overwrite(copy)
 
 
 WRONG = {"absent": 1, "different": 1, "ahead": 1, "left over": 1}

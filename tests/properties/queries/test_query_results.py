@@ -247,7 +247,17 @@ def test_most_filters_have_an_access_predicate() -> None:
         assert access_predicates_of(And((worse, better))) == access_predicates_of(better)
 
 
+_SAME_PREDICATE_TWICE = Or(
+    tuple(
+        And((Compare(Comparison.EQ, ("x",), 1), Compare(comparison, ("y",), number)))
+        for comparison, number in [(Comparison.GT, 2), (Comparison.LT, 1)]
+    )
+)
+
+
 @given(st.lists(FILTERS, max_size=8), st.sets(st.integers(0, 7)), OBJECTS)
+@example([_SAME_PREDICATE_TWICE], {0}, {"x": 1})
+@example([Or((Compare(Comparison.LT, ("x",), [1]),))], {0}, {"x": [0]})
 def test_a_query_that_was_forgotten_is_not_found(
     filters: list[Filter], gone: set[int], values: Values
 ) -> None:

@@ -294,8 +294,13 @@ class _CreatedAgain:
         self._looks += 1
         return [record(creation_version=10 if self._looks <= 2 else 99)]
 
-    async def copy(self, _: ClassRoute, ids: Sequence[str], *, force: bool = False) -> None:
-        assert not ids, force
+    async def copy(self, _: ClassRoute, ids: Sequence[str]) -> int:
+        assert not ids
+        return 0
+
+    async def replace(self, _: ClassRoute, ahead: Sequence[Record]) -> int:
+        assert not ahead
+        return 0
 
     async def forget(self, _: ClassRoute, deleted: Mapping[str, int]) -> None:
         self.forgotten |= deleted
