@@ -65,7 +65,7 @@ class MongoSession:
     def __init__(self, config: SystemConfig) -> None:
         self._config = config
         self.client: AsyncMongoClient[Document] = _client(config)
-        self.connections = DriverConnections(self.client, config.pool_size)
+        self.connections = DriverConnections(self.client, config)
         self._databases: dict[str, AsyncDatabase[Document]] = {}
         self._write_concern = WRITE_CONCERNS[config.durability]
         self._read_concern: Document = {}

@@ -179,7 +179,7 @@ class MongoStore:
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry."""
-        return await self._guarded(self.link.writer.write(calls, token))
+        return await self._guarded(self.link.writer.write(calls, token), writes=True)
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
@@ -348,5 +348,5 @@ class MongoStore:
     def _now_us(self) -> int:
         return int(self._clock.now() * 1_000_000)
 
-    async def _guarded(self, work: Awaitable[_T]) -> _T:
-        return await guarded(self.config.name, self.config.deadline_s, work)
+    async def _guarded(self, work: Awaitable[_T], *, writes: bool = False) -> _T:
+        return await guarded(self.config.name, self.config.deadline_s, work, writes=writes)

@@ -150,7 +150,7 @@ class PostgresStore:
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry; the results in the same order."""
-        return await self._bounded(self._writer.write(calls, token))
+        return await self._bounded(self._writer.write(calls, token), writes=True)
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
@@ -312,11 +312,13 @@ class PostgresStore:
         """Run work with a session, until the deadline."""
         return await self._bounded(self.pool.use(work), deadline_s)
 
-    async def _bounded(self, work: Awaitable[T], deadline_s: float | None = None) -> T:
+    async def _bounded(
+        self, work: Awaitable[T], deadline_s: float | None = None, *, writes: bool = False
+    ) -> T:
         """Wait for work until the deadline; every failure becomes one of the port's."""
         try:
             async with asyncio.timeout(deadline_s or self.config.deadline_s):
                 return await work
         except FAILURES as error:
             # The cause is left out: its text may quote values, or the URL with its password.
-            raise as_store_error(self.config.name, error) from None
+            raise as_store_error(self.config.name, error, writes=writes) from None

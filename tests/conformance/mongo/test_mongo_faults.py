@@ -28,6 +28,7 @@ from mediator.stores.port import (
 )
 from tests.conformance.mongo.records import increment, one, put, values, writing
 from tests.conformance.real_stores import open_soon
+from tests.faults.conditions import eventually
 
 
 class Cable:
@@ -117,6 +118,46 @@ async def test_a_connection_cut_during_writes_loses_nothing_acknowledged(
     assert {type(end) for end in ends} <= {StoreUnavailable, StoreTimeout}
     stored = (await values(store, fragment))["n"]
     assert acknowledged <= stored <= sent
+
+
+@pytest.mark.parametrize("number", [1, 8])
+async def test_writes_to_a_server_that_is_away_were_not_done(
+    config: SystemConfig, fragment: Fragment, number: int
+) -> None:
+    async with wired(config, 2.0) as (far, cable):
+        cable.cut()
+
+        async def are_refused() -> bool:
+            try:
+                await far.write([increment(fragment, f"x{n}") for n in range(number)])
+            except StoreUnavailable:
+                return True
+            except StoreTimeout:
+                return False  # it was sent on a connection that was not known to be cut
+            raise AssertionError("there is no connection")
+
+        await eventually(are_refused)
+
+
+async def test_several_writes_that_lose_the_server_between_them_may_have_been_applied(
+    config: SystemConfig, store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second write to the record has to wait for the first."""
+    await put(store, fragment, n=0)
+    async with wired(config, 4.0) as (far, cable):
+        session = far.link.session
+        modify = session.modify
+
+        async def modify_and_cut(*what: Any) -> Any:
+            result = await modify(*what)
+            cable.cut()
+            return result
+
+        monkeypatch.setattr(session, "modify", modify_and_cut)
+        replacement = writing(fragment, WriteKind.REPLACE, values={"n": 9})
+        with pytest.raises(StoreTimeout):
+            await far.write([increment(fragment), replacement])
+    assert await values(store, fragment) == {"n": 1}
 
 
 async def test_a_server_that_hangs_is_a_timeout(config: SystemConfig, fragment: Fragment) -> None:
