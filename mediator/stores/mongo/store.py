@@ -76,7 +76,7 @@ class Link:
 
 
 _BUILD_S: Final = 7200.0
-"""Seconds for the indexes of a class, which is read and written while they are built."""
+"""Seconds for the indexes and claims of a class, which is read and written meanwhile."""
 
 
 class MongoStore:
@@ -146,7 +146,7 @@ class MongoStore:
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make the collection and its indexes; idempotent, keeps existing data."""
-        await self._guarded(prepare(self.link.session, fragment, previous))
+        await guarded(self.config.name, _BUILD_S, prepare(self.link.session, fragment, previous))
 
     async def build(
         self,

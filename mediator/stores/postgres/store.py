@@ -58,10 +58,10 @@ T = TypeVar("T")
 _TIME: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 _DDL_S: Final = 300.0
+"""Seconds for changes of tables that build nothing."""
+
 _BUILD_S: Final = 7200.0
 """Seconds for a table with its indexes, which are built while it is read and written."""
-
-"""Longest time for changing tables, in seconds: an index on data that is there takes its time."""
 
 
 class PostgresStore:

@@ -26,7 +26,7 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
-from tests.conformance.mongo.records import increment, one, put, values, writing
+from tests.conformance.mongo.records import increment, one, opened, put, values, writing
 from tests.conformance.real_stores import open_soon
 from tests.faults.conditions import eventually
 
@@ -165,6 +165,22 @@ async def test_a_server_that_hangs_is_a_timeout(config: SystemConfig, fragment: 
         cable.flows.clear()
         with pytest.raises(StoreTimeout):
             await put(far, fragment, n=1)
+
+
+async def test_a_constraint_may_take_longer_to_add_than_a_call(
+    config: SystemConfig, store: MongoStore, fragment: Fragment
+) -> None:
+    unique = replace(fragment, unique=(("s",),))
+    async with opened(config) as hasty:
+        hasty.config = replace(config, deadline_s=1e-6)
+        with pytest.raises(StoreTimeout):
+            await hasty.ping()
+        await hasty.prepare(unique, fragment)
+    calls = [
+        writing(unique, WriteKind.CREATE, id_, values={"s": "a"}, claims={"s": "a"}) for id_ in "xy"
+    ]
+    results = [await one(store, call) for call in calls]
+    assert [result.status for result in results] == [Status.APPLIED, Status.TAKEN]
 
 
 async def test_an_invalid_url_is_refused(config: SystemConfig) -> None:
