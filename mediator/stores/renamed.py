@@ -174,8 +174,10 @@ class _Renaming(_Decorator):
         reserved = await self.store.reserve(stored)
         return [n.taken(taken) for n, taken in zip(names, reserved, strict=True)]
 
-    def record_states(self, keys: Sequence[RecordKey]) -> Coroutine[Any, Any, list[RecordState]]:
-        return self.store.record_states(_stored_keys(keys))
+    def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> Coroutine[Any, Any, list[RecordState]]:
+        return self.store.record_states(_stored_keys(keys), redo=redo)
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]

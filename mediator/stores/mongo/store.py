@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from pymongo.errors import PyMongoError
@@ -211,13 +212,12 @@ class MongoStore:
         # One after the other: of two that claim the same, the first gets it.
         return [await self._guarded(claims.reserve(session, write)) for write in writes]
 
-    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
+    async def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
-        session = self.link.session
-        return await record_states(
-            keys,
-            lambda f, ids: self._guarded(transactions.record_states(session, layout_of(f), ids)),
-        )
+        look = partial(transactions.record_states, self.link.session, redo=redo)
+        return await record_states(keys, lambda f, ids: self._guarded(look(layout_of(f), ids)))
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str

@@ -179,10 +179,14 @@ class PostgresStore:
         """Reserve what writes claim; see `Claiming`."""
         return await self._bounded(reserve(self.statements, self.pool, writes))
 
-    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
+    async def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
         intents = self.statements.intents
-        return await record_states(keys, lambda f, ids: self.use(partial(intents(f).look, ids=ids)))
+        return await record_states(
+            keys, lambda f, ids: self.use(partial(intents(f).look, ids=ids, redo=redo))
+        )
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
