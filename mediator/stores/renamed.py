@@ -191,9 +191,6 @@ class _Renaming(_Decorator):
     def find(self, find: SearchRequest) -> Coroutine[Any, Any, SearchPage]:
         return _find(self.store, find) if _is_renamed(find) else self.store.find(find)
 
-    def follows(self, fragment: Fragment) -> bool:
-        return self.store.follows(stored_fragment(fragment))
-
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         return self.store.aggregates(*_aggregated(fragment, filter_, aggregate))
 

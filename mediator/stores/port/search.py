@@ -26,12 +26,10 @@ __all__ = [
     "SearchPage",
     "SearchRequest",
     "SemiJoin",
-    "SemiJoining",
     "ShownJoin",
     "group_of_all",
     "is_joining",
     "is_queryable",
-    "is_semi_joining",
     "only_level",
 ]
 
@@ -98,7 +96,7 @@ class SearchRequest:
         resume: `SearchPage.resume` of the page before.
         fields: Fields to return; None: all.
         deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
-        semi_joins: What leaves out further records; only where the store is `SemiJoining`.
+        semi_joins: What leaves out further records; only where the store is `Joining`.
     """
 
     fragment: Fragment
@@ -135,14 +133,6 @@ class Queryable(Protocol):
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
-
-
-@runtime_checkable
-class SemiJoining(Queryable, Protocol):
-    """A store whose searches follow references to its own records (`SearchRequest.semi_joins`)."""
-
-    def follows(self, fragment: Fragment) -> bool:
-        """Whether a search may follow references to records of a fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +172,12 @@ class DocumentPage:
 
 
 @runtime_checkable
-class Joining(SemiJoining, Protocol):
-    """A store that joins records to those that it finds, in one snapshot."""
+class Joining(Queryable, Protocol):
+    """A store whose searches follow references to its own records.
+
+    It leaves records out by those that they lead to (`SearchRequest.semi_joins`), and joins these
+    to the records that it finds, in one snapshot.
+    """
 
     async def documents(
         self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
@@ -197,10 +191,6 @@ class Joining(SemiJoining, Protocol):
 def is_queryable(store: object) -> TypeGuard[Queryable]:
     # Cached by class, which `isinstance` of a protocol is not.
     return issubclass(type(store), Queryable)
-
-
-def is_semi_joining(store: object) -> TypeGuard[SemiJoining]:
-    return issubclass(type(store), SemiJoining)
 
 
 def is_joining(store: object) -> TypeGuard[Joining]:

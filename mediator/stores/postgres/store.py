@@ -225,10 +225,6 @@ class PostgresStore:
         """Say what would be done of a search; see `Queryable`."""
         return pushdown(fragment, filter_, order)
 
-    def follows(self, fragment: Fragment) -> bool:
-        """Whether a search may follow references to records of a fragment; see `SemiJoining`."""
-        return fragment.system == self.config.name
-
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
         return await self.searcher.find(find)
