@@ -31,7 +31,7 @@ from mediator.stores.mongo.outbox.pending import (
 )
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.search.aggregates import aggregated, computes
+from mediator.stores.mongo.search.aggregates import SUMMABLE, aggregated
 from mediator.stores.mongo.search.searcher import found, pushdown, selection_of, selects
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.writer import Writer
@@ -60,6 +60,7 @@ from mediator.stores.port import (
     group_of_all,
     record_states,
 )
+from mediator.stores.port.search import computes
 
 __all__ = ["Link", "MongoStore"]
 
@@ -251,7 +252,7 @@ class MongoStore:
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         is_selected = selects(fragment, filter_, is_stand_in=self._is_stand_in)
-        return is_selected and computes(fragment, aggregate)
+        return is_selected and computes(fragment, aggregate, SUMMABLE)
 
     async def aggregate(
         self,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from mediator.base.immutable import immutable
-from mediator.model.filters import ID, Filter
-from mediator.model.query import Aggregate, OrderBy, Position
-from mediator.schema.tree import MissingType
-from mediator.schema.types import Value
+from mediator.model.filters import ID, Filter, Path
+from mediator.model.query import Aggregate, Computation, Function, OrderBy, Position
+from mediator.schema.tree import Field, MissingType
+from mediator.schema.types import SCALARS, FieldType, Value
 from mediator.stores.port.records import Fragment, Record
 
 __all__ = [
@@ -27,6 +27,8 @@ __all__ = [
     "SearchRequest",
     "SemiJoin",
     "ShownJoin",
+    "computes",
+    "field_at",
     "group_of_all",
     "is_joining",
     "is_queryable",
@@ -244,6 +246,40 @@ class Estimating(Protocol):
 
         Raises `StoreTooCostly` beyond the deadline.
         """
+
+
+_ID_FIELD: Final = Field(ID[0], FieldType.STRING)
+
+_ORDERED: Final = SCALARS - {FieldType.BINARY}
+"""Types whose least and greatest values servers find as we do."""
+
+
+def field_at(fragment: Fragment, path: Path) -> Field | None:
+    """Return the field that a path is, the id included; None: it leads into one, or to none."""
+    if path == ID:
+        return _ID_FIELD
+    return fragment.fields.get(path[0]) if len(path) == 1 else None
+
+
+def computes(fragment: Fragment, aggregate: Aggregate, summable: frozenset[FieldType]) -> bool:
+    """Whether a server that sums exactly what is `summable` groups and computes all this."""
+    fields = [field_at(fragment, path) for path in aggregate.group]
+    grouped = all(field is not None and field.type in SCALARS for field in fields)
+    return grouped and all(
+        _is_exact(fragment, computation, summable) for computation in aggregate.compute.values()
+    )
+
+
+def _is_exact(fragment: Fragment, computation: Computation, summable: frozenset[FieldType]) -> bool:
+    function, path = computation.function, computation.path
+    if path is None:
+        return function is Function.COUNT
+    field = field_at(fragment, path)
+    if field is None:
+        return False
+    if function in (Function.SUM, Function.AVG):
+        return field.type in summable
+    return function is Function.COUNT or field.type in _ORDERED
 
 
 def only_level(order: tuple[OrderBy, ...]) -> OrderBy | None:

@@ -35,6 +35,7 @@ from mediator.stores.port import (
     by_fragment,
     record_states,
 )
+from mediator.stores.port.search import computes
 from mediator.stores.postgres import admin
 from mediator.stores.postgres.connection import Pool, connect, transaction
 from mediator.stores.postgres.errors import FAILURES, as_store_error
@@ -42,7 +43,7 @@ from mediator.stores.postgres.mirror import absorb, forget
 from mediator.stores.postgres.outbox import LOG, OutboxLog
 from mediator.stores.postgres.read.reader import Reader
 from mediator.stores.postgres.retention import reap
-from mediator.stores.postgres.search.aggregates import computes
+from mediator.stores.postgres.search.aggregates import SUMMABLE
 from mediator.stores.postgres.search.predicates import shaped_filter
 from mediator.stores.postgres.search.searcher import Searcher, pushdown
 from mediator.stores.postgres.sql import Statement
@@ -237,7 +238,8 @@ class PostgresStore:
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         """Whether it applies the whole filter and computes all this exactly."""
-        return computes(fragment, filter_, aggregate)
+        is_pushed = shaped_filter(fragment, filter_) is not None
+        return is_pushed and computes(fragment, aggregate, SUMMABLE)
 
     async def aggregate(
         self,
