@@ -35,6 +35,7 @@ from mediator.stores.port import (
     StoreBusy,
     StoreError,
     StoreRefused,
+    StoreTimeout,
     StoreUnavailable,
     SystemConfig,
     Write,
@@ -254,7 +255,9 @@ class SqliteStore:
                 return StoreBusy(text)
             case "SQLITE_FULL" | "SQLITE_READONLY" | "SQLITE_TOOBIG":
                 return StoreRefused(text)
-        return StoreUnavailable(text)
+            case "SQLITE_CANTOPEN" | "RuntimeError":
+                return StoreUnavailable(text)
+        return StoreTimeout(text)
 
 
 def _class(fragment: Fragment) -> str:

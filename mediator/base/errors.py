@@ -223,4 +223,4 @@ class StorageFull(MediatorError):
 
 
 class OutcomeUnknown(Unavailable):
-    """The deadline passed during a write: it may or may not have taken effect."""
+    """No answer came to a write that was sent: it may or may not have taken effect."""

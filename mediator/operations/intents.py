@@ -85,8 +85,13 @@ class IntentStore:
 
         return await self._send(writes, reserve)
 
-    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        return results_or_raise(await self._send(keys, lambda store, own: store.record_states(own)))
+    async def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> list[RecordState]:
+        """Return the states of records, see `Lockable.record_states`; raises `Unavailable`."""
+        return results_or_raise(
+            await self._send(keys, lambda store, own: store.record_states(own, redo=redo))
+        )
 
     async def _send(
         self,

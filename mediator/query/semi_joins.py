@@ -24,12 +24,11 @@ from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING
 from mediator.stores.port import (
     Fragment,
+    Joining,
     SemiJoin,
-    SemiJoining,
     ShownJoin,
     Store,
     is_joining,
-    is_semi_joining,
 )
 
 __all__ = [
@@ -68,7 +67,7 @@ NO_SEMI_JOINS: Final = SemiJoins((), {}, exact=False)
 def semi_joins(
     query: Query, late: Sequence[Filter], store: Store, fragments: Mapping[str, Fragment]
 ) -> SemiJoins:
-    if not late or not is_semi_joining(store):
+    if not late or not is_joining(store):
         return NO_SEMI_JOINS
     bound: defaultdict[str, list[Filter]] = defaultdict(list)
     exact = True
@@ -86,7 +85,7 @@ def followed(
     query: Query, driver: Fragment, store: Store, route_of: RouteOf
 ) -> Mapping[str, Fragment]:
     """Return by alias the fragments that references lead to, as far as the store follows them."""
-    if not query.joins or not is_semi_joining(store):
+    if not query.joins or not is_joining(store):
         return {}
     known = {_OWN: driver}
     for join in query.joins:
@@ -95,7 +94,7 @@ def followed(
         route = route_of(join.class_name)
         if parent is None or reference not in parent.fields or route is None:
             continue
-        if store.follows(route.anchor) and route.anchor.ttl_s is None:
+        if route.anchor.system == driver.system and route.anchor.ttl_s is None:
             known[join.alias] = route.anchor
     del known[_OWN]
     return known
@@ -131,7 +130,7 @@ def _inner(filter_: Filter) -> Filter:
     return replace(filter_, path=filter_.path[1:])
 
 
-def _fits(store: SemiJoining, fragment: Fragment, inner: Filter) -> bool:
+def _fits(store: Joining, fragment: Fragment, inner: Filter) -> bool:
     """Whether the store applies a condition exactly, which fails where nothing is joined."""
     held = all(path == ID or path[0] in fragment.fields for path in paths_of(inner))
     if not held or holds(inner, lambda _: MISSING):

@@ -11,9 +11,9 @@ get the names of the schema when they are read there (`mediator.changes.naming`)
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from mediator.model.filters import Filter
 from mediator.model.query import Aggregate, OrderBy
@@ -22,27 +22,20 @@ from mediator.stores.port import (
     ChangeLog,
     Claiming,
     ComputedGroup,
-    Erasing,
     Estimating,
     Fragment,
     FragmentOf,
-    IndexBuilding,
-    Joining,
-    Lockable,
     LogPage,
-    PendingChanges,
     Pushdown,
     Queryable,
     Read,
     Record,
     RecordKey,
-    RecordState,
     RememberedOperation,
     SearchPage,
     SearchRequest,
     Store,
     Taken,
-    UnrelayedChanges,
     Write,
     WriteResult,
 )
@@ -56,20 +49,8 @@ def with_stored_names(store: Store) -> Store:
     return cast("Store", _decorated(type(store))(cast("_Whole", store)))
 
 
-class _Whole(
-    Store,
-    Joining,
-    Aggregating,
-    Estimating,
-    Lockable,
-    Claiming,
-    ChangeLog,
-    PendingChanges,
-    Erasing,
-    IndexBuilding,
-    Protocol,
-):
-    """A store of all protocols; which of them it offers, `_decorated` knows."""
+class _Whole(Store, Queryable, Aggregating, Estimating, Claiming, ChangeLog, Protocol):
+    """A store of all that `_Renaming` calls; what it offers of that, `_decorated` knows."""
 
 
 class _Decorator:
@@ -80,35 +61,29 @@ class _Decorator:
         return getattr(self.store, name)
 
 
+_OF_FRAGMENTS: Final = (
+    "prepare",
+    "drop",
+    "erase",
+    "build",
+    "built",
+    "fence",
+    "count",
+    "pending",
+    "sweep",
+)
+"""Calls that name fields by nothing but the fragments among their arguments."""
+
+_OF_RECORDS: Final = ("lock", "unlock", "record_states")
+"""The same by nothing but the fragments of the records in their first argument."""
+
+
 class _Renaming(_Decorator):
-    """The calls that name fields or fragments, of all protocols of the port.
+    """The other calls that name fields, of all protocols of the port.
 
     A call whose result needs no translation makes no coroutine of its own: as a rule nothing is
     renamed, and then this must cost nothing.
     """
-
-    def prepare(
-        self, fragment: Fragment, previous: Fragment | None = None
-    ) -> Coroutine[Any, Any, None]:
-        before = None if previous is None else stored_fragment(previous)
-        return self.store.prepare(stored_fragment(fragment), before)
-
-    def drop(self, fragment: Fragment) -> Coroutine[Any, Any, None]:
-        return self.store.drop(stored_fragment(fragment))
-
-    def erase(
-        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
-    ) -> Coroutine[Any, Any, str | None]:
-        return self.store.erase(stored_fragment(fragment), names, after, limit)
-
-    def build(
-        self, fragment: Fragment, previous: Fragment | None = None
-    ) -> Coroutine[Any, Any, None]:
-        before = None if previous is None else stored_fragment(previous)
-        return self.store.build(stored_fragment(fragment), before)
-
-    def built(self, fragment: Fragment) -> Coroutine[Any, Any, float | None]:
-        return self.store.built(stored_fragment(fragment))
 
     def read(self, calls: Sequence[Read]) -> Coroutine[Any, Any, list[Record | None]]:
         for call in calls:
@@ -123,11 +98,6 @@ class _Renaming(_Decorator):
             if call.fragment.stored_names:
                 return _write(self.store, calls, token)
         return self.store.write(calls, token)
-
-    def fence(
-        self, fragment: Fragment, id_: str, token: str
-    ) -> Coroutine[Any, Any, Mapping[str, int]]:
-        return self.store.fence(stored_fragment(fragment), id_, token)
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
@@ -152,19 +122,6 @@ class _Renaming(_Decorator):
         found = await self.store.scan(names.fragment, after, limit, stored_fields)
         return [names.record(record) for record in found]
 
-    def count(self, fragment: Fragment) -> Coroutine[Any, Any, int]:
-        return self.store.count(stored_fragment(fragment))
-
-    def lock(
-        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
-    ) -> Coroutine[Any, Any, list[RecordState]]:
-        return self.store.lock(_stored_keys(keys), intent, redo)
-
-    def unlock(
-        self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False
-    ) -> Coroutine[Any, Any, None]:
-        return self.store.unlock(_stored_keys(keys), intent, joint=joint)
-
     async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
         names = [names_of(write.fragment) for write in writes]
         stored = [
@@ -173,9 +130,6 @@ class _Renaming(_Decorator):
         ]
         reserved = await self.store.reserve(stored)
         return [n.taken(taken) for n, taken in zip(names, reserved, strict=True)]
-
-    def record_states(self, keys: Sequence[RecordKey]) -> Coroutine[Any, Any, list[RecordState]]:
-        return self.store.record_states(_stored_keys(keys))
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
@@ -188,9 +142,6 @@ class _Renaming(_Decorator):
 
     def find(self, find: SearchRequest) -> Coroutine[Any, Any, SearchPage]:
         return _find(self.store, find) if _is_renamed(find) else self.store.find(find)
-
-    def follows(self, fragment: Fragment) -> bool:
-        return self.store.follows(stored_fragment(fragment))
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         return self.store.aggregates(*_aggregated(fragment, filter_, aggregate))
@@ -224,15 +175,28 @@ class _Renaming(_Decorator):
 
         return self.store.changes(log, after, limit, stored_fragment_of)
 
-    def pending(
-        self, fragment: Fragment, ids: Sequence[str]
-    ) -> Coroutine[Any, Any, list[UnrelayedChanges]]:
-        return self.store.pending(stored_fragment(fragment), ids)
 
-    def sweep(
-        self, fragment: Fragment, after: str | None, limit: int
-    ) -> Coroutine[Any, Any, list[str]]:
-        return self.store.sweep(stored_fragment(fragment), after, limit)
+def _of_fragments(name: str) -> Callable[..., Any]:
+    def call(decorator: _Decorator, *arguments: Any) -> Any:
+        stored = [stored_fragment(a) if isinstance(a, Fragment) else a for a in arguments]
+        return getattr(decorator.store, name)(*stored)
+
+    return call
+
+
+def _of_records(name: str) -> Callable[..., Any]:
+    def call(decorator: _Decorator, keys: Sequence[RecordKey], *others: Any, **named: Any) -> Any:
+        stored = [(stored_fragment(fragment), id_) for fragment, id_ in keys]
+        return getattr(decorator.store, name)(stored, *others, **named)
+
+    return call
+
+
+_RENAMING: Final[Mapping[str, Any]] = {
+    **vars(_Renaming),
+    **{name: _of_fragments(name) for name in _OF_FRAGMENTS},
+    **{name: _of_records(name) for name in _OF_RECORDS},
+}
 
 
 @cache
@@ -243,7 +207,7 @@ def _decorated(kind: type) -> type[_Decorator]:
     anew.
     """
     offered = {name: _PassedOn(name) for name in dir(kind) if not name.startswith("_")}
-    renaming = {name: call for name, call in vars(_Renaming).items() if name in offered}
+    renaming = {name: call for name, call in _RENAMING.items() if name in offered}
     return type(kind.__name__, (_Decorator,), {**offered, **renaming})
 
 
@@ -277,10 +241,6 @@ async def _find(store: Queryable, find: SearchRequest) -> SearchPage:
     names = names_of(find.fragment)
     page = await store.find(names.search(find))
     return SearchPage([names.record(record) for record in page.records], page.resume)
-
-
-def _stored_keys(keys: Sequence[RecordKey]) -> list[RecordKey]:
-    return [(stored_fragment(fragment), id_) for fragment, id_ in keys]
 
 
 def _is_renamed(find: SearchRequest) -> bool:

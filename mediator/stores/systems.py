@@ -12,6 +12,7 @@ from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
     Fragment,
     Store,
+    StoreBusy,
     StoreError,
     StoreRefused,
     StoreTimeout,
@@ -88,17 +89,19 @@ def unavailable(
 ) -> Unavailable:
     """Return the problem that a client gets for the failure of a store.
 
-    A write that timed out or whose connection broke may have taken effect; only a call that the
-    breaker held back certainly has not. What is refused was not done, and the system is well: a
-    full disk, or a table that is gone. The reason is for those who operate it. Of `several` writes
-    only one may have been refused, so the outcome of each is unknown.
+    A write that timed out or whose connection broke may have taken effect (`StoreTimeout`); what
+    the breaker held back, or found no connection, certainly has not. What is refused was not done,
+    and the system is well: a full disk, or a table that is gone. The reason is for those who
+    operate it. Of `several` writes only one may have been refused, or met a record that takes no
+    writes, so the outcome of each is unknown.
     """
     retry_after_s = max(1.0, store.breaker.retry_after_s)
     refused = isinstance(error, StoreRefused)
     if refused:
         _log.warning("%s refused to %s: %s", store.name, operation, error)
-    if operation == "write" and (isinstance(error, StoreTimeout) or (refused and several)):
-        reason = "refused one of several writes" if refused else "did not answer in time"
+    partial = several and isinstance(error, StoreRefused | StoreBusy)
+    if operation == "write" and (partial or isinstance(error, StoreTimeout)):
+        reason = "refused one of several writes" if partial else "did not answer"
         return OutcomeUnknown(
             f"The system {store.name} {reason}; the write may have taken effect.",
             system=store.name,

@@ -44,7 +44,7 @@ class BlindWrites:
         """
         refused = []
         for intent, keys in unknown.items():
-            [state] = await self._intents.record_states(keys[:1])
+            [state] = await self._intents.record_states(keys[:1], redo=True)
             if state.intent == intent and state.redo:
                 # Its coordinator, if there is one, is not waited for: a fence stops it.
                 await self._log.begin(staged_entry(keys[0][0].database, intent, state.redo), 0.0)

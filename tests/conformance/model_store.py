@@ -85,7 +85,7 @@ class ModelStore:
             if not row.intent and intent not in row.fenced:
                 row.intent = intent
                 self.redo[_key(fragment, id_)] = stored_redo(intent, redo)
-        return [replace(state, redo="") for state in await self.record_states(keys)]
+        return await self.record_states(keys)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         for fragment, id_ in keys:
@@ -122,8 +122,11 @@ class ModelStore:
                     return Taken(constraint, id_, row.intent)
         return None
 
-    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        return [self._record_state(*key) for key in keys]
+    async def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> list[RecordState]:
+        states = [self._record_state(*key) for key in keys]
+        return states if redo else [replace(state, redo="") for state in states]
 
     def _record_state(self, fragment: Fragment, id_: str) -> RecordState:
         row, stored = self.row(fragment, id_), self.redo.get(_key(fragment, id_), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from mediator.stores.conformance.expect import NotOffered, same
@@ -21,7 +22,10 @@ def lockable(scratch: Scratch) -> Lockable:
 
 
 async def redo_records(store: Lockable, subject: ScratchClass, *ids: str) -> list[str]:
-    states = await store.record_states([(subject.fragment, id_) for id_ in ids])
+    keys = [(subject.fragment, id_) for id_ in ids]
+    states = await store.record_states(keys, redo=True)
+    without = [replace(state, redo="") for state in states]
+    same(await store.record_states(keys), without, "the states without their redo records")
     return [state.redo for state in states]
 
 

@@ -20,12 +20,14 @@ from typing import Any, Final
 
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.pool import AsyncConnection
-from pymongo.errors import DocumentTooLarge, OperationFailure
+from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError
 from pymongo.helpers_shared import _check_command_response
 from pymongo.message import _COMMAND_OVERHEAD, _op_msg, _OpMsg
 from pymongo.network_layer import PyMongoProtocol
 
 from mediator.base.concurrency import end
+from mediator.stores.mongo.errors import translated
+from mediator.stores.port import SystemConfig
 
 __all__ = ["DriverConnections"]
 
@@ -39,13 +41,18 @@ _Client = AsyncMongoClient[dict[str, Any]]
 
 
 class _Connection:
-    """A connection on loan, one command at a time."""
+    """A connection on loan, one command at a time; it `is_kept` for more than one, or is not."""
 
     def __init__(
-        self, loan: AbstractAsyncContextManager[AsyncConnection], connection: AsyncConnection
+        self,
+        loan: AbstractAsyncContextManager[AsyncConnection],
+        connection: AsyncConnection,
+        *,
+        is_kept: bool,
     ) -> None:
         self._loan = loan
         self._connection = connection
+        self.is_kept = is_kept
         self._until = monotonic() + _HELD_S
 
     @property
@@ -89,23 +96,24 @@ class DriverConnections:
 
     Args:
         client: The driver's client.
-        pool_size: How many connections its pool has.
+        config: How many connections its pool has, and the name of the system.
 
     Attributes:
-        lent: How many connections are borrowed.
+        lent: How many connections are borrowed for more than one command.
         idle: Those of them that carry no command.
         retiring: The task that returns those that stay idle, if there are any.
     """
 
-    def __init__(self, client: _Client, pool_size: int) -> None:
+    def __init__(self, client: _Client, config: SystemConfig) -> None:
         self._client = client
-        self._most = pool_size - _SPARE
+        self._system = config.name
+        self._most = config.pool_size - _SPARE
         self.lent = 0
         self.idle: list[_Connection] = []
         self.retiring: asyncio.Task[None] | None = None
 
     async def command(self, database: str, command: MutableMapping[str, Any]) -> dict[str, Any]:
-        """Run a command on the primary; raises what the driver's own `command` would."""
+        """Run a command on the primary; see `commands`."""
         [reply] = await self.commands(database, (command,))
         return reply
 
@@ -114,11 +122,13 @@ class DriverConnections:
     ) -> list[dict[str, Any]]:
         """Run commands on the primary one after the other, in one round trip.
 
-        All of them are carried out, even if one is answered with an error, which is raised then.
+        All of them are carried out, even if one is answered with an error, which is raised then, as
+        the driver's own `command` would.
+
+        Raises:
+            StoreError: There is no connection: nothing was sent.
         """
         connection = await self._idle_connection()
-        if connection is None:
-            return [await self._client[database].command(command) for command in commands]
         try:
             replies = await connection.send(self._client, database, commands)
         except (OperationFailure, DocumentTooLarge):
@@ -130,6 +140,15 @@ class DriverConnections:
         await self._keep(connection)
         return replies
 
+    async def reach(self) -> None:
+        """Have a connection at hand, unless as many as may be are in use.
+
+        Raises:
+            StoreError: The server cannot be reached.
+        """
+        if self.lent < self._most:
+            await self._keep(await self._idle_connection())
+
     async def close(self) -> None:
         self._most = 0
         if self.retiring is not None:
@@ -137,27 +156,29 @@ class DriverConnections:
         while self.idle:
             await self._end(self.idle.pop())
 
-    async def _idle_connection(self) -> _Connection | None:
-        """Return an idle connection; None if none may be borrowed any more."""
+    async def _idle_connection(self) -> _Connection:
         while self.idle:
             connection = self.idle.pop()
             if not connection.is_due:
                 return connection
             await self._end(connection)
-        # Never the last ones: cursors and bulk writes of the driver would wait for a whole loan.
-        return await self._borrow() if self.lent < self._most else None
+        return await self._borrow()
 
     async def _borrow(self) -> _Connection:
-        self.lent += 1
+        # The last ones for one command: cursors and bulk writes would wait for a whole loan.
+        is_kept = self.lent < self._most
+        self.lent += is_kept
         try:
             loan = await self._client._conn_for_writes(None, "command")  # noqa: SLF001 - see above
-            return _Connection(loan, await loan.__aenter__())
-        except BaseException:
-            self.lent -= 1
+            return _Connection(loan, await loan.__aenter__(), is_kept=is_kept)
+        except BaseException as error:
+            self.lent -= is_kept
+            if isinstance(error, PyMongoError):
+                raise translated(self._system, error) from error
             raise
 
     async def _keep(self, connection: _Connection) -> None:
-        if not self._most:
+        if not (connection.is_kept and self._most):
             await self._end(connection)
             return
         self.idle.append(connection)
@@ -175,5 +196,5 @@ class DriverConnections:
         self.retiring = None
 
     async def _end(self, connection: _Connection, error: BaseException | None = None) -> None:
-        self.lent -= 1
+        self.lent -= connection.is_kept
         await connection.end(error)

@@ -38,26 +38,34 @@ _UNSTORABLE: Final = (
 _T = TypeVar("_T")
 
 
-async def guarded(system: str, deadline_s: float, work: Awaitable[_T]) -> _T:
-    """Await work within a deadline (seconds), and let nothing but `StoreError` out of it."""
+async def guarded(
+    system: str, deadline_s: float, work: Awaitable[_T], *, writes: bool = False
+) -> _T:
+    """Await work within a deadline (seconds), and let nothing but `StoreError` out of it.
+
+    `writes`: it has a connection and writes; see `translated`.
+    """
     try:
         async with asyncio.timeout(deadline_s):
             return await work
     except (PyMongoError, TimeoutError, *_UNSTORABLE) as error:
-        raise translated(system, error) from error
+        raise translated(system, error, writes=writes) from error
     except RuntimeError as error:
         # The driver goes on reading after a write that met a closed connection; uvloop has it so.
         if "closed" not in str(error):
             raise
-        raise StoreUnavailable(f"{system} has closed the connection") from error
+        raise _lost(f"{system} has closed the connection", writes=writes) from error
 
 
-def translated(system: str, error: Exception) -> StoreError:
-    """Return the port's error for one of the driver's."""
+def translated(system: str, error: Exception, *, writes: bool = False) -> StoreError:
+    """Return the port's error for one of the driver's.
+
+    `writes`: a write met it on an open connection. If that broke, the write may have been applied.
+    """
     if isinstance(error, _LATE):
         return StoreTimeout(f"{system} did not answer in time")
     if isinstance(error, ConnectionFailure):
-        return StoreUnavailable(f"{system} cannot be reached")
+        return _lost(f"{system} cannot be reached", writes=writes)
     if isinstance(error, OperationFailure) and not isinstance(error, BulkWriteError):
         return StoreRefused(f"{system} answered with error {error.code}")
     if isinstance(error, (ConfigurationError, InvalidName)):
@@ -65,3 +73,9 @@ def translated(system: str, error: Exception) -> StoreError:
     if isinstance(error, _UNSTORABLE):
         return StoreRefused(f"{system} cannot store the value ({type(error).__name__})")
     return StoreRefused(f"{system} failed with {type(error).__name__}")
+
+
+def _lost(text: str, *, writes: bool) -> StoreError:
+    if writes:
+        return StoreTimeout(f"{text}; the write may or may not have taken effect")
+    return StoreUnavailable(text)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from bson.int64 import Int64
 from pymongo import AsyncMongoClient, InsertOne, UpdateOne, WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
@@ -65,7 +66,7 @@ class MongoSession:
     def __init__(self, config: SystemConfig) -> None:
         self._config = config
         self.client: AsyncMongoClient[Document] = _client(config)
-        self.connections = DriverConnections(self.client, config.pool_size)
+        self.connections = DriverConnections(self.client, config)
         self._databases: dict[str, AsyncDatabase[Document]] = {}
         self._write_concern = WRITE_CONCERNS[config.durability]
         self._read_concern: Document = {}
@@ -128,11 +129,21 @@ class MongoSession:
         return batch[0] if batch else None
 
     async def find_each(self, layout: Layout, lookup: Lookup) -> list[Document]:
-        """Read documents, in one round trip."""
-        fragment = layout.fragment
-        name = self.database(fragment.database).name
+        """Read documents, in one round trip unless they are more than one batch takes (16 MB)."""
+        name = self.database(layout.fragment.database).name
         command = self._find(layout, lookup) | self._read_concern
-        return _batch(await self.connections.command(name, command))
+        return await self._read_on(layout, lookup, await self.connections.command(name, command))
+
+    async def _read_on(
+        self, layout: Layout, lookup: Lookup, reply: Mapping[str, Any]
+    ) -> list[Document]:
+        """Return the documents of a lookup: those of its first batch, and what comes after it."""
+        documents, name = _batch(reply), self.database(layout.fragment.database).name
+        while cursor := reply["cursor"]["id"]:
+            more = {"getMore": Int64(cursor), "collection": layout.fragment.stored_as}
+            reply = await self.connections.command(name, more | {"batchSize": lookup.most})
+            documents += reply["cursor"]["nextBatch"]
+        return documents
 
     async def find_and_change(
         self, layout: Layout, lookup: Lookup, steps: Sequence[Document]
@@ -140,7 +151,7 @@ class MongoSession:
         """Read documents, if there are any to be read, and then update them, in one round trip.
 
         What is read needs no concern of its own: a server that was deposed does not confirm the
-        update.
+        update. It has to fit into one batch: the next would come after the update.
 
         Args:
             layout: Their layout.
@@ -159,7 +170,7 @@ class MongoSession:
     ) -> list[Document]:
         """Update documents, or make them unless their ids are taken, and then read them.
 
-        It takes one round trip; see `find_and_change`.
+        It takes one round trip; see `find_and_change` and `find_each`.
         """
         changed, found = await self._send(
             layout, self._update(layout, steps), self._find(layout, lookup)
@@ -167,15 +178,16 @@ class MongoSession:
         for error in changed.get("writeErrors", ()):
             if error["code"] != DUPLICATE_KEY:
                 raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
-        return _batch(found)
+        return await self._read_on(layout, lookup, found)
 
     def _find(self, layout: Layout, lookup: Lookup) -> Document:
         return {
             "find": layout.fragment.stored_as,
             "filter": lookup.query,
             "projection": lookup.projection,
-            "batchSize": lookup.most,
-            "singleBatch": True,
+            "limit": lookup.most,
+            # Of exactly as many the server would take the next batch to be missing.
+            "batchSize": lookup.most + 1,
         }
 
     def _update(self, layout: Layout, steps: Sequence[Document]) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from pymongo.errors import PyMongoError
@@ -30,7 +31,7 @@ from mediator.stores.mongo.outbox.pending import (
 )
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.search.aggregates import aggregated, computes
+from mediator.stores.mongo.search.aggregates import SUMMABLE, aggregated
 from mediator.stores.mongo.search.searcher import found, pushdown, selection_of, selects
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.writer import Writer
@@ -59,6 +60,7 @@ from mediator.stores.port import (
     group_of_all,
     record_states,
 )
+from mediator.stores.port.search import computes
 
 __all__ = ["Link", "MongoStore"]
 
@@ -76,7 +78,7 @@ class Link:
 
 
 _BUILD_S: Final = 7200.0
-"""Seconds for the indexes of a class, which is read and written while they are built."""
+"""Seconds for the indexes and claims of a class, which is read and written meanwhile."""
 
 
 class MongoStore:
@@ -146,7 +148,7 @@ class MongoStore:
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make the collection and its indexes; idempotent, keeps existing data."""
-        await self._guarded(prepare(self.link.session, fragment, previous))
+        await guarded(self.config.name, _BUILD_S, prepare(self.link.session, fragment, previous))
 
     async def build(
         self,
@@ -179,7 +181,7 @@ class MongoStore:
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry."""
-        return await self._guarded(self.link.writer.write(calls, token))
+        return await self._guarded(self.link.writer.write(calls, token), writes=True)
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
@@ -211,13 +213,12 @@ class MongoStore:
         # One after the other: of two that claim the same, the first gets it.
         return [await self._guarded(claims.reserve(session, write)) for write in writes]
 
-    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
+    async def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
-        session = self.link.session
-        return await record_states(
-            keys,
-            lambda f, ids: self._guarded(transactions.record_states(session, layout_of(f), ids)),
-        )
+        look = partial(transactions.record_states, self.link.session, redo=redo)
+        return await record_states(keys, lambda f, ids: self._guarded(look(layout_of(f), ids)))
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
@@ -251,7 +252,7 @@ class MongoStore:
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         is_selected = selects(fragment, filter_, is_stand_in=self._is_stand_in)
-        return is_selected and computes(fragment, aggregate)
+        return is_selected and computes(fragment, aggregate, SUMMABLE)
 
     async def aggregate(
         self,
@@ -351,5 +352,5 @@ class MongoStore:
     def _now_us(self) -> int:
         return int(self._clock.now() * 1_000_000)
 
-    async def _guarded(self, work: Awaitable[_T]) -> _T:
-        return await guarded(self.config.name, self.config.deadline_s, work)
+    async def _guarded(self, work: Awaitable[_T], *, writes: bool = False) -> _T:
+        return await guarded(self.config.name, self.config.deadline_s, work, writes=writes)

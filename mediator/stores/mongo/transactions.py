@@ -108,9 +108,9 @@ async def unlock(
 
 
 async def record_states(
-    session: MongoSession, layout: Layout, ids: Sequence[str]
+    session: MongoSession, layout: Layout, ids: Sequence[str], *, redo: bool
 ) -> dict[str, RecordState]:
-    lookup = _lookup(ids, _NEEDED | {"_redo": 1})
+    lookup = _lookup(ids, _NEEDED | {"_redo": 1} if redo else _NEEDED)
     return _record_states(layout, ids, _by_id(await session.find_each(layout, lookup)))
 
 

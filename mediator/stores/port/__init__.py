@@ -49,12 +49,10 @@ from mediator.stores.port.search import (
     SearchPage,
     SearchRequest,
     SemiJoin,
-    SemiJoining,
     ShownJoin,
     group_of_all,
     is_joining,
     is_queryable,
-    is_semi_joining,
     only_level,
 )
 from mediator.stores.port.store import (
@@ -107,7 +105,6 @@ __all__ = [
     "SearchPage",
     "SearchRequest",
     "SemiJoin",
-    "SemiJoining",
     "ServerFacts",
     "ShownJoin",
     "Status",
@@ -131,7 +128,6 @@ __all__ = [
     "is_joining",
     "is_lockable",
     "is_queryable",
-    "is_semi_joining",
     "only_level",
     "record_states",
     "redo_of",

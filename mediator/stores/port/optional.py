@@ -159,7 +159,7 @@ class RecordState:
         intent: The write intent on it; empty: none.
         joint: The last joint write that it records (`Record.joint`).
         redo: What came with the intent (`Lockable.lock`), until that goes; only `record_states`
-            returns it.
+            returns it, where that is requested.
     """
 
     creation_version: int | None
@@ -208,8 +208,10 @@ class Lockable(Protocol):
         record it as `Record.joint`.
         """
 
-    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        """Return the states of records."""
+    async def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> list[RecordState]:
+        """Return the states of records; `redo`: with their redo records, which may be long."""
 
 
 @runtime_checkable

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from mediator.base.immutable import immutable
-from mediator.model.filters import ID, Filter
-from mediator.model.query import Aggregate, OrderBy, Position
-from mediator.schema.tree import MissingType
-from mediator.schema.types import Value
+from mediator.model.filters import ID, Filter, Path
+from mediator.model.query import Aggregate, Computation, Function, OrderBy, Position
+from mediator.schema.tree import Field, MissingType
+from mediator.schema.types import SCALARS, FieldType, Value
 from mediator.stores.port.records import Fragment, Record
 
 __all__ = [
@@ -26,12 +26,12 @@ __all__ = [
     "SearchPage",
     "SearchRequest",
     "SemiJoin",
-    "SemiJoining",
     "ShownJoin",
+    "computes",
+    "field_at",
     "group_of_all",
     "is_joining",
     "is_queryable",
-    "is_semi_joining",
     "only_level",
 ]
 
@@ -98,7 +98,7 @@ class SearchRequest:
         resume: `SearchPage.resume` of the page before.
         fields: Fields to return; None: all.
         deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
-        semi_joins: What leaves out further records; only where the store is `SemiJoining`.
+        semi_joins: What leaves out further records; only where the store is `Joining`.
     """
 
     fragment: Fragment
@@ -135,14 +135,6 @@ class Queryable(Protocol):
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
-
-
-@runtime_checkable
-class SemiJoining(Queryable, Protocol):
-    """A store whose searches follow references to its own records (`SearchRequest.semi_joins`)."""
-
-    def follows(self, fragment: Fragment) -> bool:
-        """Whether a search may follow references to records of a fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +174,12 @@ class DocumentPage:
 
 
 @runtime_checkable
-class Joining(SemiJoining, Protocol):
-    """A store that joins records to those that it finds, in one snapshot."""
+class Joining(Queryable, Protocol):
+    """A store whose searches follow references to its own records.
+
+    It leaves records out by those that they lead to (`SearchRequest.semi_joins`), and joins these
+    to the records that it finds, in one snapshot.
+    """
 
     async def documents(
         self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
@@ -197,10 +193,6 @@ class Joining(SemiJoining, Protocol):
 def is_queryable(store: object) -> TypeGuard[Queryable]:
     # Cached by class, which `isinstance` of a protocol is not.
     return issubclass(type(store), Queryable)
-
-
-def is_semi_joining(store: object) -> TypeGuard[SemiJoining]:
-    return issubclass(type(store), SemiJoining)
 
 
 def is_joining(store: object) -> TypeGuard[Joining]:
@@ -254,6 +246,40 @@ class Estimating(Protocol):
 
         Raises `StoreTooCostly` beyond the deadline.
         """
+
+
+_ID_FIELD: Final = Field(ID[0], FieldType.STRING)
+
+_ORDERED: Final = SCALARS - {FieldType.BINARY}
+"""Types whose least and greatest values servers find as we do."""
+
+
+def field_at(fragment: Fragment, path: Path) -> Field | None:
+    """Return the field that a path is, the id included; None: it leads into one, or to none."""
+    if path == ID:
+        return _ID_FIELD
+    return fragment.fields.get(path[0]) if len(path) == 1 else None
+
+
+def computes(fragment: Fragment, aggregate: Aggregate, summable: frozenset[FieldType]) -> bool:
+    """Whether a server that sums exactly what is `summable` groups and computes all this."""
+    fields = [field_at(fragment, path) for path in aggregate.group]
+    grouped = all(field is not None and field.type in SCALARS for field in fields)
+    return grouped and all(
+        _is_exact(fragment, computation, summable) for computation in aggregate.compute.values()
+    )
+
+
+def _is_exact(fragment: Fragment, computation: Computation, summable: frozenset[FieldType]) -> bool:
+    function, path = computation.function, computation.path
+    if path is None:
+        return function is Function.COUNT
+    field = field_at(fragment, path)
+    if field is None:
+        return False
+    if function in (Function.SUM, Function.AVG):
+        return field.type in summable
+    return function is Function.COUNT or field.type in _ORDERED
 
 
 def only_level(order: tuple[OrderBy, ...]) -> OrderBy | None:

@@ -41,15 +41,15 @@ class StoreError(PortolanError):
 
 
 class StoreUnavailable(StoreError):
-    """The store could not be reached, and nothing was done; or the connection broke meanwhile."""
+    """The store could not be reached, or a read lost its connection; nothing was written."""
 
 
 class StoreBusy(StoreUnavailable):
-    """The record takes no writes at the moment, and nothing was done; the store is healthy."""
+    """A record takes no writes at the moment; others of the call may have been written."""
 
 
 class StoreTimeout(StoreError):
-    """The deadline passed; a write may or may not have taken effect."""
+    """The deadline passed, or a write lost its connection; it may or may not have taken effect."""
 
 
 class StoreRefused(StoreError):

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from mediator.stores.port import SystemConfig
+from mediator.stores.postgres.errors import FAILURES, as_store_error
 
 __all__ = ["Pool", "PoolExhausted", "connect", "connect_to_search", "transaction"]
 
@@ -29,12 +30,12 @@ _DURABILITY: Final = {"full": "on", "second": "off"}
 
 
 async def connect(config: SystemConfig) -> Any:
-    """Open a connection; raises what asyncpg raises."""
+    """Open a connection; raises `StoreError`: nothing was sent on it."""
     return await _open_session(config, _settings(config), _STATEMENTS)
 
 
 async def connect_to_search(config: SystemConfig) -> Any:
-    """Open a connection that only reads, and whose statements are planned for what they find."""
+    """Open one that only reads, and plans statements for what they find; see `connect`."""
     settings = _settings(config) | {
         "plan_cache_mode": "auto",
         "enable_seqscan": "on",
@@ -47,15 +48,19 @@ async def _open_session(
     config: SystemConfig, settings: dict[str, str], statements: int, longest: int = 0
 ) -> Any:
     """Open a session that keeps so many statements; `longest`: of so many bytes at most, 0: any."""
-    return await asyncpg.connect(
-        config.url,
-        # The caller's deadline bounds it; asyncpg's own default is a minute.
-        timeout=config.deadline_s,
-        statement_cache_size=statements,
-        max_cached_statement_lifetime=0,
-        max_cacheable_statement_size=longest,
-        server_settings=settings,
-    )
+    try:
+        return await asyncpg.connect(
+            config.url,
+            # The caller's deadline bounds it; asyncpg's own default is a minute.
+            timeout=config.deadline_s,
+            statement_cache_size=statements,
+            max_cached_statement_lifetime=0,
+            max_cacheable_statement_size=longest,
+            server_settings=settings,
+        )
+    except FAILURES as error:
+        # The cause is left out: its text may quote the URL with its password.
+        raise as_store_error(config.name, error) from None
 
 
 def _settings(config: SystemConfig) -> dict[str, str]:

@@ -29,10 +29,21 @@ _WITHOUT_VALUES = ("28", "42", "53", "57", "58")
 """Classes whose messages speak of names and resources, never of values."""
 
 
-def as_store_error(system: str, error: Exception) -> StoreError:
-    """Return the port's error for one of asyncpg's (or asyncio's TimeoutError)."""
+def as_store_error(system: str, error: Exception, *, writes: bool = False) -> StoreError:
+    """Return the port's error for one of asyncpg's (or asyncio's TimeoutError).
+
+    `writes`: a write met it on an open connection. If that broke, the write may have been sent, and
+    committed.
+    """
     if isinstance(error, StoreError):
         return error
+    failure = _failure(system, error)
+    if writes and isinstance(failure, StoreUnavailable):
+        return StoreTimeout(f"{failure}; the write may or may not have taken effect")
+    return failure
+
+
+def _failure(system: str, error: Exception) -> StoreError:
     if isinstance(error, TimeoutError):
         return StoreTimeout(f"{system}: the deadline passed")
     if isinstance(error, asyncpg.PostgresError):

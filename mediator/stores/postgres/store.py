@@ -35,6 +35,7 @@ from mediator.stores.port import (
     by_fragment,
     record_states,
 )
+from mediator.stores.port.search import computes
 from mediator.stores.postgres import admin
 from mediator.stores.postgres.connection import Pool, connect, transaction
 from mediator.stores.postgres.errors import FAILURES, as_store_error
@@ -42,7 +43,7 @@ from mediator.stores.postgres.mirror import absorb, forget, replace_copies
 from mediator.stores.postgres.outbox import LOG, OutboxLog
 from mediator.stores.postgres.read.reader import Reader
 from mediator.stores.postgres.retention import reap
-from mediator.stores.postgres.search.aggregates import computes
+from mediator.stores.postgres.search.aggregates import SUMMABLE
 from mediator.stores.postgres.search.predicates import shaped_filter
 from mediator.stores.postgres.search.searcher import Searcher, pushdown
 from mediator.stores.postgres.sql import Statement
@@ -58,10 +59,10 @@ T = TypeVar("T")
 _TIME: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 _DDL_S: Final = 300.0
+"""Seconds for changes of tables that build nothing."""
+
 _BUILD_S: Final = 7200.0
 """Seconds for a table with its indexes, which are built while it is read and written."""
-
-"""Longest time for changing tables, in seconds: an index on data that is there takes its time."""
 
 
 class PostgresStore:
@@ -150,7 +151,7 @@ class PostgresStore:
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry; the results in the same order."""
-        return await self._bounded(self._writer.write(calls, token))
+        return await self._bounded(self._writer.write(calls, token), writes=True)
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
@@ -179,10 +180,14 @@ class PostgresStore:
         """Reserve what writes claim; see `Claiming`."""
         return await self._bounded(reserve(self.statements, self.pool, writes))
 
-    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
+    async def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
         intents = self.statements.intents
-        return await record_states(keys, lambda f, ids: self.use(partial(intents(f).look, ids=ids)))
+        return await record_states(
+            keys, lambda f, ids: self.use(partial(intents(f).look, ids=ids, redo=redo))
+        )
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
@@ -221,10 +226,6 @@ class PostgresStore:
         """Say what would be done of a search; see `Queryable`."""
         return pushdown(fragment, filter_, order)
 
-    def follows(self, fragment: Fragment) -> bool:
-        """Whether a search may follow references to records of a fragment; see `SemiJoining`."""
-        return fragment.system == self.config.name
-
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
         return await self.searcher.find(find)
@@ -237,7 +238,8 @@ class PostgresStore:
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         """Whether it applies the whole filter and computes all this exactly."""
-        return computes(fragment, filter_, aggregate)
+        is_pushed = shaped_filter(fragment, filter_) is not None
+        return is_pushed and computes(fragment, aggregate, SUMMABLE)
 
     async def aggregate(
         self,
@@ -316,11 +318,13 @@ class PostgresStore:
         """Run work with a session, until the deadline."""
         return await self._bounded(self.pool.use(work), deadline_s)
 
-    async def _bounded(self, work: Awaitable[T], deadline_s: float | None = None) -> T:
+    async def _bounded(
+        self, work: Awaitable[T], deadline_s: float | None = None, *, writes: bool = False
+    ) -> T:
         """Wait for work until the deadline; every failure becomes one of the port's."""
         try:
             async with asyncio.timeout(deadline_s or self.config.deadline_s):
                 return await work
         except FAILURES as error:
             # The cause is left out: its text may quote values, or the URL with its password.
-            raise as_store_error(self.config.name, error) from None
+            raise as_store_error(self.config.name, error, writes=writes) from None

@@ -37,7 +37,9 @@ ON CONFLICT (id) DO UPDATE SET
     END
 RETURNING {columns}, NULL
 """
-_LOOK: Final = "SELECT {columns}, record._redo FROM {table} AS record WHERE id = ANY ($1)"
+_LOOK: Final = """
+SELECT {columns}, CASE WHEN $2 THEN record._redo END FROM {table} AS record WHERE id = ANY ($1)
+"""
 _UNLOCK: Final = """
 UPDATE {table} SET _intent = NULL, _redo = NULL WHERE id = ANY ($1) AND _intent = $2
 """
@@ -84,8 +86,10 @@ class IntentStatements:
             await connection.execute(statement, ids, intent)
             await self._claims.release(connection, ids, intent)
 
-    async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, RecordState]:
-        return self._states(await connection.fetch(self._look, ids), ids)
+    async def look(
+        self, connection: Any, ids: Sequence[str], *, redo: bool
+    ) -> dict[str, RecordState]:
+        return self._states(await connection.fetch(self._look, ids, redo), ids)
 
     def _states(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, RecordState]:
         states: Mapping[str, RecordState] = {row[0]: self._record_state(row) for row in rows}

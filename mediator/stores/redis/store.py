@@ -204,8 +204,11 @@ class RedisStore:
     async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
         return await reserve(self._client, self._layout_of, writes)
 
-    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        return await change_intents(self._client, self._layout_of, keys, "look", "")
+    async def record_states(
+        self, keys: Sequence[RecordKey], *, redo: bool = False
+    ) -> list[RecordState]:
+        action = "redo" if redo else "look"
+        return await change_intents(self._client, self._layout_of, keys, action, "")
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str

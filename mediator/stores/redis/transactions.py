@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from mediator.stores.port import RecordKey, RecordState, redo_of
 from mediator.stores.redis.client import CommandClient
@@ -14,6 +15,8 @@ from mediator.stores.redis.write.batches import MOST_WRITES
 
 __all__ = ["change_intents"]
 
+_READING: Final = ("look", "redo")
+
 
 async def change_intents(
     client: CommandClient,
@@ -23,14 +26,14 @@ async def change_intents(
     intent: str,
     redo: str = "",
 ) -> list[RecordState]:
-    """Set an intent, remove it, or only look (see ``intent.lua``); return the states then."""
+    """Set an intent, remove it, or only read it (see ``intent.lua``); return the states then."""
     if not keys:
         return []
     batches = list(_batches_of(layout_of, keys))
     what = (action, intent, TOMBSTONE_MS, redo)
     with refuse_unstorable:
         commands = [_command(*batch, what) for batch in batches]
-    replies = await client.execute(commands, writes=action != "look")
+    replies = await client.execute(commands, writes=action not in _READING)
     states: dict[RecordKey, RecordState] = {}
     for (layout, _, ids), reply in zip(batches, replies, strict=True):
         for id_, texts in zip(ids, reply, strict=True):
@@ -61,7 +64,7 @@ def _command(
 
 def _state(layout: Layout, texts: Sequence[bytes | None]) -> RecordState:
     intent, joint, creation_version, *others = texts
-    # Behind the versions is what came with the intent, if that was looked at.
+    # Behind the versions is what came with the intent, if that was read.
     versions, (redo, *_) = others[: len(layout.groups)], [*others[len(layout.groups) :], None]
     return RecordState(
         None if creation_version is None else int(creation_version),

@@ -53,7 +53,7 @@ async def test_commands_follow_each_other_on_one_connection(
     assert connections.lent == len(connections.idle) == 1
 
 
-async def test_more_commands_than_connections_go_the_drivers_way(
+async def test_more_commands_than_connections_may_be_kept(
     session: MongoSession, database: str
 ) -> None:
     connections = session.connections
@@ -119,9 +119,9 @@ async def test_connections_go_back_to_the_pool(session: MongoSession, database: 
 
 
 async def test_a_call_that_is_under_way_survives_closing(
-    session: MongoSession, database: str
+    session: MongoSession, database: str, mongodb_config: SystemConfig
 ) -> None:
-    connections = DriverConnections(session.client, POOL)
+    connections = DriverConnections(session.client, mongodb_config)
     call = asyncio.create_task(connections.command(database, insert(1)))
     await asyncio.sleep(0)
     await connections.close()

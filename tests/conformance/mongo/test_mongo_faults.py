@@ -26,8 +26,9 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
-from tests.conformance.mongo.records import increment, one, put, values, writing
+from tests.conformance.mongo.records import increment, one, opened, put, values, writing
 from tests.conformance.real_stores import open_soon
+from tests.faults.conditions import eventually
 
 
 class Cable:
@@ -119,11 +120,67 @@ async def test_a_connection_cut_during_writes_loses_nothing_acknowledged(
     assert acknowledged <= stored <= sent
 
 
+@pytest.mark.parametrize("number", [1, 8])
+async def test_writes_to_a_server_that_is_away_were_not_done(
+    config: SystemConfig, fragment: Fragment, number: int
+) -> None:
+    async with wired(config, 2.0) as (far, cable):
+        cable.cut()
+
+        async def are_refused() -> bool:
+            try:
+                await far.write([increment(fragment, f"x{n}") for n in range(number)])
+            except StoreUnavailable:
+                return True
+            except StoreTimeout:
+                return False  # it was sent on a connection that was not known to be cut
+            raise AssertionError("there is no connection")
+
+        await eventually(are_refused)
+
+
+async def test_several_writes_that_lose_the_server_between_them_may_have_been_applied(
+    config: SystemConfig, store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second write to the record has to wait for the first."""
+    await put(store, fragment, n=0)
+    async with wired(config, 4.0) as (far, cable):
+        session = far.link.session
+        modify = session.modify
+
+        async def modify_and_cut(*what: Any) -> Any:
+            result = await modify(*what)
+            cable.cut()
+            return result
+
+        monkeypatch.setattr(session, "modify", modify_and_cut)
+        replacement = writing(fragment, WriteKind.REPLACE, values={"n": 9})
+        with pytest.raises(StoreTimeout):
+            await far.write([increment(fragment), replacement])
+    assert await values(store, fragment) == {"n": 1}
+
+
 async def test_a_server_that_hangs_is_a_timeout(config: SystemConfig, fragment: Fragment) -> None:
     async with wired(config, 0.5) as (far, cable):
         cable.flows.clear()
         with pytest.raises(StoreTimeout):
             await put(far, fragment, n=1)
+
+
+async def test_a_constraint_may_take_longer_to_add_than_a_call(
+    config: SystemConfig, store: MongoStore, fragment: Fragment
+) -> None:
+    unique = replace(fragment, unique=(("s",),))
+    async with opened(config) as hasty:
+        hasty.config = replace(config, deadline_s=1e-6)
+        with pytest.raises(StoreTimeout):
+            await hasty.ping()
+        await hasty.prepare(unique, fragment)
+    calls = [
+        writing(unique, WriteKind.CREATE, id_, values={"s": "a"}, claims={"s": "a"}) for id_ in "xy"
+    ]
+    results = [await one(store, call) for call in calls]
+    assert [result.status for result in results] == [Status.APPLIED, Status.TAKEN]
 
 
 async def test_an_invalid_url_is_refused(config: SystemConfig) -> None:

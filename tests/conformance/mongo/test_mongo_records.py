@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -130,6 +131,44 @@ async def test_archived_operations_are_recalled_alone_and_among_others(
     assert results[-1].status is Status.REPLAYED
     assert (await one(store, replace(oldest, remember="g"))).status is Status.REUSED
     assert await store.recall(fragment, "é\ue000", "unknown") is None
+
+
+def cut_batches(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the server end each batch after one document, as it does after 16 MB."""
+    connections = store.link.session.connections
+    commands = connections.commands
+
+    async def sent(database: str, documents: Sequence[Any]) -> list[dict[str, Any]]:
+        cut = [each | {"batchSize": 1} if "batchSize" in each else each for each in documents]
+        return await commands(database, cut)
+
+    monkeypatch.setattr(connections, "commands", sent)
+
+
+async def test_archived_operations_that_are_more_than_a_batch_are_not_applied_again(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [f"{number}" for number in range(6)]
+    await store.write([writing(fragment, WriteKind.REPLACE, i, values={"n": 0}) for i in ids])
+    oldest, *later = [
+        [increment(fragment, id_, remember="f") for id_ in ids] for _ in range(REMEMBERED + 1)
+    ]
+    for writes in (oldest, *later):
+        await store.write(writes)
+    cut_batches(store, monkeypatch)
+    assert {result.status for result in await store.write(oldest)} == {Status.REPLAYED}
+    assert await values(store, fragment, "5") == {"n": REMEMBERED + 1}
+
+
+async def test_states_that_are_more_than_a_batch_are_all_read(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [(fragment, f"{number}") for number in range(5)]
+    cut_batches(store, monkeypatch)
+    locked = await store.lock(keys, "m", "a redo record")
+    assert [state.intent for state in locked] == ["m"] * len(keys)
+    states = await store.record_states(keys, redo=True)
+    assert [state.redo for state in states] == ["a redo record"] * len(keys)
 
 
 async def test_an_operation_that_is_archived_twice_is_remembered(

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 import uvloop
+from pymongo.errors import AutoReconnect, NetworkTimeout, NotPrimaryError, OperationFailure
 
-from mediator.stores.mongo.errors import guarded
-from mediator.stores.port import StoreUnavailable
+from mediator.stores.mongo.errors import guarded, translated
+from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
 
 
 async def _send_until_refused(port: int) -> None:
@@ -23,19 +24,39 @@ async def _send_until_refused(port: int) -> None:
         await asyncio.sleep(0)
 
 
-async def _use_a_closed_connection() -> None:
+async def _use_a_closed_connection(*, writes: bool, expected: type[StoreError]) -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(StoreUnavailable, match="closed the connection"):
-            await guarded("mongo", 10.0, _send_until_refused(port))
+        with pytest.raises(expected, match="closed the connection"):
+            await guarded("mongo", 10.0, _send_until_refused(port), writes=writes)
 
 
-def test_a_closed_connection_is_an_unavailable_system() -> None:
+@pytest.mark.parametrize(("writes", "expected"), [(False, StoreUnavailable), (True, StoreTimeout)])
+def test_a_closed_connection_is_an_unavailable_system(
+    writes: bool, expected: type[StoreError]
+) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_use_a_closed_connection())
+        runner.run(_use_a_closed_connection(writes=writes, expected=expected))
+
+
+@pytest.mark.parametrize(
+    ("error", "of_a_read"),
+    [
+        (AutoReconnect("connection closed"), StoreUnavailable),
+        (NotPrimaryError("stepped down"), StoreUnavailable),
+        (NetworkTimeout("late"), StoreTimeout),
+        (OperationFailure("no", 1), StoreRefused),
+    ],
+)
+def test_a_write_that_loses_its_connection_may_have_been_applied(
+    error: Exception, of_a_read: type[StoreError]
+) -> None:
+    assert type(translated("mongo", error)) is of_a_read
+    of_a_write = translated("mongo", error, writes=True)
+    assert type(of_a_write) is (StoreTimeout if of_a_read is StoreUnavailable else of_a_read)
 
 
 async def test_own_mistakes_are_raised_unchanged() -> None:

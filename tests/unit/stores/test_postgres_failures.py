@@ -43,6 +43,10 @@ def test_each_failure_has_its_kind(error: Exception, expected: type[StoreError])
     store_error = as_store_error("pg", error)
     assert type(store_error) is expected
     assert SECRET not in str(store_error)
+    of_a_write = as_store_error("pg", error, writes=True)
+    # A write that lost its connection may have been committed.
+    assert type(of_a_write) is (StoreTimeout if expected is StoreUnavailable else expected)
+    assert SECRET not in str(of_a_write)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ from typing import Any, Literal
 import pytest
 
 from mediator.base.errors import OutcomeUnknown
-from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
+from mediator.stores.port import (
+    StoreBusy,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    StoreUnavailable,
+)
 from mediator.stores.systems import unavailable
 
 STORE: Any = SimpleNamespace(name="postgres", breaker=SimpleNamespace(retry_after_s=0.0))
@@ -35,10 +41,14 @@ def test_a_write_that_timed_out_may_have_been_done() -> None:
     assert isinstance(unavailable(STORE, StoreTimeout("late"), "write"), OutcomeUnknown)
 
 
-def test_one_of_several_writes_that_is_refused_leaves_open_what_the_others_did() -> None:
-    failure = unavailable(STORE, StoreRefused("postgres: DiskFull"), "write", several=True)
+@pytest.mark.parametrize("error", [StoreRefused("postgres: DiskFull"), StoreBusy("full")])
+def test_one_of_several_writes_that_is_refused_leaves_open_what_the_others_did(
+    error: StoreError,
+) -> None:
+    failure = unavailable(STORE, error, "write", several=True)
     assert isinstance(failure, OutcomeUnknown)
     assert "refused one of several" in failure.detail
+    assert not isinstance(unavailable(STORE, error, "write"), OutcomeUnknown)
 
 
 def test_the_reason_of_a_refusal_is_only_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +28,7 @@ from mediator.stores.port import (
     SearchRequest,
     SemiJoin,
     Status,
+    SystemConfig,
     Write,
     WriteKind,
     WriteResult,
@@ -34,6 +38,10 @@ from mediator.stores.stored_names import names_of, stored_fragment
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.redo import dump_operation, load_operation
 from mediator.transactions.targets import LockTarget
+from tests.conformance.real_stores import STORES
+
+NAMING: Final = {"Fragment", "FragmentOf", "RecordKey", "Read", "Write", "SearchRequest"}
+"""Types of arguments by which a call names fields."""
 
 SWAPPED: Final = {"a": "b", "b": "a"}
 
@@ -159,6 +167,45 @@ async def test_a_decorated_store_offers_what_the_store_does() -> None:
     renamed = [*plain, Read(fragment("a", a="x"), "o", ("a",))]
     assert [record.values for record in await decorated.read(renamed)] == [{"x": 1}, {"a": 1}]
     assert [call.fields for call in store.calls.pop()] == [None, ("x",)]
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_all_calls_that_name_fragments_are_translated(kind: str) -> None:
+    """But those of copies, which have no stored names, and documents, which the server makes."""
+    untranslated = {"absorb", "forget", "documents"}
+    store = STORES[kind](SystemConfig(kind, kind, ""))
+    translated = vars(type(with_stored_names(store)))
+    for name, call in inspect.getmembers(type(store), inspect.isfunction):
+        words = set(re.findall(r"\w+", " ".join(inspect.get_annotations(call).values())))
+        if not name.startswith("_") and name not in untranslated and words & NAMING:
+            assert inspect.isfunction(translated[name]), name
+
+
+class _Locking:
+    """A store that has two calls with fragments."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def prepare(self, *arguments: Any) -> None:
+        self.calls.append(arguments)
+
+    def lock(self, keys: Any, intent: str, redo: str = "") -> None:
+        self.calls.append((keys, intent, redo))
+
+
+def test_fragments_alone_and_of_records_are_passed_on_by_stored_names() -> None:
+    store, plain, renamed = _Locking(), fragment("x"), fragment("a", a="x")
+    decorated: Any = with_stored_names(store)  # type: ignore[arg-type]  # it is a part of one
+    decorated.prepare(renamed, plain)
+    decorated.prepare(renamed)
+    decorated.lock([(renamed, "o"), (plain, "p")], "intent", redo="r")
+    stored = stored_fragment(renamed)
+    assert store.calls == [
+        (stored, plain),
+        (stored,),
+        ([(stored, "o"), (plain, "p")], "intent", "r"),
+    ]
 
 
 def test_redo_records_are_right_whatever_fields_are_called() -> None:

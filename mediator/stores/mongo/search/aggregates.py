@@ -19,22 +19,23 @@ from pymongo.asynchronous.command_cursor import AsyncCommandCursor
 
 from mediator.base.offload import offload
 from mediator.model.exact import average
-from mediator.model.filters import ID, Path
+from mediator.model.filters import ID
 from mediator.model.query import Aggregate, Computation, Function
 from mediator.schema.limits import INTEGER_MAX
-from mediator.schema.tree import MISSING, Field, MissingType
-from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import FieldType, Value
 from mediator.stores.mongo.codec import plain_text
 from mediator.stores.mongo.layout import LIVE, Document, Layout
 from mediator.stores.mongo.read.reader import RecordSelection
 from mediator.stores.mongo.read.spans import is_short, spans
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import ComputedGroup, Fragment
+from mediator.stores.port.search import field_at
 
-__all__ = ["aggregated", "computes"]
+__all__ = ["SUMMABLE", "aggregated"]
 
-_ORDERED: Final = SCALARS - {FieldType.BINARY}
-"""Types whose stored forms the server orders as we do."""
+SUMMABLE: Final = frozenset({FieldType.INTEGER})
+"""Types whose sums are exact here."""
 
 _PLAIN: Final = frozenset({FieldType.INTEGER, FieldType.BOOLEAN, FieldType.TIMESTAMP})
 
@@ -47,32 +48,6 @@ _AT_ONCE: Final = 1_000
 """Objects that are put together at a time, of which there may be millions."""
 
 _Key: TypeAlias = tuple[Value | MissingType, ...]
-
-
-def computes(fragment: Fragment, aggregate: Aggregate) -> bool:
-    """Whether all this is grouped and computed exactly."""
-    fields = [_field(fragment, path) for path in aggregate.group]
-    grouped = all(field is not None and field.type in SCALARS for field in fields)
-    return grouped and all(_is_exact(fragment, each) for each in aggregate.compute.values())
-
-
-def _is_exact(fragment: Fragment, computation: Computation) -> bool:
-    function, path = computation.function, computation.path
-    if path is None:
-        return function is Function.COUNT
-    field = _field(fragment, path)
-    if field is None:
-        return False
-    if function in _SUMMED:
-        return field.type is FieldType.INTEGER
-    return function is Function.COUNT or field.type in _ORDERED
-
-
-def _field(fragment: Fragment, path: Path) -> Field | None:
-    """Return the field that a path is, the id included; None: it leads into one."""
-    if path == ID:
-        return Field(ID[0], FieldType.STRING)
-    return fragment.fields.get(path[0]) if len(path) == 1 else None
 
 
 async def aggregated(
@@ -102,7 +77,7 @@ def _is_plain(fragment: Fragment, aggregate: Aggregate) -> bool:
 
     It takes large floats for the same, and texts such as ``$where`` for paths.
     """
-    fields = [_field(fragment, path) for path in aggregate.group]
+    fields = [field_at(fragment, path) for path in aggregate.group]
     plain = all(field is not None and field.type in _PLAIN for field in fields)
     return plain and aggregate.counts_objects
 

@@ -139,9 +139,9 @@ def pushdown(
 ) -> Pushdown:
     """Say what the server would do of a search; see `port.Queryable`."""
     conditions = Conditions(layout_of(fragment), is_stand_in=is_stand_in)
-    parts = conjuncts(filter_)
-    pushed = [part for part in parts if conditions.of(part) is not None]
-    residual = [part for part in parts if conditions.of(part) is None]
+    parts = [(part, conditions.of(part) is not None) for part in conjuncts(filter_)]
+    pushed = [part for part, is_exact in parts if is_exact]
+    residual = [part for part, is_exact in parts if not is_exact]
     sort = _sort_level(fragment, order)
     if pushed:
         access = min((_access(fragment, part) for part in pushed), key=_RANKS.index)

@@ -17,7 +17,15 @@ from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.bulk import BulkWrite, Call
 from mediator.stores.mongo.write.folding import MOST_FOLDED, is_foldable
 from mediator.stores.mongo.write.single import SingleWriter
-from mediator.stores.port import Fragment, Status, Write, WriteResult
+from mediator.stores.port import (
+    Fragment,
+    Status,
+    StoreBusy,
+    StoreTimeout,
+    StoreUnavailable,
+    Write,
+    WriteResult,
+)
 
 __all__ = ["Writer"]
 
@@ -39,12 +47,22 @@ class Writer:
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
-        """Apply writes; those to one record in their order."""
+        """Apply writes; those to one record in their order.
+
+        Raises `StoreUnavailable` only if nothing was done, but for `StoreBusy`: one of them met it.
+        """
         if len(calls) == 1:
             return [await self._one(calls[0], token)]
+        await self._session.connections.reach()
         results: dict[int, WriteResult] = {}
-        for wave in _waves(calls):
-            await self._wave(wave, token, results)
+        try:
+            for wave in _waves(calls):
+                await self._wave(wave, token, results)
+        except StoreBusy:
+            raise
+        except StoreUnavailable as error:
+            # That nothing was done is true of one of them.
+            raise StoreTimeout("a part of the writes may have been done") from error
         return [results[position] for position in range(len(calls))]
 
     async def _wave(

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import sqlalchemy as sa
 
 from mediator.model.exact import average
-from mediator.model.filters import ID, Filter
-from mediator.model.query import Aggregate, Computation, Function
+from mediator.model.filters import ID
+from mediator.model.query import Aggregate, Function
 from mediator.schema.scalars import canonical_decimal
 from mediator.schema.tree import MISSING, MissingType
-from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.schema.types import FieldType, Value
 from mediator.stores.port import ComputedGroup, Fragment
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.read.statements import (
@@ -23,21 +23,15 @@ from mediator.stores.postgres.read.statements import (
     count_statement,
 )
 from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
-from mediator.stores.postgres.search.predicates import (
-    EVERY,
-    FilterShape,
-    field_at,
-    shaped_filter,
-)
+from mediator.stores.postgres.search.predicates import EVERY, FilterShape
 from mediator.stores.postgres.sql import Statement, number, parameter
 
-__all__ = ["Grouping", "aggregate_statement", "computes", "grouping_of", "groups_of"]
+__all__ = ["SUMMABLE", "Grouping", "aggregate_statement", "grouping_of", "groups_of"]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
 
-_NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
-# min and max of bytea came with PostgreSQL 18.
-_COMPARED: Final = SCALARS - {FieldType.BINARY}
+SUMMABLE: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
+"""Types whose sums are exact here."""
 
 
 class Grouping(NamedTuple):
@@ -49,31 +43,8 @@ class Grouping(NamedTuple):
     compute: tuple[tuple[Function, str | None], ...]
 
 
-def computes(fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
-    """Whether all of an aggregation is done exactly here."""
-    if shaped_filter(fragment, filter_) is None:
-        return False
-    fields = [field_at(fragment, path) for path in aggregate.group]
-    grouped = all(field is not None and field.type in SCALARS for field in fields)
-    return grouped and all(
-        _exact(fragment, computation) for computation in aggregate.compute.values()
-    )
-
-
-def _exact(fragment: Fragment, computation: Computation) -> bool:
-    function, path = computation.function, computation.path
-    if path is None:
-        return function is Function.COUNT
-    field = field_at(fragment, path)
-    if field is None:
-        return False
-    if function is Function.COUNT:
-        return True
-    return field.type in (_NUMBERS if function in (Function.SUM, Function.AVG) else _COMPARED)
-
-
 def grouping_of(fragment: Fragment, shape: FilterShape, aggregate: Aggregate) -> Grouping:
-    """Return the shape of an aggregation that `computes` has admitted."""
+    """Return the shape of an aggregation that `port.search.computes` has admitted."""
     computations = aggregate.compute.values()
     functions = tuple((c.function, None if c.path is None else c.path[0]) for c in computations)
     return Grouping(fragment, shape, tuple(path[0] for path in aggregate.group), functions)

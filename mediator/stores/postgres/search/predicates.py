@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from mediator.model.filters import (
-    ID,
     And,
     Between,
     Compare,
@@ -29,7 +28,6 @@ from mediator.model.filters import (
     Like,
     Not,
     Or,
-    Path,
 )
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import text_error
@@ -37,6 +35,7 @@ from mediator.schema.tree import Field
 from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value
 from mediator.stores.outboxes import PYTHON_TYPES
 from mediator.stores.port import Fragment
+from mediator.stores.port.search import field_at
 from mediator.stores.postgres.layout import INDEXED_CHARACTERS
 from mediator.stores.postgres.search.patterns import like_pattern, prefix_range
 
@@ -47,11 +46,9 @@ __all__ = [
     "Negated",
     "Predicate",
     "ShapedFilter",
-    "field_at",
     "shaped_filter",
 ]
 
-_ID_FIELD: Final = Field(ID[0], FieldType.STRING)
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 _JSON_KINDS: Final = frozenset({str, int, float, bool})
 _IN_MAPS: Final = _TEXTS | {FieldType.INTEGER, FieldType.FLOAT, FieldType.BOOLEAN}
@@ -106,13 +103,6 @@ class ShapedFilter(NamedTuple):
 
 class _Inexact(Exception):
     """There is no condition that is true exactly where the filter holds."""
-
-
-def field_at(fragment: Fragment, path: Path) -> Field | None:
-    """Return the field that a path ends at, or None: it leads into one, or there is none."""
-    if path == ID:
-        return _ID_FIELD
-    return fragment.fields.get(path[0]) if len(path) == 1 else None
 
 
 def shaped_filter(fragment: Fragment, filter_: Filter | None) -> ShapedFilter | None:

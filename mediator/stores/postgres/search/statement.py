@@ -19,6 +19,7 @@ from mediator.model.query import OrderBy, Position
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import SCALARS, Value
 from mediator.stores.port import Fragment, Record
+from mediator.stores.port.search import field_at
 from mediator.stores.postgres.layout import RecordTable, TableOf, indexed_lengths, sort_key
 from mediator.stores.postgres.read.statements import (
     MISSING_RANK,
@@ -33,7 +34,7 @@ from mediator.stores.postgres.search.joins import (
     conditions_of,
     documents_of,
 )
-from mediator.stores.postgres.search.predicates import FilterShape, field_at
+from mediator.stores.postgres.search.predicates import FilterShape
 from mediator.stores.postgres.sql import Statement, number, parameter
 
 __all__ = [

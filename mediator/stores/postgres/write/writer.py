@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import asyncpg
 
@@ -29,14 +29,13 @@ from mediator.stores.port import (
     ReadRecords,
     Record,
     Status,
-    StoreError,
     StoreTimeout,
     StoreUnavailable,
     Write,
     WriteResult,
 )
 from mediator.stores.postgres.connection import Pool, transaction
-from mediator.stores.postgres.errors import FAILURES, NUMERIC_OVERFLOW, TRANSIENT, as_store_error
+from mediator.stores.postgres.errors import NUMERIC_OVERFLOW, TRANSIENT
 from mediator.stores.postgres.statements import Statements
 from mediator.stores.postgres.write.multi_row import rounds
 from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, replay, shape_of
@@ -57,6 +56,9 @@ _ANSWERED: Final = (Status.APPLIED, Status.REPLAYED, Status.REUSED)
 # All three roll back the whole pipeline that the statement was sent in.
 _ROLLED_BACK: Final = (*TRANSIENT, NUMERIC_OVERFLOW, asyncpg.UniqueViolationError)
 
+_Unfinished: TypeAlias = tuple[int, Write, WriteResult | None]
+"""A write with its position, and what the pipeline has returned for it, if that was not undone."""
+
 
 class Writer:
     """Applies writes through a pool."""
@@ -71,18 +73,20 @@ class Writer:
         self._system, self._statements, self._pool, self._read = system, statements, pool, read
 
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
-        """Apply writes; the results in the same order."""
+        """Apply writes; the results in the same order.
+
+        Raises `StoreUnavailable` only if nothing was done.
+        """
         if len(calls) == 1:
             return [await self._one(calls[0], token)]
         results: dict[int, WriteResult] = {}
         try:
             for batch in batches(calls, token):
                 await self._batch(batch, token, results)
-        except (*FAILURES, StoreError) as error:
-            failure = as_store_error(self._system, error)
-            if results and isinstance(failure, StoreUnavailable):
-                raise StoreTimeout(f"{self._system} has done a part of the writes") from error
-            raise
+        except StoreUnavailable as error:
+            if not results:
+                raise
+            raise self._partial() from error
         return [results[position] for position in range(len(calls))]
 
     async def _one(self, call: Write, token: str) -> WriteResult:
@@ -149,7 +153,7 @@ class Writer:
             if len(chunk) > 1:
                 with suppress(*_ROLLED_BACK):
                     rows = await self._together(prepared, [call for _, call in chunk], token)
-            left = list[tuple[int, Write, WriteResult | None]]()
+            left = list[_Unfinished]()
             for (position, call), row in zip(chunk, rows, strict=True):
                 result = None if row is None else prepared.result(row, call)
                 if result is not None and _is_final(call, result):
@@ -158,14 +162,22 @@ class Writer:
                     left.append((position, call, result))
             for start in range(0, len(left), at_once):
                 some = left[start : start + at_once]
-                finished = await concurrently(
-                    self._finish(call, result, token) for _, call, result in some
-                )
+                finished = await self._finish(some, token)
                 results.update(zip((position for position, *_ in some), finished, strict=True))
 
-    async def _finish(self, call: Write, result: WriteResult | None, token: str) -> WriteResult:
-        """Return the result of a write that the pipeline has done; else do it by itself."""
-        return await self._check_replay(call, result) or await self._one(call, token)
+    async def _finish(self, writes: Sequence[_Unfinished], token: str) -> list[WriteResult]:
+        """Return the results of writes: those that the pipeline has not done are done together."""
+
+        async def finish(call: Write, result: WriteResult | None) -> WriteResult:
+            return await self._check_replay(call, result) or await self._one(call, token)
+
+        try:
+            return await concurrently(finish(call, result) for _, call, result in writes)
+        except StoreUnavailable as error:
+            if len(writes) == 1:
+                raise
+            # That nothing was done is true of one of them.
+            raise self._partial() from error
 
     async def _together(
         self, prepared: PreparedWrite, calls: Sequence[Write], token: str
@@ -212,6 +224,9 @@ class Writer:
             if result.status is not Status.CONFLICT:
                 return result
         raise self._contended()
+
+    def _partial(self) -> StoreTimeout:
+        return StoreTimeout(f"{self._system} may have done a part of the writes")
 
     def _contended(self) -> StoreUnavailable:
         return StoreUnavailable(f"{self._system}: too many writers on one record; nothing done")

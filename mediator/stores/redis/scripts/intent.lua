@@ -1,11 +1,11 @@
 -- Sets a write intent on records, present or absent, removes it, or only reads it.
--- KEYS: class prefix, claims of the class. ARGV: action ('lock', 'unlock', 'join' or 'look'), intent,
--- TTL of a tombstone (ms), what 'lock' stores with the intent (or nothing), number of versions, their
--- names..., number of unique constraints, their names..., ids... 'join' removes it from records that
+-- KEYS: class prefix, claims of the class. ARGV: action ('lock', 'unlock', 'join', 'look' or 'redo'),
+-- intent, TTL of a tombstone (ms), what 'lock' stores with the intent (or nothing), number of versions,
+-- their names..., number of unique constraints, their names..., ids... 'join' removes it from records that
 -- its write, which has happened, did not touch. What was stored with it and what was reserved under it
 -- go with it. A record that is fenced against the intent does not take it.
 -- Returns for each record its intent, last joint write, creation version and versions as they are
--- then; 'look' also what was stored with the intent.
+-- then; 'redo' also what was stored with the intent.
 
 if redis.replicate_commands then redis.replicate_commands() end
 
@@ -15,7 +15,7 @@ local last, tombstones = 5 + ARGV[5], prefix .. 'tombstones'
 local first_id = last + 2 + ARGV[last + 1]
 local constraints = { unpack(ARGV, last + 2, first_id - 1) }
 local names = { '!m', '!j', '!b', unpack(ARGV, 6, last) }
-if action == 'look' then names[#names + 1] = '!d' end
+if action == 'redo' then names[#names + 1] = '!d' end
 local fences = action == 'lock' and call('EXISTS', prefix .. 'fences') == 1 and prefix .. 'fences'
 
 local function apply(id)
