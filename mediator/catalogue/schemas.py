@@ -129,16 +129,19 @@ class CatalogueSchemas:
         Raises:
             PreconditionFailed: The schema was changed meanwhile.
             Conflict: Another replica holds writes to the database.
+            LayoutChanged: Its layout was changed meanwhile.
         """
         hold = Hold(uuid4().hex, tuple(sorted(classes)))
         until = func.now() + timedelta(seconds=HOLD_S)
         values = {"hold": hold.id, "held": list(hold.classes), "held_until": until}
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
-            await _check(connection, replace(database, hold=None), database.version)
+            free = replace(database, hold=None)
+            row = await _check(connection, free, database.version, database)
+            assert row is not None
             changed = update(databases).where(databases.c.name == database.name)
             await connection.execute(changed.values(**values))
-        return new, replace(database, hold=hold)
+        return new, replace(_database(row), hold=hold)
 
     async def release(self, hold: Hold) -> None:
         await self._release(databases.c.hold == hold.id)
@@ -227,7 +230,7 @@ class CatalogueSchemas:
         """Let no client pin a version before this one from now on; raises as `put`."""
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
-            await _check(connection, database, database.version)
+            await _check(connection, database, database.version, database)
             changed = update(databases).where(databases.c.name == database.name)
             await connection.execute(changed.values(retired_before=before))
         return new, replace(database, retired_before=before)
