@@ -28,6 +28,7 @@ from mediator.control.port import (
     SystemUse,
 )
 from mediator.control.registry import KnownSystem, Registry
+from mediator.control.schema_checks import without_copies
 from mediator.control.schemas import Schemas
 from mediator.data_plane.executor import Executor
 from mediator.placement.advice import advise
@@ -237,7 +238,7 @@ class ControlPlane:
         """
         self._registry.get(name)
         await self._schemas.refresh()
-        return await self._evaluation.moves_off(name)
+        return await self._evaluation.moves_off(name, without_copies(self._systems))
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
         """Add statements of another installation about systems that exist here; those here win.
@@ -357,12 +358,12 @@ def _availability(error: str | None) -> dict[str, Any]:
 
 
 def _users(model: RoutingModel, system: str) -> list[str]:
-    """Return the classes with a fragment on a system, as database.class."""
+    """Return the classes of which a system holds something, as database.class."""
     return [
         f"{name}.{class_name}"
         for name, database in sorted(model.databases.items())
         for class_name, route in sorted(database.classes.items())
-        if any(fragment.system == system for fragment in route.fragments)
+        if system in route.systems
     ]
 
 
