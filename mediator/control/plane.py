@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mediator.base.errors import Conflict, Invalid, Location, MediatorError
+from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import Author, SchemaRevision
@@ -254,14 +254,7 @@ class ControlPlane:
 
     async def unregister(self, name: str) -> None:
         """Forget a system that holds no data; `Conflict` otherwise."""
-        self._registry.get(name)
-        # No schema of this replica may place a class there between the check and the removal.
-        async with self._schemas.unchanged() as model:
-            users = _users(model, name)
-            if users:
-                detail = f"The system {name} holds parts of {', '.join(users)}."
-                raise Conflict(detail, extra={"classes": users})
-            await self._registry.forget(name)
+        await self._registry.forget(name)
 
     async def advise(self, document: Any) -> dict[str, Any]:
         """Answer advice for {"schema", "systems"}; without "systems", for the registered."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -54,7 +54,6 @@ from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision
-from mediator.routing.model import RoutingModel
 from mediator.schema.overrides import in_force
 from mediator.schema.tightening import Constraints
 from mediator.schema.tree import Schema
@@ -88,13 +87,6 @@ class Schemas:
 
     async def refresh(self) -> None:
         await self._follower.look()
-
-    @asynccontextmanager
-    async def unchanged(self) -> AsyncIterator[RoutingModel]:
-        """Keep this replica from changing schemas while the block runs; yields the newest model."""
-        async with self._changing:
-            await self._follower.catch_up()
-            yield self._executor.model
 
     async def all(self) -> list[dict[str, Any]]:
         await self.refresh()

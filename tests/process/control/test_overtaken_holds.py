@@ -12,7 +12,7 @@ import pytest
 from mediator.base.errors import NotUnique
 from mediator.model.operations import Create
 from tests.faults.conditions import eventually
-from tests.process.control.test_placing_anew import follows, on, paused, waits
+from tests.process.control.test_placing_anew import follows, on, paused, stopped, waits
 from tests.process.control.unique_building import filled, put, takes, users
 from tests.process.service import Service, error_of, service, unique
 
@@ -60,15 +60,15 @@ async def test_a_change_that_was_planned_before_a_build_began_lets_no_duplicate_
     await follows(late)
     planned = paused(monkeypatch, late.mediator.stored_schemas, call)
     changing = asyncio.create_task(change(late, database))
-    await planned.reached.wait()
+    await stopped(changing, by=planned)
     swept = paused(monkeypatch, mediator.mediator.unique_builds.sweep, "claim", after=True)
     building = asyncio.create_task(put(mediator, database, schema(unique=True)))
     await waits(mediator, late)
     await follows(late)
-    await swept.reached.wait()
+    await stopped(building, by=swept)
     held = paused(monkeypatch, late.mediator.cutover, "check_still_empty")
     planned.open.set()
-    await any_of(held.reached, changing)
+    await stopped(changing, by=held)
     twin = Create(database, "users", "twin", unique(), values={"email": "a@x"})
     assert isinstance(await error_of(late, twin), NotUnique)
     held.open.set()
@@ -77,12 +77,6 @@ async def test_a_change_that_was_planned_before_a_build_began_lets_no_duplicate_
     await eventually(lambda: ended(building, late))
     await building
     assert not any([await takes(of, database, "a@x") for of in (mediator, late)])
-
-
-async def any_of(reached: asyncio.Event, task: asyncio.Task[Any]) -> None:
-    waiting = asyncio.create_task(reached.wait())
-    await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
 
 
 async def ended(task: asyncio.Task[Any], late: Service) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mediator.base.errors import NotFound, Unavailable
-from mediator.catalogue import schemas as catalogue_schemas
+from mediator.catalogue import epochs
 from mediator.catalogue.stored_databases import (
     CatalogueSnapshot,
     Difference,
@@ -136,7 +136,7 @@ async def test_a_dropped_database_is_removed_and_can_be_created_again(world: Wor
 async def test_a_replica_behind_the_noted_changes_reads_a_snapshot(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue_schemas, "NOTED", 3)
+    monkeypatch.setattr(epochs, "NOTED", 3)
     replica = await following(world, 5)
     moment = (await world.schemas.snapshot()).moment
     for version, outcome in ((2, Difference), (3, Difference), (4, CatalogueSnapshot)):
