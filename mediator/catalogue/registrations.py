@@ -10,7 +10,9 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.epochs import keep_unchanged
 from mediator.catalogue.tables import secrets, systems
+from mediator.catalogue.used_systems import check_unused
 
 __all__ = ["CatalogueSystems", "StoredSystem"]
 
@@ -53,7 +55,15 @@ class CatalogueSystems:
             await connection.execute(row)
 
     async def remove(self, name: str) -> None:
-        await self._catalogue.execute(delete(systems).where(systems.c.name == name))
+        """Remove a system that no database uses.
+
+        Raises:
+            Conflict: A class has something on it; `extra["classes"]` lists them.
+        """
+        async with self._catalogue.begin() as connection:
+            await keep_unchanged(connection)  # so none gets it after the check
+            await check_unused(connection, name)
+            await connection.execute(delete(systems).where(systems.c.name == name))
 
     async def secret(self, name: str, proposal: str) -> str:
         """Return a secret that all replicas share: the first one that was ever proposed."""

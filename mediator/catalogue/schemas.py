@@ -4,7 +4,7 @@ A reader that knows the databases as of a moment gets what has changed since, if
 all of it: for each epoch from that moment to now there is a note of its change, and the note of the
 moment itself names the change that made it. Otherwise it gets all databases. That is so
 
-- if it is too long ago: only the last `NOTED` changes are noted;
+- if it is too long ago: only the last `epochs.NOTED` changes are noted;
 - if code that takes no notes has changed a schema, in a rolling upgrade: its epochs are missing;
 - if the catalogue was restored from a backup, or has lost its last changes in a failover: its epoch
   is the lower one, or has been reached by another change by now.
@@ -21,7 +21,6 @@ from uuid import uuid4
 
 from sqlalchemy import (
     ColumnElement,
-    CursorResult,
     Row,
     Update,
     case,
@@ -29,7 +28,6 @@ from sqlalchemy import (
     delete,
     func,
     literal,
-    or_,
     select,
     update,
 )
@@ -39,6 +37,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mediator.base.errors import Conflict, PreconditionFailed
 from mediator.catalogue import schema_revisions
 from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.epochs import (
+    NEWEST,
+    keep_unchanged,
+    moment_of,
+    next_moment,
+    notes_since,
+    tell_all,
+)
 from mediator.catalogue.schema_revisions import ChangeRecord, FormerVersion, SchemaRevision
 from mediator.catalogue.stored_databases import (
     CatalogueSnapshot,
@@ -52,17 +58,14 @@ from mediator.catalogue.tables import (
     dropped_databases,
     epoch,
     runs,
-    schema_changes,
     transactions,
     violations,
 )
+from mediator.catalogue.used_systems import check_registered
 from mediator.changes.former_owners import owned_until
 from mediator.transactions.log import State
 
-__all__ = ["HOLD_S", "NOTED", "CatalogueSchemas", "LayoutChanged"]
-
-NOTED: Final = 1_000
-"""Changes whose databases are noted; who has missed more reads all."""
+__all__ = ["HOLD_S", "CatalogueSchemas", "LayoutChanged"]
 
 HOLD_S: Final = 30.0
 """Seconds after which a hold ends whose holder does not end it."""
@@ -83,10 +86,6 @@ _PUT: Final = ("version", "document", "layout", "overrides", "owned_until")
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_NEWEST: Final = select(epoch.c.epoch, schema_changes.c.change).outerjoin_from(
-    epoch, schema_changes, schema_changes.c.epoch == epoch.c.epoch
-)
-
 
 class LayoutChanged(Conflict):
     """A task of a replica has changed a layout since it was read, and nobody the schema."""
@@ -100,20 +99,20 @@ class CatalogueSchemas:
 
     async def moment(self) -> Moment:
         """Return the newest moment, by one small query that waits for no lock."""
-        return _moment_of(await self._catalogue.execute(_NEWEST))
+        return moment_of(await self._catalogue.execute(NEWEST))
 
     async def snapshot(self) -> CatalogueSnapshot:
         async with self._catalogue.begin() as connection:
-            await _keep_unchanged(connection)
-            return CatalogueSnapshot(await _moment(connection), await _read(connection))
+            await keep_unchanged(connection)
+            return await _snapshot(connection)
 
     async def since(self, known: Moment) -> CatalogueSnapshot | Difference:
         """Read what has changed since a moment; everything, if that is not known."""
         async with self._catalogue.begin() as connection:
-            at = await _keep_unchanged(connection)
-            noted = await _notes(connection, known.epoch)
-            if not _tell_all(noted, known, at):
-                return CatalogueSnapshot(await _moment(connection), await _read(connection))
+            at = await keep_unchanged(connection)
+            noted = await notes_since(connection, known.epoch)
+            if not tell_all(noted, known, at):
+                return await _snapshot(connection)
             names = sorted({note.database for note in noted[1:]})
             found = await _read(connection, names) if names else {}
         return Difference(Moment(at, noted[-1].change), {name: found.get(name) for name in names})
@@ -129,16 +128,19 @@ class CatalogueSchemas:
         Raises:
             PreconditionFailed: The schema was changed meanwhile.
             Conflict: Another replica holds writes to the database.
+            LayoutChanged: Its layout was changed meanwhile.
         """
         hold = Hold(uuid4().hex, tuple(sorted(classes)))
         until = func.now() + timedelta(seconds=HOLD_S)
         values = {"hold": hold.id, "held": list(hold.classes), "held_until": until}
         async with self._catalogue.begin() as connection:
-            new = await _next(connection, database.name)
-            await _check(connection, replace(database, hold=None), database.version)
+            new = await next_moment(connection, database.name)
+            free = replace(database, hold=None)
+            row = await _check(connection, free, database.version, database)
+            assert row is not None
             changed = update(databases).where(databases.c.name == database.name)
             await connection.execute(changed.values(**values))
-        return new, replace(database, hold=hold)
+        return new, replace(_database(row), hold=hold)
 
     async def release(self, hold: Hold) -> None:
         await self._release(databases.c.hold == hold.id)
@@ -153,7 +155,7 @@ class CatalogueSchemas:
             await connection.execute(select(epoch.c.epoch).with_for_update())
             names = await connection.execute(released.returning(databases.c.name))
             for name in names.scalars().all():
-                await _next(connection, name)
+                await next_moment(connection, name)
 
     @asynccontextmanager
     async def alone(
@@ -188,15 +190,17 @@ class CatalogueSchemas:
         Raises:
             PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
                 created again.
-            Conflict: The hold has ended before, or another replica holds writes to the database.
+            Conflict: The hold has ended before, another replica holds writes to the database, or a
+                system that it did not use before is not registered any more.
             LayoutChanged: The layout is another than that of `former`.
         """
         async with self._catalogue.begin() as connection:
             if history is not None:  # first: all others wait for the epoch
                 await schema_revisions.keep_all(connection, database.id, history)
-            new = await _next(connection, database.name)
+            new = await next_moment(connection, database.name)
             seen = 0 if history else database.version - 1
             before = await _check(connection, database, seen, former)
+            await check_registered(connection, before.layout if before else {}, database.layout)
             retired = (before or database).retired_before
             until = _owned_until(before, database)
             put = replace(database, hold=None, owned_until=until, retired_before=retired)
@@ -217,7 +221,7 @@ class CatalogueSchemas:
         As there, its `hold` ends.
         """
         async with self._catalogue.begin() as connection:
-            new = await _next(connection, database.name)
+            new = await next_moment(connection, database.name)
             await _check(connection, database, database.version, former)
             changed = update(databases).where(databases.c.name == database.name)
             await connection.execute(changed.values(layout=database.layout, **_NOT_HELD))
@@ -226,8 +230,8 @@ class CatalogueSchemas:
     async def retire(self, database: StoredDatabase, before: int) -> tuple[Moment, StoredDatabase]:
         """Let no client pin a version before this one from now on; raises as `put`."""
         async with self._catalogue.begin() as connection:
-            new = await _next(connection, database.name)
-            await _check(connection, database, database.version)
+            new = await next_moment(connection, database.name)
+            await _check(connection, database, database.version, database)
             changed = update(databases).where(databases.c.name == database.name)
             await connection.execute(changed.values(retired_before=before))
         return new, replace(database, retired_before=before)
@@ -259,7 +263,7 @@ class CatalogueSchemas:
         name, id_ = database.name, database.id
         kept = {"document": database.document, "layout": database.layout}
         async with self._catalogue.begin() as connection:
-            new = await _next(connection, name)
+            new = await next_moment(connection, name)
             await _check(connection, database, database.version)
             await connection.execute(delete(databases).where(databases.c.id == id_))
             dropped = insert(dropped_databases).values(id=id_, name=name, **kept)
@@ -298,32 +302,9 @@ class CatalogueSchemas:
         return bool((await self._catalogue.execute(select(open_.exists()))).scalar())
 
 
-async def _keep_unchanged(connection: AsyncConnection) -> int:
-    """Return the epoch, and let no change come between the reads of this transaction."""
-    locked = select(epoch.c.epoch).with_for_update(read=True)
-    return int((await connection.execute(locked)).scalar_one())
-
-
-async def _moment(connection: AsyncConnection) -> Moment:
-    return _moment_of(await connection.execute(_NEWEST))
-
-
-def _moment_of(found: CursorResult[Any]) -> Moment:
-    return Moment(*found.one())
-
-
-async def _notes(connection: AsyncConnection, since: int) -> Sequence[Row[Any]]:
-    """Return the notes of an epoch and all later ones, in their order."""
-    later = schema_changes.c.epoch >= since
-    notes = select(schema_changes).where(later).order_by(schema_changes.c.epoch)
-    return (await connection.execute(notes)).all()
-
-
-def _tell_all(noted: Sequence[Row[Any]], known: Moment, now: int) -> bool:
-    if [note.epoch for note in noted] != [*range(known.epoch, now + 1)]:
-        return False
-    # The same epoch with another change: the catalogue was restored, and its history differs.
-    return bool(noted) and noted[0].change == known.change
+async def _snapshot(connection: AsyncConnection) -> CatalogueSnapshot:
+    moment = moment_of(await connection.execute(NEWEST))
+    return CatalogueSnapshot(moment, await _read(connection))
 
 
 async def _read(
@@ -334,17 +315,6 @@ async def _read(
         wanted = wanted.where(databases.c.name.in_(names))
     found = [_database(row) for row in await connection.execute(wanted)]
     return {database.name: database for database in found}
-
-
-async def _next(connection: AsyncConnection, database: str) -> Moment:
-    raised = update(epoch).values(epoch=epoch.c.epoch + 1).returning(epoch.c.epoch)
-    new = Moment(int((await connection.execute(raised)).scalar_one()), uuid4().hex)
-    # Notes of later epochs are of another history than this counter, which was restored.
-    past, to_come = schema_changes.c.epoch <= new.epoch - NOTED, schema_changes.c.epoch >= new.epoch
-    await connection.execute(delete(schema_changes).where(or_(past, to_come)))
-    note = insert(schema_changes).values(epoch=new.epoch, change=new.change, database=database)
-    await connection.execute(note)
-    return new
 
 
 def _database(row: Row[Any]) -> StoredDatabase:

@@ -22,11 +22,11 @@ from mediator.admission.documents import decided
 from mediator.admission.engine import Decision, PlannedAction, RuleSet, parse_rules
 from mediator.admission.evaluation import Event, Snapshot, Subject
 from mediator.admission.installation import INSTALLATION, TIMER
-from mediator.admission.lateness import LateEvents, flow_subject, query_subject
+from mediator.admission.lateness import flow_subject, query_subject
 from mediator.admission.load import Load, LoadMeter
 from mediator.admission.problems import RulesInvalid
 from mediator.admission.refusals import Refusals, bounded
-from mediator.admission.runs import RunEvents
+from mediator.admission.shared_events import SharedEvents
 from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import AdmissionRulesSet, Observer, RuleFired
@@ -137,8 +137,7 @@ class AdmissionControl:
         self._clock = clock
         self._random = Random()  # noqa: S311 - which run of many: no secret
         self._load = LoadMeter()
-        self._run_events = RunEvents()
-        self._late_events = [LateEvents("FlowLate", "flow"), LateEvents("QueryLate", "query")]
+        self._events = SharedEvents()
         self._version = self._pauses_of = NO_RULES.version
         self._rules = _NOTHING
         self._lock = asyncio.Lock()
@@ -234,23 +233,19 @@ class AdmissionControl:
     async def _follow_shared(self, timer: Sequence[Event]) -> list[dict[str, Any]]:
         rules = self._rules.of("installation")
         if not rules.rules or not await self._store.lease(self._replica, _LEASE_S):
-            self._run_events.forget()
-            for each in self._late_events:
-                each.forget()
+            self._events.forget()
             return []
-        subjects = {"run": await self._runs.pending(MOST_RUNS)}
-        missing = self._run_events.missing(subjects["run"])
+        runs = await self._runs.pending(MOST_RUNS)
+        missing = self._events.missing(runs)
         ended = await self._runs.ended(missing) if missing else []
-        events = self._run_events.of(subjects["run"], ended, MOST_EVENTS)
         late = await self._late_subjects()
-        subjects |= {kind: [each for each, _ in found] for kind, found in late.items()}
-        for of_kind in self._late_events:
-            if of_kind.kind in late:
-                events += of_kind.of(late[of_kind.kind], MOST_EVENTS - len(events))
-        events += timer
-        if not events:
-            return []
-        return await self._fire(rules, events, Snapshot(await self._figures(), subjects))
+        subjects = {kind: [each for each, _ in found] for kind, found in late.items()}
+        with self._events.taken(runs, ended, late, MOST_EVENTS) as changes:
+            events = [*changes, *timer]
+            if not events:
+                return []
+            snapshot = Snapshot(await self._figures(), {"run": runs, **subjects})
+            return await self._fire(rules, events, snapshot)
 
     async def _late_subjects(self) -> dict[str, list[tuple[Subject, int]]]:
         """Return the flows and queries that rules see, by kind, with how much of each is late.

@@ -178,10 +178,9 @@ class Cutover:
         self, stored: StoredDatabase, classes: Collection[str]
     ) -> AsyncIterator[StoredDatabase]:
         """Hold writes to classes, on all replicas, while the block runs; yields the database."""
-        route = self._executor.model.databases[stored.name]
         moment, held = await self._catalogue.hold(stored, classes)
-        self._follower.has_put(moment, held, route)
         try:
+            await self._follower.has_updated(moment, held)
             await self._membership.agree(moment.epoch)
             yield held
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +18,7 @@ from mediator.catalogue.evaluations import CatalogueEvents, CatalogueProposals
 from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import NO_PINS, Decision, decide, pins_of
+from mediator.placement.decide import NO_PINS, Decision, decide, pins_of, view_system
 from mediator.placement.explain import explain, summarise
 from mediator.placement.proposals import NOTHING_PROPOSED, Proposal, Proposals, differ, propose
 from mediator.placement.rank import ROOT
@@ -32,6 +32,10 @@ __all__ = ["PlacementEvaluation"]
 
 MOST_MOVES: Final = 1_000
 """Moves off a system that are listed at once."""
+
+_VIEW_REQUIRED: Final = "the schema names this system for the materialised view"
+_VIEW_REBUILT: Final = "the next change of the schema builds the materialised view there"
+_NO_VIEW: Final = "no other system is proven for the materialised view"
 
 _FEW_FIELDS: Final = 20
 """Fields of a database up to which its placement is decided in a millisecond or two."""
@@ -94,17 +98,19 @@ class PlacementEvaluation:
         overrides = in_force(route.overrides, self._clock.now())
         return what_if(route.schema, self._registry.candidates(), document, overrides)
 
-    async def moves_off(self, system: str) -> list[dict[str, Any]]:
+    async def moves_off(self, system: str, unfit: Collection[str] = ()) -> list[dict[str, Any]]:
         """List nodes of which a system holds data, with where they would be without it.
 
         At most `MOST_MOVES`; `proposed` is None where there is no other system, and `why` says so.
+        The node of a database stands for its materialised view, which no `unfit` system can have.
         """
         candidates = [_drained(c, system) for c in self._registry.candidates()]
         found: list[dict[str, Any]] = []
         for name, route in sorted(self._executor.model.databases.items()):
-            if not any(f.system == system for r in route.classes.values() for f in r.fragments):
+            if not any(system in each.systems for each in route.classes.values()):
                 continue
-            moves = await offload(True, _moves_off, system, route, candidates, self._clock.now())
+            now = self._clock.now()
+            moves = await offload(True, _moves_off, system, route, candidates, unfit, now)
             found += [{"database": name, **move} for move in moves]
             if len(found) >= MOST_MOVES:
                 break
@@ -175,18 +181,33 @@ def _drained(candidate: Candidate, system: str) -> Candidate:
 
 
 def _moves_off(
-    system: str, route: DatabaseRoute, candidates: Sequence[Candidate], now: float
+    system: str,
+    route: DatabaseRoute,
+    candidates: Sequence[Candidate],
+    unfit: Collection[str],
+    now: float,
 ) -> list[dict[str, Any]]:
     try:
         decision = _decision(route, candidates, now)
     except Unplaceable as error:
         nodes = error.extra["nodes"] or [{"node": ROOT}]
         return [{"node": each["node"], "proposed": None, "why": error.detail} for each in nodes]
-    return [
+    moves = [
         {"node": move.node, "proposed": move.proposed, "why": move.why}
         for move in decision.moves
         if move.current == system
     ]
+    copies = (each.copy for each in route.classes.values())
+    if any(copy is not None and copy.system == system for copy in copies):
+        moves.append(_view_off(system, view_system(route.schema, decision, None, unfit)))
+    return moves
+
+
+def _view_off(system: str, proposed: str | None) -> dict[str, Any]:
+    """Describe where a view would be; a schema may name the system that it is on now."""
+    if proposed == system:
+        return {"node": ROOT, "proposed": None, "why": _VIEW_REQUIRED}
+    return {"node": ROOT, "proposed": proposed, "why": _VIEW_REBUILT if proposed else _NO_VIEW}
 
 
 def _propose(

@@ -100,11 +100,18 @@ class Follower:
                 return
 
     def has_put(self, moment: Moment, stored: StoredDatabase, route: DatabaseRoute) -> None:
-        """Put a change of this replica, or a hold, in force."""
-        # Routes of the model have the hold that is in force, which ends before they change.
-        placed = _Placed(stored, replace(route, held=frozenset()))
-        databases = {**self._known.databases, stored.name: placed}
+        """Put a change of this replica in force, whose routes are known already."""
+        databases = {**self._known.databases, stored.name: _Placed(stored, route)}
         self._advance(moment, databases, stored.name)
+
+    async def has_updated(self, moment: Moment, stored: StoredDatabase) -> None:
+        """Put a change of this replica in force that left the layout as it is, such as a hold.
+
+        The routes in force are kept only if they are of this layout: fragments are admitted by
+        them, and others may be written otherwise.
+        """
+        placed = await _placed(self._known.databases.get(stored.name), stored)
+        self._advance(moment, {**self._known.databases, stored.name: placed}, stored.name)
 
     def has_removed(self, moment: Moment, name: str) -> None:
         databases = {n: placed for n, placed in self._known.databases.items() if n != name}

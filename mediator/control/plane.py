@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mediator.base.errors import Conflict, Invalid, Location, MediatorError
+from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import Author, SchemaRevision
@@ -28,6 +28,7 @@ from mediator.control.port import (
     SystemUse,
 )
 from mediator.control.registry import KnownSystem, Registry
+from mediator.control.schema_checks import without_copies
 from mediator.control.schemas import Schemas
 from mediator.data_plane.executor import Executor
 from mediator.placement.advice import advise
@@ -237,7 +238,7 @@ class ControlPlane:
         """
         self._registry.get(name)
         await self._schemas.refresh()
-        return await self._evaluation.moves_off(name)
+        return await self._evaluation.moves_off(name, without_copies(self._systems))
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
         """Add statements of another installation about systems that exist here; those here win.
@@ -253,14 +254,7 @@ class ControlPlane:
 
     async def unregister(self, name: str) -> None:
         """Forget a system that holds no data; `Conflict` otherwise."""
-        self._registry.get(name)
-        # No schema of this replica may place a class there between the check and the removal.
-        async with self._schemas.unchanged() as model:
-            users = _users(model, name)
-            if users:
-                detail = f"The system {name} holds parts of {', '.join(users)}."
-                raise Conflict(detail, extra={"classes": users})
-            await self._registry.forget(name)
+        await self._registry.forget(name)
 
     async def advise(self, document: Any) -> dict[str, Any]:
         """Answer advice for {"schema", "systems"}; without "systems", for the registered."""
@@ -357,12 +351,12 @@ def _availability(error: str | None) -> dict[str, Any]:
 
 
 def _users(model: RoutingModel, system: str) -> list[str]:
-    """Return the classes with a fragment on a system, as database.class."""
+    """Return the classes of which a system holds something, as database.class."""
     return [
         f"{name}.{class_name}"
         for name, database in sorted(model.databases.items())
         for class_name, route in sorted(database.classes.items())
-        if any(fragment.system == system for fragment in route.fragments)
+        if system in route.systems
     ]
 
 

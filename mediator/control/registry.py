@@ -190,7 +190,7 @@ class Registry:
         return await self._store(known, lambda now: replace(now, findings=findings, error=""))
 
     async def forget(self, name: str) -> None:
-        """Close and remove a system; the caller has made sure that it holds no data."""
+        """Close and remove a system; `Conflict` if a class has something on it."""
         self.get(name)
         async with self._storing:
             await self._catalogue.remove(name)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
@@ -31,7 +31,6 @@ from mediator.control.index_builds import IndexBuilds
 from mediator.control.layout import (
     notes_on_builds,
     overrides_of,
-    with_what_is_kept,
 )
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck
@@ -55,7 +54,6 @@ from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision
-from mediator.routing.model import RoutingModel
 from mediator.schema.overrides import in_force
 from mediator.schema.tightening import Constraints
 from mediator.schema.tree import Schema
@@ -64,6 +62,8 @@ __all__ = ["Schemas"]
 
 _ATTEMPTS: Final = 3
 """How often a change is planned, where tasks of replicas change the layout meanwhile."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(eq=False)
@@ -87,13 +87,6 @@ class Schemas:
 
     async def refresh(self) -> None:
         await self._follower.look()
-
-    @asynccontextmanager
-    async def unchanged(self) -> AsyncIterator[RoutingModel]:
-        """Keep this replica from changing schemas while the block runs; yields the newest model."""
-        async with self._changing:
-            await self._follower.catch_up()
-            yield self._executor.model
 
     async def all(self) -> list[dict[str, Any]]:
         await self.refresh()
@@ -154,6 +147,9 @@ class Schemas:
             NotFound: There is no such database.
             Invalid: Its schema has not that many versions.
         """
+        return await _repeated(lambda: self._retire(name, before, dry_run=dry_run))
+
+    async def _retire(self, name: str, before: int, *, dry_run: bool) -> StoredDatabase:
         async with self._changing:
             await self._follower.catch_up()
             stored = self._expect(name)
@@ -164,8 +160,7 @@ class Schemas:
             if dry_run or before == stored.retired_before:
                 return replace(stored, retired_before=before)
             moment, retired = await self._catalogue.retire(stored, before)
-            route = self._executor.model.databases[name]
-            self._follower.has_put(moment, retired, with_what_is_kept(route, retired))
+            await self._follower.has_updated(moment, retired)
             return retired
 
     async def try_out(
@@ -200,10 +195,7 @@ class Schemas:
         author: Author | None = None,
     ) -> SchemaChange:
         schema = await self._planner.parse(name, document)
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(LayoutChanged):  # by the erasure of dropped fields, say
-                return await self._put(schema, version, before, after, options, author)
-        return await self._put(schema, version, before, after, options, author)
+        return await _repeated(lambda: self._put(schema, version, before, after, options, author))
 
     async def _put(
         self,
@@ -273,6 +265,9 @@ class Schemas:
             NotFound: There is none.
             PreconditionFailed: Its schema has another `version` than the caller has seen.
         """
+        return await _repeated(lambda: self._remove(name, dry_run=dry_run, version=version))
+
+    async def _remove(self, name: str, *, dry_run: bool, version: int | None) -> dict[str, Any]:
         async with self._changing:
             await self._follower.catch_up()
             stored = self._expect(name)
@@ -337,6 +332,13 @@ class Schemas:
         present = self._executor.model.databases.get(name)
         routes = present.classes.values() if present else ()
         return sum([await self._calls.count(route) for route in routes])
+
+
+async def _repeated(change: Callable[[], Awaitable[_T]]) -> _T:
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(LayoutChanged):  # by the erasure of dropped fields, say
+            return await change()
+    return await change()
 
 
 def _noted(change: SchemaChange, notes: Sequence[str]) -> SchemaChange:

@@ -51,6 +51,11 @@ class ClassRoute:
         return self.fragments[0]
 
     @cached_property
+    def systems(self) -> frozenset[str]:
+        """The systems that hold something of the class, the copies of its objects included."""
+        return frozenset(f.system for f in (*self.fragments, self.copy) if f is not None)
+
+    @cached_property
     def view(self) -> ClassRoute | None:
         """The route of reads that the view may answer, if there is one."""
         copy = self.copy

@@ -13,13 +13,19 @@ from tests.process.service import scratch_catalogue, service
 
 
 @pytest.fixture
-async def replica(
+async def idle(
     postgresql_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Replica]:
+    """One that follows no rules unless a test lets it."""
     # A worker of these tests reports its load once, and lives on.
     monkeypatch.setattr(admission, "_REPORTED_WITHIN_S", 600.0)
     async with scratch_catalogue(postgresql_config) as url, service((), url) as started:
         opened = Replica(started, url)
-        async with following(started):
-            yield opened
+        yield opened
         await opened.client.aclose()
+
+
+@pytest.fixture
+async def replica(idle: Replica) -> AsyncIterator[Replica]:
+    async with following(idle.service):
+        yield idle

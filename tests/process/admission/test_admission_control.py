@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mediator.admission.load import Load
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import AdmissionRulesSet, RuleFired
@@ -108,6 +109,36 @@ class Catalogue(CatalogueAdmission):
         if not self.answers:
             raise Unavailable("It does not answer.", system="catalogue")
         return await super().newer(version)
+
+
+class Workers(CatalogueWorkers):
+    """Workers whose loads are not known once."""
+
+    fails = True
+
+    async def loads(self, within_s: float) -> list[Load]:
+        fails, self.fails = self.fails, False
+        if fails:
+            raise Unavailable("It does not answer.", system="catalogue")
+        return await super().loads(within_s)
+
+
+async def test_an_event_is_evaluated_though_the_catalogue_fails_when_it_is_found(
+    idle: Replica,
+) -> None:
+    catalogue = idle.mediator.catalogue
+    store, runs, workers = CatalogueAdmission(catalogue), HeldRuns(catalogue), Workers(catalogue)
+    clock, nobody = SystemClock(), "other"
+    control = AdmissionControl(store, runs, None, None, workers, nobody, lambda _: None, clock)
+    stop = "ON EVENT RunSubmitted e IF 1 < 2 THEN stopRun(e.run)"
+    start = "ON EVENT Timer e IF 2 < 1 THEN startRun(selectRandomRun(state = INACTIVE))"
+    await control.put(f"{stop}\n{start}", None, None, dry_run=False)
+    run = await idle.submit()
+    with pytest.raises(Unavailable):
+        await control.tick()
+    assert not (await idle.find(run)).held
+    await control.tick()
+    assert (await idle.find(run)).held
 
 
 async def test_requests_are_refused_while_the_catalogue_does_not_answer(replica: Replica) -> None:

@@ -13,7 +13,7 @@ from mediator.base.clock import SystemClock
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
-from mediator.catalogue.tables import databases, epoch, schema_changes
+from mediator.catalogue.tables import databases, epoch, schema_changes, systems
 from mediator.control.follower import Follower
 from mediator.control.layout import route_of
 from mediator.data_plane.executor import Executor
@@ -161,6 +161,9 @@ async def opened_world(url: str) -> AsyncIterator[World]:
     """Open a catalogue for replicas."""
     catalogue = Catalogue(url)
     await catalogue.open()
+    async with catalogue.begin() as connection:
+        system = {"name": "redis", "position": 1, "registration": {}, "findings": {}}
+        await connection.execute(insert(systems).values(system))
     with pytest.MonkeyPatch.context() as patched:
         yield World(catalogue, patched)
     await catalogue.close()

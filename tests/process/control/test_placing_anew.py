@@ -85,6 +85,15 @@ class Pause:
         return result if self._after else await self._call(*args, **options)
 
 
+async def stopped(task: asyncio.Task[Any], *, by: Pause) -> None:
+    """Wait until a task is stopped; raises what has ended it before."""
+    reached = asyncio.create_task(by.reached.wait())
+    await asyncio.wait([reached, task], return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        reached.cancel()
+        task.result()
+
+
 def paused(patched: pytest.MonkeyPatch, owner: object, name: str, *, after: bool = False) -> Pause:
     """Stop the callers of something of an owner from now on."""
     pause = Pause(getattr(owner, name), after=after)

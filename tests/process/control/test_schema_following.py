@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mediator.base.errors import NotFound, Unavailable
-from mediator.catalogue import schemas as catalogue_schemas
+from mediator.catalogue import epochs
 from mediator.catalogue.stored_databases import (
     CatalogueSnapshot,
     Difference,
@@ -18,6 +20,7 @@ from mediator.catalogue.stored_databases import (
     StoredDatabase,
 )
 from mediator.control.follower import Coalesced
+from mediator.control.layout import UniqueBuild
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.control.following import Replica, World, documented, opened_world
@@ -133,7 +136,7 @@ async def test_a_dropped_database_is_removed_and_can_be_created_again(world: Wor
 async def test_a_replica_behind_the_noted_changes_reads_a_snapshot(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue_schemas, "NOTED", 3)
+    monkeypatch.setattr(epochs, "NOTED", 3)
     replica = await following(world, 5)
     moment = (await world.schemas.snapshot()).moment
     for version, outcome in ((2, Difference), (3, Difference), (4, CatalogueSnapshot)):
@@ -346,3 +349,31 @@ async def test_a_failed_run_fails_for_all_callers_a_cancelled_one_for_none() -> 
     assert started == 2
     await shared()
     assert started == 3
+
+
+async def test_a_hold_is_put_in_force_with_the_routes_of_its_row(world: World) -> None:
+    """The layout was changed and changed back; this replica has seen the first change only."""
+    replica = await following(world, 1)
+    [plain] = replica.stored
+    plain, before = with_build(plain, None), plain
+    _, plain = await world.schemas.put_layout(plain, before)
+    build = UniqueBuild("b", (("title",),), datetime.now(UTC))
+    _, building = await world.schemas.put_layout(with_build(plain, build), plain)
+    await replica.follower.look()
+    assert claims(replica) == (("title",),)
+    await world.schemas.put_layout(plain, building)
+    await replica.follower.has_updated(*await world.schemas.hold(plain, ["notes"]))
+    assert claims(replica) == ()
+    assert replica.executor.model.databases[plain.name].held == {"notes"}
+
+
+def with_build(stored: StoredDatabase, build: UniqueBuild | None) -> StoredDatabase:
+    notes = {**stored.layout["notes"], "building": build.to_json() if build else None}
+    return replace(stored, layout={"notes": notes})
+
+
+def claims(replica: Replica) -> tuple[tuple[str, ...], ...]:
+    """Return what writes to the only class claim, by the model in force."""
+    [database] = replica.executor.model.databases.values()
+    [fragment] = database.classes["notes"].fragments
+    return fragment.unique

@@ -22,6 +22,7 @@ from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, StoreUnavailable, SystemConfig
 from tests.conformance.racy import RacyStore
 from tests.process.control.classes import on
+from tests.process.control.test_placing_anew import paused, stopped
 from tests.process.service import NOWHERE, Service, service, unique
 
 
@@ -52,6 +53,57 @@ async def test_a_system_is_registered_used_and_forgotten(
     for plane in (mediator, replica):
         with pytest.raises(NotFound):
             await plane.mediator.control.system(name)
+
+
+@pytest.fixture
+async def fast(mediator: Service, replica: Service, other: SystemConfig) -> dict[str, Any]:
+    """Classes that both replicas place on a system which may be removed."""
+    stated = {"write_throughput": 1e9}
+    await mediator.mediator.control.register(SystemRegistration(other, metrics=stated))
+    await replica.mediator.registry.reconnect()
+    return {"notes": on("redis")}
+
+
+async def test_a_system_that_gets_a_class_while_it_is_removed_is_kept(
+    mediator: Service,
+    replica: Service,
+    other: SystemConfig,
+    fast: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    removal = paused(monkeypatch, mediator.mediator.registrations, "remove")
+    removing = asyncio.create_task(mediator.mediator.control.unregister(other.name))
+    await stopped(removing, by=removal)
+    database = await replica.put_schema(fast)
+    await replica.create(database, "notes", "x", title="kept")
+    assert replica.systems_of(database, "notes") == (other.name,)
+    removal.open.set()
+    with pytest.raises(Conflict) as refused:
+        await removing
+    assert refused.value.extra["classes"] == [f"{database}.notes"]
+    for of in (mediator, replica):
+        await of.mediator.registry.reconnect()
+        assert await of.values(database, "notes", "x") == {"title": "kept"}
+    await mediator.mediator.control.delete_schema(database)
+
+
+async def test_a_class_that_gets_a_system_while_that_is_removed_is_refused(
+    mediator: Service,
+    replica: Service,
+    other: SystemConfig,
+    fast: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put = paused(monkeypatch, replica.mediator.stored_schemas, "put")
+    setting = asyncio.create_task(replica.put_schema(fast))
+    await stopped(setting, by=put)
+    await mediator.mediator.control.unregister(other.name)
+    put.open.set()
+    with pytest.raises(Conflict, match=f"system {other.name} was removed meanwhile"):
+        await setting
+    await replica.mediator.registry.reconnect()
+    database = await replica.put_schema(fast)
+    assert replica.systems_of(database, "notes") == ("redis",)
 
 
 async def test_systems_keep_the_order_of_the_settings(mediator: Service) -> None:

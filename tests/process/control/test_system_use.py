@@ -72,6 +72,31 @@ async def test_moves_off_a_system_are_listed_before_it_is_drained_and_after(own:
     assert await control.moves_off("mongo") == []
 
 
+async def test_a_system_is_used_that_has_a_materialised_view_only(own: Service) -> None:
+    control, classes = own.mediator.control, {"notes": on("redis")}
+    named = await own.put_schema(
+        classes, mode="microbatched", materialised_view={"system": "postgres"}
+    )
+    with pytest.raises(Conflict) as refused:
+        await control.unregister("postgres")
+    assert refused.value.extra["classes"] == [f"{named}.notes"]
+    assert (await control.readiness())["systems"]["postgres"]["serves"] == [f"{named}.notes"]
+    [move] = await control.moves_off("postgres")
+    assert (move["database"], move["node"], move["proposed"]) == (named, "*", None)
+    assert (await control.delete_schema(named))["dropped"]
+
+    chosen = await own.put_schema(classes, mode="microbatched")
+    copy = own.mediator.data.model.databases[chosen].classes["notes"].copy
+    assert copy is not None
+    [move] = await control.moves_off(copy.system)
+    assert (move["database"], move["node"]) == (chosen, "*")
+    await control.amend(copy.system, use=SystemUse.DRAINING)
+    await control.set_schema(chosen, {"classes": classes, "mode": "microbatched"})
+    copy = own.mediator.data.model.databases[chosen].classes["notes"].copy
+    assert copy is not None
+    assert copy.system == move["proposed"]
+
+
 async def test_a_drain_becomes_proposals(own: Service) -> None:
     database = await own.put_schema({"notes": on("redis")})
     await own.create(database, "notes", "x", title="t")
