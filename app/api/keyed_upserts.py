@@ -8,7 +8,6 @@ late with a creation finds the object of the other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -39,7 +38,6 @@ from mediator.base.offload import offload
 from mediator.model.filters import Compare, Comparison, Filter, conjuncts
 from mediator.model.operations import (
     ANYTHING,
-    NEVER,
     Condition,
     Outcome,
     ReadModifyWrite,
@@ -159,16 +157,12 @@ class _Upsert:
         The new object may have other values by now, and another one those of the key: that one is
         not to be patched.
         """
-        operation, plane = patch_of_new.operation, self.routed.plane
+        operation = patch_of_new.operation
         assert isinstance(operation, Update | ReadModifyWrite)
         if operation.fingerprint is None:
             return None
-        first = await plane.recall(operation)
-        if first is None and len(patch_of_new.resource.route.fragments) > 1:
-            # Of a write over several systems the answer is known under its intents only.
-            with suppress(NotFound, PreconditionFailed):
-                return await plane.write(replace(operation, condition=NEVER))
-        return first
+        # The patch may be one of a single system, which has its part of the creation already.
+        return await self.routed.plane.recall(operation, whole=True)
 
     def _creation(self, patch_of_new: PlannedOperation, new: WriteTarget) -> PlannedOperation:
         return created_by(patch_of_new, new, new.resource.codec.encode(self.key.values))

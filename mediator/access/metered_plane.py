@@ -60,9 +60,9 @@ class NarrowedPlane:
     async def route(self, database: str, class_name: str) -> ClassRoute:
         return await self._plane.route(database, class_name)
 
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
+    async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
         """Return a remembered answer: the operation's id contains its subject, so it is its own."""
-        return await self._plane.recall(operation)
+        return await self._plane.recall(operation, whole=whole)
 
 
 class MeteredPlane(NarrowedPlane):

@@ -228,8 +228,10 @@ class Executor:
         execution = BatchExecution(self, self._calls, self._torn_reads, whole=whole)
         return await execution.run(operations)
 
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
+    async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
         route = await self._route_of(operation)
+        if whole and len(route.fragments) > 1:
+            return await self.joint.recall(route, operation)
         # A joint write looks under its intents: before, an earlier attempt may be half applied.
         return None if is_joint(route, operation) else await self.stored_outcome(route, operation)
 

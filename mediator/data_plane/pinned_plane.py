@@ -140,10 +140,10 @@ class PinnedPlane:
         answers = [each if isinstance(each, MediatorError) else next(done) for each in planned]
         return [_answer(each, answer) for each, answer in zip(pinned, answers, strict=True)]
 
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
+    async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
         pinned = self._pinned(operation)
         assert not isinstance(pinned.present, Get)
-        outcome = await self._plane.recall(pinned.present)
+        outcome = await self._plane.recall(pinned.present, whole=whole)
         return None if outcome is None else pinned.outcome(outcome)
 
     async def query(

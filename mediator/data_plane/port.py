@@ -50,10 +50,21 @@ class DataPlane(Protocol):
         With `whole`, reads wait for writes over several systems to be resolved.
         """
 
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
-        """Return the answer remembered for an operation id; `IdempotencyReused` if it differs.
+    async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
+        """Return the answer remembered for an operation id.
 
         None does not mean that it has not happened: `write` finds the answer if it has.
+
+        Args:
+            operation: What may have been done under its id, as it is or in another form: an upsert
+                creates what it could not patch.
+            whole: Whether a write over several systems that is under way is resolved first. Else
+                the answer of one in another form may be that of a part of it.
+
+        Raises:
+            IdempotencyReused: The operation id was used with another fingerprint.
+            Locked: With `whole`, others were writing the object all the time.
+            Unavailable: A system does not answer.
         """
 
     async def query(

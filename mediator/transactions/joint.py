@@ -13,14 +13,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from mediator.base.concurrency import concurrently, result_or_error, results_or_raise
-from mediator.base.errors import Locked, MediatorError, Unavailable
-from mediator.model.operations import Delete, Outcome, ReadModifyWrite, Update, WriteOperation
+from mediator.base.errors import (
+    Locked,
+    MediatorError,
+    NotFound,
+    PreconditionFailed,
+    Unavailable,
+)
+from mediator.model.operations import (
+    NEVER,
+    Delete,
+    Outcome,
+    Put,
+    ReadModifyWrite,
+    Update,
+    WriteOperation,
+)
 from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
@@ -154,6 +169,17 @@ class JointWriter:
             raise Locked(f"Others are at work on {name}; nothing was done, try again.") from None
         finally:
             lock.release()
+
+    async def recall(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
+        """Return the answer to the write that this one repeats; None: it has not happened.
+
+        That is known under intents of its own: what an attempt before has applied in part is
+        resolved until they are set. Raises as `write`.
+        """
+        never = Put(*replace(operation, condition=NEVER).head)
+        with suppress(NotFound, PreconditionFailed):
+            return await self.write(route, never)
+        return None
 
     async def _object_lock(self, route: ClassRoute, operation: WriteOperation) -> asyncio.Lock:
         """Serialise the writes of one object here, rather than by intents in its records.

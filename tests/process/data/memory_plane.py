@@ -118,7 +118,7 @@ class MemoryPlane:
     ) -> list[Outcome | MediatorError]:
         return [await self._one(operation) for operation in operations]
 
-    async def recall(self, operation: WriteOperation) -> Outcome | None:
+    async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
         fingerprint, outcome = self.remembered.get(operation.operation, (None, None))
         if outcome is None:
             return None
