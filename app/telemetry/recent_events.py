@@ -12,6 +12,7 @@ from mediator.base.observation import (
     Observation,
     PlacementDecided,
     ProposalRecorded,
+    RedoRecovered,
     SystemRegistered,
     ViolationDetected,
 )
@@ -19,7 +20,14 @@ from mediator.base.observation import (
 __all__ = ["KEPT", "RecentEvents", "RecordedEvent"]
 
 KEPT: Final = frozenset(
-    {CircuitChanged, PlacementDecided, ProposalRecorded, SystemRegistered, ViolationDetected}
+    {
+        CircuitChanged,
+        PlacementDecided,
+        ProposalRecorded,
+        RedoRecovered,
+        SystemRegistered,
+        ViolationDetected,
+    }
 )
 _MOST: Final = 50
 
@@ -42,8 +50,17 @@ class RecentEvents:
         self._events: deque[RecordedEvent] = deque(maxlen=_MOST)
 
     def observe(self, event: Observation) -> None:
-        if event.__class__ in KEPT:
-            self._events.appendleft(RecordedEvent(time(), event))
+        if event.__class__ not in KEPT:
+            return
+        if isinstance(event, RedoRecovered):
+            if event.outcome != "refused":
+                return
+            self._forget(event)  # it is tried again each minute
+        self._events.appendleft(RecordedEvent(time(), event))
+
+    def _forget(self, event: Observation) -> None:
+        for recorded in [each for each in self._events if each.observation == event]:
+            self._events.remove(recorded)
 
     @property
     def events(self) -> list[RecordedEvent]:

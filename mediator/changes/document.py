@@ -8,9 +8,10 @@ from typing import Final
 
 import orjson
 
+from mediator.base.immutable import immutable
 from mediator.model.change import Change
 
-__all__ = ["change_from", "document_of", "time_of"]
+__all__ = ["EncodedChange", "change_from", "document_of", "encoded", "time_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = _EPOCH.replace(tzinfo=None)
@@ -19,6 +20,22 @@ _FIRST: Final = _EPOCH.replace(tzinfo=None)
 _TIME: Final = b'"time":"'
 _END: Final = b'"}'
 _US: Final = timedelta(microseconds=1)
+
+
+@immutable
+class EncodedChange:
+    """A change as its document, with what the feed compares it by; see `Change`."""
+
+    class_name: str
+    object_id: str
+    group: str
+    version: int
+    document: bytes
+
+
+def encoded(change: Change) -> EncodedChange:
+    group, version = change.group, change.version
+    return EncodedChange(change.class_name, change.object_id, group, version, document_of(change))
 
 
 def document_of(change: Change) -> bytes:

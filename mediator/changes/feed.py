@@ -10,14 +10,14 @@ every change.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Protocol
 
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Lease
+from mediator.changes.document import EncodedChange
 from mediator.model.change import Change
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "LogSource",
     "PositionGone",
     "WriterProgress",
-    "by_database",
     "partition_of",
 ]
 
@@ -44,14 +43,6 @@ APPENDED_BYTES: Final = 2**22
 
 PARTITIONS: Final = 4
 """Streams of each database's feed. Another number would break the order of changes."""
-
-
-def by_database(changes: Iterable[Change]) -> Mapping[str, list[Change]]:
-    """Group changes by the ids of their databases, in their order."""
-    databases: defaultdict[str, list[Change]] = defaultdict(list)
-    for change in changes:
-        databases[change.database_id].append(change)
-    return databases
 
 
 def partition_of(class_name: str, object_id: str) -> int:
@@ -147,18 +138,20 @@ class Feed(Protocol):
         """
 
     async def append_newer(
-        self, changes: Sequence[Change], progress: WriterProgress | None = None
+        self, database: str, changes: Sequence[EncodedChange], progress: WriterProgress
     ) -> int:
         """Append changes, in order, whose version is above the last one of their group.
 
         The `progress` of the replica that appends them is updated.
 
+        Returns:
+            How many changes were new.
+
         Raises:
-            FeedRolledBack: The feed lacks earlier changes of the replica; nothing was done for the
-                database that `progress` then lacks.
+            FeedRolledBack: The feed lacks earlier changes of the replica; nothing was done.
         """
 
-    async def acknowledged(self, changes: Sequence[Change]) -> None:
+    async def acknowledged(self, database: str, changes: Sequence[Change]) -> None:
         """Note that the outbox of these appended changes was acknowledged.
 
         The last versions of their groups expire after a while, unless more is appended.

@@ -27,8 +27,8 @@ from mediator.stores.port import (
 
 __all__ = ["Append", "PendingRelay"]
 
-Append: TypeAlias = Callable[[Sequence[Change]], Awaitable[object]]
-"""Appends, in their order, those changes whose version is above the last one of their group."""
+Append: TypeAlias = Callable[[str, Sequence[Change]], Awaitable[object]]
+"""Appends to a database's feed, in their order, changes above the last version of their group."""
 
 _CAPACITY: Final = 10_000
 """Records queued while the store or the feed does not answer; a sweep finds the others."""
@@ -126,12 +126,12 @@ class PendingRelay:
         pending = await self._store.pending(fragment, ids)
         changes = [change for record in pending for change in record.changes]
         if changes:
-            await self._append(changes)
+            await self._append(fragment.database_id, changes)
             # After the append: a relay that dies in between leaves them, and another one appends
             # them again, which the feed recognises by their versions.
             await self._store.acknowledge(pending)
             if self._on_acknowledged is not None:
-                await self._on_acknowledged(changes)
+                await self._on_acknowledged(fragment.database_id, changes)
         self._note_unfinished(fragment, ids, pending)
         for record in pending:
             if not record.agrees:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from mediator.base.batches import batches_by_size
 from mediator.base.clock import Clock
 from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollbackFound
-from mediator.changes.document import change_from, document_of
+from mediator.changes.document import EncodedChange, encoded
 from mediator.changes.feed import (
     APPENDED_AT_ONCE,
     APPENDED_BYTES,
     Feed,
     FeedRolledBack,
     WriterProgress,
-    by_database,
 )
 from mediator.changes.log_relay import KEEP_S
 from mediator.changes.pending_relay import Append, PendingRelay
@@ -120,10 +119,10 @@ class _StoreRelay:
 
 
 class _Lost(NamedTuple):
-    """Documents to be appended again, batch by batch, and since when (monotonic, in s)."""
+    """Changes to be appended again, batch by batch, and since when (monotonic, in s)."""
 
     since: float
-    batches: deque[list[bytes]]
+    batches: deque[list[EncodedChange]]
 
 
 class _FeedRelay(_StoreRelay):
@@ -203,15 +202,13 @@ class _FeedRelay(_StoreRelay):
             gone[database] = {r: tick for r, tick in published.items() if r not in registered}
         return {database: published for database, published in gone.items() if published}
 
-    async def _append(self, changes: Sequence[Change]) -> None:
-        for database, own in by_database(changes).items():
-            await self._retry_after_rollback(database, partial(self._append_own, database, own))
+    async def _append(self, database: str, changes: Sequence[Change]) -> None:
+        await self._retry_after_rollback(database, partial(self._append_own, database, changes))
 
     async def _append_own(self, database: str, changes: Sequence[Change]) -> None:
-        documents = ((change, document_of(change)) for change in changes)
-        for batch in batches_by_size(documents, _size_of, APPENDED_AT_ONCE, APPENDED_BYTES):
-            count = await self._feed.append_newer([change for change, _ in batch], self._progress)
-            self._recent.add(database, (document for _, document in batch))
+        for batch in _batches(map(encoded, changes)):
+            count = await self._feed.append_newer(database, batch, self._progress)
+            self._recent.add(database, batch)
             if count:
                 self._observe(ChangesRelayed(self._routes.system, count))
 
@@ -237,9 +234,8 @@ class _FeedRelay(_StoreRelay):
 
     def _note_lost(self, database: str) -> None:
         # The count of the lost state would be refused again; from here on `_lost` remembers it.
-        recent = self._recent.of(database)
-        batches = batches_by_size(recent, len, APPENDED_AT_ONCE, APPENDED_BYTES)
-        self._lost[database] = _Lost(self._clock.monotonic(), deque(batches))
+        batches = deque(_batches(self._recent.of(database)))
+        self._lost[database] = _Lost(self._clock.monotonic(), batches)
         self._progress.appends.pop(database, None)
         if self._recent.is_truncated:
             reason = "more changes were relayed than this process keeps"
@@ -255,8 +251,7 @@ class _FeedRelay(_StoreRelay):
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
             batches.clear()
         while batches:
-            changes = [change_from(document, database) for document in batches[0]]
-            await self._feed.append_newer(changes, self._progress)
+            await self._feed.append_newer(database, batches[0], self._progress)
             batches.popleft()
         self._lost.pop(database, None)
 
@@ -270,7 +265,7 @@ class _FeedRelay(_StoreRelay):
                 del self._lost[database]  # it was dropped, with its feed
 
 
-async def _drop(_changes: Sequence[Change]) -> None:
+async def _drop(_database: str, _changes: Sequence[Change]) -> None:
     """There is no feed."""
 
 
@@ -285,5 +280,9 @@ def _log_inconsistent(record: UnrelayedChanges) -> None:
     )
 
 
-def _size_of(change: tuple[Change, bytes]) -> int:
-    return len(change[1])
+def _batches(changes: Iterable[EncodedChange]) -> Iterator[list[EncodedChange]]:
+    return batches_by_size(changes, _size_of, APPENDED_AT_ONCE, APPENDED_BYTES)
+
+
+def _size_of(change: EncodedChange) -> int:
+    return len(change.document)

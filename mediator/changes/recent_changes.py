@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from mediator.base.clock import Clock
+from mediator.changes.document import EncodedChange
 
 __all__ = ["RecentChanges"]
 
@@ -15,11 +16,11 @@ _MOST_BYTES: Final = 2**27
 
 
 class _Kept(NamedTuple):
-    """A change as its document, which takes a fraction of the memory of its values."""
+    """A change, encoded: that takes a fraction of the memory of its values."""
 
     at_s: float
     database: str
-    document: bytes
+    change: EncodedChange
 
 
 class RecentChanges:
@@ -43,12 +44,12 @@ class RecentChanges:
         self.is_truncated = False
         """Whether some were dropped before their time."""
 
-    def add(self, database: str, documents: Iterable[bytes]) -> None:
+    def add(self, database: str, changes: Iterable[EncodedChange]) -> None:
         """Add changes of a database, given by its id, in their order."""
         now = self._clock.monotonic()
-        for document in documents:
-            self._changes.append(_Kept(now, database, document))
-            self._bytes += len(document)
+        for change in changes:
+            self._changes.append(_Kept(now, database, change))
+            self._bytes += len(change.document)
         while self._changes and self._changes[0].at_s < now - self._keep_s:
             self._drop()
             # What was dropped before its time was older: that time is over as well.
@@ -57,9 +58,9 @@ class RecentChanges:
             self._drop()
             self.is_truncated = True
 
-    def of(self, database: str) -> list[bytes]:
-        """Return the documents of a database's changes, in their order."""
-        return [kept.document for kept in self._changes if kept.database == database]
+    def of(self, database: str) -> list[EncodedChange]:
+        """Return the changes of a database, in their order."""
+        return [kept.change for kept in self._changes if kept.database == database]
 
     def _drop(self) -> None:
-        self._bytes -= len(self._changes.popleft().document)
+        self._bytes -= len(self._changes.popleft().change.document)

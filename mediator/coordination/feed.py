@@ -28,7 +28,7 @@ from uuid import uuid4
 from redis.asyncio import Redis
 
 from mediator.base.lease import Lease, LeaseLost
-from mediator.changes.document import change_from, document_of
+from mediator.changes.document import EncodedChange, change_from, document_of
 from mediator.changes.feed import (
     BEGINNING,
     PARTITIONS,
@@ -38,7 +38,6 @@ from mediator.changes.feed import (
     LogSource,
     PositionGone,
     WriterProgress,
-    by_database,
     partition_of,
 )
 from mediator.changes.naming import Naming
@@ -122,25 +121,21 @@ class RedisFeed:
         return _checked(await self._run("append", database, args, lease.key))
 
     async def append_newer(
-        self, changes: Sequence[Change], progress: WriterProgress | None = None
+        self, database: str, changes: Sequence[EncodedChange], progress: WriterProgress
     ) -> int:
-        appended = 0
-        for database, own in by_database(changes).items():
-            writer, count = _writer(progress, database)
-            args: list[Any] = [uuid4().hex, writer, count]
-            for change in own:
-                args += (_partition(change), _group(change), change.version)
-                args += (change.class_name, document_of(change))
-            new, count = await self._call("append_newer", database, args)
-            appended += _checked(new)
-            if progress is not None:
-                progress.appends[database] = count
-        return appended
+        writer, count = _writer(progress, database)
+        args: list[Any] = [uuid4().hex, writer, count]
+        for change in changes:
+            args += (_partition(change), _group(change), change.version)
+            args += (change.class_name, change.document)
+        appended, count = await self._call("append_newer", database, args)
+        _checked(appended)
+        progress.appends[database] = count
+        return int(appended)
 
-    async def acknowledged(self, changes: Sequence[Change]) -> None:
-        for database, own in by_database(changes).items():
-            args = [arg for change in own for arg in (_group(change), change.version)]
-            await self._run("acknowledged", database, args)
+    async def acknowledged(self, database: str, changes: Sequence[Change]) -> None:
+        args = [arg for change in changes for arg in (_group(change), change.version)]
+        await self._run("acknowledged", database, args)
 
     async def publish_progress(
         self, database: str, progress: WriterProgress, until_tick: int
@@ -266,17 +261,15 @@ def _field(source: LogSource) -> str:
     return f"{source.system}/{source.log}"
 
 
-def _writer(progress: WriterProgress | None, database: str) -> tuple[str, int]:
-    if progress is None:
-        return "", 0
+def _writer(progress: WriterProgress, database: str) -> tuple[str, int]:
     return f"{progress.system}/{progress.replica}", progress.appends.get(database, 0)
 
 
-def _group(change: Change) -> str:
+def _group(change: Change | EncodedChange) -> str:
     return f"{change.class_name}/{change.object_id}#{change.group}"
 
 
-def _partition(change: Change) -> int:
+def _partition(change: Change | EncodedChange) -> int:
     return partition_of(change.class_name, change.object_id)
 
 

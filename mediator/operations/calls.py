@@ -39,13 +39,12 @@ from mediator.stores.port import (
     Status,
     Store,
     StoreError,
-    StoreRefused,
     Taken,
     Write,
     WriteKind,
     WriteResult,
 )
-from mediator.stores.systems import Systems, unavailable
+from mediator.stores.systems import Systems, is_refusal, unavailable
 
 __all__ = ["StoreCalls"]
 
@@ -179,7 +178,7 @@ class StoreCalls:
     async def _read_batch(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
         """Read records of one fragment; each by itself if the store refuses them together."""
         records = await self.read_each(calls)
-        if len(calls) > 1 and _is_refusal(records[0]):
+        if len(calls) > 1 and is_refusal(records[0]):
             return [(await self.read_each((call,)))[0] for call in calls]
         return records
 
@@ -304,10 +303,6 @@ class StoreCalls:
         ]
         several = repeated(calls) if needed and len(calls) > 1 else ()
         return [Read(*record) for record in needed if record not in several]
-
-
-def _is_refusal(result: Record | WriteResult | MediatorError | None) -> bool:
-    return isinstance(result, Unavailable) and isinstance(result.__cause__, StoreRefused)
 
 
 def _is_taken_by_expiring(call: Write, reply: WriteReply) -> bool:

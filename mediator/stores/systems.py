@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from typing import Final, Literal, TypeGuard
 
 from mediator.base.clock import Clock
 from mediator.base.errors import OutcomeUnknown, Unavailable
@@ -19,7 +19,7 @@ from mediator.stores.port import (
     SystemConfig,
 )
 
-__all__ = ["EarliestTime", "StoreFactory", "Systems", "unavailable"]
+__all__ = ["EarliestTime", "StoreFactory", "Systems", "is_refusal", "unavailable"]
 
 _log = logging.getLogger("portolan.systems")
 
@@ -112,3 +112,8 @@ def unavailable(
         system=store.name,
         retry_after_s=retry_after_s,
     )
+
+
+def is_refusal(result: object) -> TypeGuard[Unavailable]:
+    """Whether a result is what `unavailable` makes of a call that its store has refused."""
+    return isinstance(result, Unavailable) and isinstance(result.__cause__, StoreRefused)

@@ -7,7 +7,8 @@ store remembers it; else a replica that comes second does not know the versions.
 A committed write must happen. What its operators make was checked against the bounds of fields
 before it was committed, and the intent has kept its records as they were. So bounds that a later
 schema has set, by which a store refuses a step, are no reason to leave it out: it is sent again
-without them.
+without them. A step that a store refuses for a reason of its own stays to be applied, and is
+reported (`StepRefused`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from mediator.operations.merge import merge_results
 from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, Status, Write, WriteKind, WriteResult
+from mediator.stores.systems import is_refusal
 from mediator.transactions.preparing import PreparedOperation
 
 __all__ = ["Answer", "Applier", "StepRefused"]
@@ -63,10 +65,12 @@ class _Progress:
         return [(i, write) for i, write in enumerate(self.steps.all) if i not in self.results]
 
     def record(self, index: int, result: WriteResult | MediatorError) -> None:
-        if isinstance(result, MediatorError):
+        if is_refusal(result):
+            self.error = _refusal(self.steps.all[index], result.__cause__)
+        elif isinstance(result, MediatorError):
             self.error = self.error or result
         elif result.status in _REFUSED:
-            self.error = _refusal(self.steps.all[index], result)
+            self.error = _refusal(self.steps.all[index], result.failure or result.taken)
         else:
             self.results[index] = result
 
@@ -116,7 +120,10 @@ class Applier:
             one.record(i, result)
 
     async def _write_each(self, writes: Sequence[Write]) -> list[WriteResult | MediatorError]:
-        """Send steps; those that bounds of today forbid are sent again without any."""
+        """Send steps; those that bounds of today forbid are sent again without any.
+
+        A store that refuses one of several does not say which: so each is sent again alone.
+        """
         results = await self._calls.write_each(writes)
         refused = [
             n
@@ -127,6 +134,9 @@ class Applier:
             again = await self._calls.write_each([_unbounded(writes[n]) for n in refused])
             for n, result in zip(refused, again, strict=True):
                 results[n] = result
+        for n, write in enumerate(writes if len(writes) > 1 else ()):
+            if is_refusal(results[n]):
+                [results[n]] = await self._write_each([write])
         return results
 
     async def _bind(self, one: _Progress) -> None:
@@ -182,9 +192,8 @@ def _unbounded_fragment(fragment: Fragment) -> Fragment:
     return replace(fragment, fields=fields)
 
 
-def _refusal(write: Write, result: WriteResult) -> StepRefused:
+def _refusal(write: Write, reason: object) -> StepRefused:
     system = write.fragment.system
-    reason = result.failure or result.taken
     detail = (
         f"{system} refuses a step of a committed write to {write.fragment.class_name}/{write.id}"
     )

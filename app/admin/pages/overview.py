@@ -14,6 +14,7 @@ from mediator.base.observation import (
     CircuitChanged,
     PlacementDecided,
     ProposalRecorded,
+    RedoRecovered,
     SystemRegistered,
     ViolationDetected,
 )
@@ -81,6 +82,8 @@ def _sentence(event: RecordedEvent) -> tuple[str, str]:
         case CircuitChanged(system, opened, reason):
             change = f"is left alone: {reason}" if opened else "answers again"
             return "health", f"{system} {change}."
+        case RedoRecovered(database, _, _, reason):
+            return "refusal", f"{database}: {reason}"
         case SystemRegistered(system, _, server):
             return "system", f"{system} was connected: {server}."
     raise AssertionError("no other kind is kept")

@@ -1,12 +1,11 @@
 -- Appends changes whose version is above the last one of their group.
--- KEYS: prefix. ARGV: generation proposed, writer ('' if that does not matter), how often the
--- writer has appended something; then rows of partition, group of an object, version, class,
--- document.
+-- KEYS: prefix. ARGV: generation proposed, writer, how often the writer has appended something;
+-- then rows of partition, group of an object, version, class, document.
 -- Returns how many were new, and how often the writer has appended now; or -2: went back. The last
 -- version is in `versions` until the change is acknowledged, then in the hash of its period.
 
 local writer = ARGV[2]
-if writer ~= '' and lacks(writer, ARGV[3]) then return { -2, 0 } end
+if lacks(writer, ARGV[3]) then return { -2, 0 } end
 begin_generation(ARGV[1])
 local period = math.floor(redis.call('TIME')[1] / VERSIONS_KEPT_S)
 local versions = base .. 'versions'
@@ -30,4 +29,4 @@ for at = 4, #ARGV, 5 do
     appended = appended + 1
   end
 end
-return { appended, writer ~= '' and redis.call('HINCRBY', base .. 'appends', writer, 1) or 0 }
+return { appended, redis.call('HINCRBY', base .. 'appends', writer, 1) }

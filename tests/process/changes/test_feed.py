@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from mediator.base.lease import Lease, LeaseLost
-from mediator.changes.document import change_from, document_of, time_of
+from mediator.changes.document import change_from, document_of, encoded, time_of
 from mediator.changes.feed import (
     BEGINNING,
     PARTITIONS,
@@ -62,6 +62,13 @@ class Harness:
         self, *batches: LogBatch, until_tick: int | None = None, lease: Lease | None = None
     ) -> int:
         return await self.feed.append(self.database, batches, lease or self.lease, until_tick)
+
+    async def append_newer(
+        self, changes: Iterable[Change], progress: WriterProgress | None = None
+    ) -> int:
+        """Append changes of records, as the replica of a progress, or one that is new."""
+        progress = progress or WriterProgress("store", uuid.uuid4().hex)
+        return await self.feed.append_newer(self.database, [*map(encoded, changes)], progress)
 
     async def ids(self) -> list[str]:
         """Return the ids of all changes in the feed, partition by partition."""
@@ -218,13 +225,13 @@ async def test_cursors_are_compared_byte_by_byte(harness: Harness) -> None:
 
 async def test_changes_above_the_last_of_their_group_are_taken(harness: Harness) -> None:
     changes = [harness.change(n) for n in (1, 2, 3)]
-    assert await harness.feed.append_newer(changes[:2]) == 2
-    assert await harness.feed.append_newer(changes) == 1
-    await harness.feed.acknowledged(changes)
-    assert await harness.feed.append_newer(changes) == 0, "a relay that was slow comes with them"
-    assert await harness.feed.append_newer([harness.change(4)]) == 1
-    await harness.feed.acknowledged(changes)
-    assert await harness.feed.append_newer([harness.change(4)]) == 0
+    assert await harness.append_newer(changes[:2]) == 2
+    assert await harness.append_newer(changes) == 1
+    await harness.feed.acknowledged(harness.database, changes)
+    assert await harness.append_newer(changes) == 0, "a relay that was slow comes with them"
+    assert await harness.append_newer([harness.change(4)]) == 1
+    await harness.feed.acknowledged(harness.database, changes)
+    assert await harness.append_newer([harness.change(4)]) == 0
     assert await harness.ids() == ids_of([1, 2, 3, 4])
 
 
@@ -279,11 +286,11 @@ async def test_ticks_rise_over_runs_and_clocks_that_are_set(harness: Harness) ->
 async def test_a_feed_that_lacks_what_a_replica_relayed_says_so(harness: Harness) -> None:
     feed, progress = harness.feed, WriterProgress("mongo", "one")
     for number in (1, 2):
-        assert await feed.append_newer([harness.change(number)], progress) == 1
+        assert await harness.append_newer([harness.change(number)], progress) == 1
     assert progress.appends == {harness.database: 2}
     await harness.redis.hset(f"{{portolan:feed:{harness.database}}}:appends", "mongo/one", 1)
     with pytest.raises(FeedRolledBack):
-        await feed.append_newer([harness.change(3)], progress)
+        await harness.append_newer([harness.change(3)], progress)
     with pytest.raises(FeedRolledBack):
         await feed.publish_progress(harness.database, progress, 1)
     assert await harness.ids() == ids_of([1, 2])
@@ -317,7 +324,7 @@ async def test_a_position_is_gone_once_what_follows_it_is_removed(
     harness = Harness(redis_config.url, Retention(changes=3))
     feed, name, partition = harness.feed, harness.database, partition_of("c", "x")
     try:
-        await feed.append_newer([harness.change(n) for n in range(1, 9)])
+        await harness.append_newer([harness.change(n) for n in range(1, 9)])
         before = [id_ for id_, _ in await feed.read(name, partition, BEGINNING, 100)]
         await feed.trim(name)
         assert await harness.ids() == ids_of([6, 7, 8])
@@ -334,7 +341,7 @@ async def test_changes_past_their_retention_are_removed(redis_config: SystemConf
     harness = Harness(redis_config.url, Retention(seconds=0.0))
     feed, name, partition = harness.feed, harness.database, partition_of("c", "x")
     try:
-        await feed.append_newer([harness.change(n) for n in range(1, 4)])
+        await harness.append_newer([harness.change(n) for n in range(1, 4)])
         newest = await feed.last(name, partition)
         while await harness.redis.xlen(f"{{portolan:feed:{name}}}:{partition}"):
             await feed.trim(name)
@@ -358,8 +365,8 @@ async def test_a_lease_is_held_by_one(harness: Harness) -> None:
 async def test_a_feed_that_lacks_what_a_retired_replica_relayed_says_so(harness: Harness) -> None:
     feed, progress = harness.feed, WriterProgress("mongo", "one")
     await feed.publish_progress(harness.database, progress, 40)
-    assert await feed.append_newer([harness.change(1)], progress) == 1
+    assert await harness.append_newer([harness.change(1)], progress) == 1
     await feed.retire(harness.database, "mongo", {"one": 40})
     progress.appends[harness.database] += 1
     with pytest.raises(FeedRolledBack):
-        await feed.append_newer([harness.change(2)], progress)
+        await harness.append_newer([harness.change(2)], progress)

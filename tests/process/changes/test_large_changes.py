@@ -68,7 +68,7 @@ async def write(harness: Harness, count: int, text: str, objects: int) -> list[s
         for n in range(1, count + 1)
     ]  # fmt: skip
     for start in range(0, count, 50):
-        await harness.feed.append_newer(changes[start : start + 50])
+        await harness.append_newer(changes[start : start + 50])
     return [change.id for change in changes]
 
 

@@ -37,7 +37,7 @@ class Feed:
         self.dies_before = self.dies_after = False
         self._last: dict[tuple[str, str, str], int] = {}
 
-    async def append(self, changes: Sequence[Change]) -> None:
+    async def append(self, _database: str, changes: Sequence[Change]) -> None:
         if self.dies_before:
             raise ConnectionError
         for change in changes:
@@ -147,10 +147,10 @@ async def test_a_sweep_relays_changes_of_failed_replicas(harness: Harness) -> No
     harness.store.take_written(100)
     failed = harness.relay()
     acknowledged = await harness.store.pending(harness.fragments["first"], ["settled"])
-    await harness.feed.append([change for one in acknowledged for change in one.changes])
+    await harness.feed.append("d", [change for one in acknowledged for change in one.changes])
     await harness.store.acknowledge(acknowledged)
     appended = await harness.store.pending(harness.fragments["first"], ["appended"])
-    await harness.feed.append([change for one in appended for change in one.changes])
+    await harness.feed.append("d", [change for one in appended for change in one.changes])
     await harness.count("appended")
     harness.store.take_written(100)
     assert await failed.drain() == 0

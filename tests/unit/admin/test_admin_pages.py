@@ -22,7 +22,7 @@ from app.admin.pages import schema_map, series, site
 from app.admin.pages.page import Page
 from app.admin.pages.site import PAGES, Assets, mount_pages
 from app.telemetry.recent_events import RecentEvents
-from mediator.base.observation import PlacementDecided, RequestFinished
+from mediator.base.observation import PlacementDecided, RedoRecovered, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.placement.explain import explain, summarise
@@ -76,11 +76,13 @@ def module_of(folder: Path) -> ModuleType:
     return module
 
 
-async def shown(plane: Plane, *pages: Page, path: str) -> httpx.Response:
+async def shown(
+    plane: Plane, *pages: Page, path: str, recent: RecentEvents | None = None
+) -> httpx.Response:
     app = FastAPI()
     app.state.control = plane
     app.state.metrics = CollectorRegistry()
-    app.state.recent_events = app.state.request_history = app.state.refresh = None
+    app.state.recent_events, app.state.request_history, app.state.refresh = recent, None, None
     mount_pages(app, (*PAGES, *pages))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -116,6 +118,13 @@ async def test_the_overview_shows_energy_where_powers_are_stated() -> None:
     text = (await shown(stated, path="/")).text
     assert "20.0 to 60.0 W" in text
     assert "nothing is measured with a meter" in text
+
+
+async def test_the_overview_shows_which_step_of_a_committed_write_is_refused() -> None:
+    recent = RecentEvents()
+    reason = "redis refuses a step of a committed write to articles/a: it is full."
+    recent.observe(RedoRecovered("news", "i", "refused", reason))
+    assert f"news: {reason}" in (await shown(Plane(), path="/", recent=recent)).text
 
 
 async def test_the_overview_counts_all_violations_and_lists_the_latest() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from mediator.changes.feed import PARTITIONS
+from mediator.changes.document import encoded
+from mediator.changes.feed import PARTITIONS, WriterProgress
 from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscriptions
 from mediator.coordination.scripts import feed_key
@@ -29,7 +30,9 @@ async def by_a_new_relay(harness: Harness, changes: list[Change]) -> None:
 
 
 async def from_records(harness: Harness, changes: list[Change]) -> None:
-    await harness.feed.append_newer(changes)
+    for database in harness.databases:
+        own = [encoded(change) for change in changes if change.database_id == database]
+        await harness.feed.append_newer(database, own, WriterProgress("store", "one"))
 
 
 class Failover:

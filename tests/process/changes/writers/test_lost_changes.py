@@ -11,6 +11,7 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import FeedGapFound
 from mediator.changes import pending_relays
+from mediator.changes.document import EncodedChange
 from mediator.changes.recent_changes import RecentChanges
 from mediator.coordination.errors import unavailable
 from mediator.coordination.scripts import feed_key
@@ -139,20 +140,24 @@ async def test_a_gap_is_reported_though_appending_again_fails(
     assert any(isinstance(each, FeedGapFound) for each in harness.observed)
 
 
+def change(text: bytes) -> EncodedChange:
+    return EncodedChange("c", "x", "main", 1, text * 100)
+
+
 def is_truncated(recent: RecentChanges) -> bool:
     return recent.is_truncated
 
 
 async def test_recent_changes_are_bounded_by_bytes_and_by_time(harness: Harness) -> None:
     recent = RecentChanges(harness.clock, 600.0, most_bytes=250)
-    recent.add("a", [b"1" * 100])
-    recent.add("b", [b"2" * 100])
-    assert recent.of("a") == [b"1" * 100]
+    recent.add("a", [change(b"1")])
+    recent.add("b", [change(b"2")])
+    assert recent.of("a") == [change(b"1")]
     harness.clock.at += 300.0
-    recent.add("a", [b"3" * 100])
+    recent.add("a", [change(b"3")])
     assert is_truncated(recent)
-    assert recent.of("a") == [b"3" * 100]
-    assert recent.of("b") == [b"2" * 100]
+    assert recent.of("a") == [change(b"3")]
+    assert recent.of("b") == [change(b"2")]
     harness.clock.at += 400.0
     recent.add("a", [])
     assert not is_truncated(recent)
