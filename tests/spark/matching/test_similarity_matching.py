@@ -173,7 +173,9 @@ def test_a_forecast_counts_candidates_and_what_may_cross(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Thirty lines that cross each other, in four cells with the buffer, and one in one cell."""
-    lines = [{"id": str(n), "line": [[0.0, n / 30], [1.0, 1 - n / 30]], "name": ""} for n in range(30)]
+    lines = [
+        {"id": str(n), "line": [[0.0, n / 30], [1.0, 1 - n / 30]], "name": ""} for n in range(30)
+    ]
     inputs = {"left": spark.createDataFrame(lines), "right": spark.createDataFrame(lines[:1])}
 
     def memory(**changes: Any) -> int:
