@@ -113,20 +113,21 @@ def concept_candidates(
         least: The score of a path in the background graph.
         accepted: Pairs that people accepted; they teach the translations in every round.
         progress: Is called with what is done, and all of it: labels that are looked up, pairs of
-            all rounds, and concepts whose relations are looked up. It may raise.
+            all rounds, concepts whose relations are. It may raise, which ends the search.
     """
     texts = (text for side in (left, right) for each in side.values() for text in each.labels)
     words = Labels(texts)
     one, other = (_Side(side, words) for side in (left, right))
     senses = Senses(background, words)
-    shared = SharedSenses(senses, (one.labels, one.owners), (other.labels, other.owners))
-    others = len(one.labels) + len(one.concepts)
+    # Of both sides senses and what they teach, of the left its pairs and its relations.
+    others = 3 * len(one.labels) + 2 * len(other.labels) + len(one.concepts)
     steps = Steps(progress, others + _ROUNDS * NEAREST * len(one.labels))
+    shared = SharedSenses(senses, (one.labels, one.owners), (other.labels, other.owners), steps)
     pairs = [*label_pairs(one.labels, other.labels, steps), *shared.pairs.values()]
     steps.total = others + _ROUNDS * len(pairs)
     translations = Translations((*one.labels, *other.labels))
     known = frozenset(accepted)
-    taught = [*_taught(known, one, other), *senses.taught(one.labels, other.labels)]
+    taught = [*_taught(known, one, other), *senses.taught(one.labels, other.labels, steps)]
     found: _Pairs = {}
     selected: dict[int, int] = {}
     compare = _Comparison(one, other, shared, translations, steps)

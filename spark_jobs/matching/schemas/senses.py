@@ -15,6 +15,7 @@ from typing import Final
 
 from spark_jobs.matching.schemas.background import Background
 from spark_jobs.matching.schemas.labels import Labels
+from spark_jobs.matching.schemas.steps import Steps
 from spark_jobs.matching.schemas.translations import Label
 
 __all__ = ["Senses", "SharedSenses"]
@@ -27,6 +28,8 @@ _MOST_SENSES: Final = 100
 """Senses that are kept of one concept."""
 _MOST_NAMES: Final = 100
 """Names of the senses of a label that are looked at."""
+_REPORTED: Final = 1_000
+"""Labels between two reports of progress."""
 _MOST_PAIRS: Final = 30
 """Concepts of the right that are paired with one of the left for common senses."""
 
@@ -60,16 +63,17 @@ class Senses:
         yield from (name for name in found if name and name != label)
 
     def taught(
-        self, left: Sequence[Label], right: Sequence[Label]
+        self, left: Sequence[Label], right: Sequence[Label], steps: Steps
     ) -> Iterator[tuple[Label, Label]]:
         """Yield names of one sense that differ in a single word, which the words thus have, too.
 
         Only those whose words the other side uses: the names of a background have habits of its
-        own.
+        own. Each label of either side is a step.
         """
         known = [{word for label in side for word in label} for side in (left, right)]
-        found = {(label, name): None for label in left for name in self.other_names(label)}
-        found |= {(name, label): None for label in right for name in self.other_names(label)}
+        ours, theirs = (steps.over(side, _REPORTED) for side in (left, right))
+        found = {(label, name): None for label in ours for name in self.other_names(label)}
+        found |= {(name, label): None for label in theirs for name in self.other_names(label)}
         for one, other in found:
             before, after = set(one) - set(other), set(other) - set(one)
             if len(before) == len(after) == 1 and before <= known[0] and after <= known[1]:
@@ -81,6 +85,7 @@ class SharedSenses:
 
     Args:
         left: Labels of concepts, and the number of the concept that has each.
+        steps: Each label of either side is one.
     """
 
     def __init__(
@@ -88,8 +93,9 @@ class SharedSenses:
         senses: Senses,
         left: tuple[Sequence[Label], Sequence[int]],
         right: tuple[Sequence[Label], Sequence[int]],
+        steps: Steps,
     ) -> None:
-        self._left, self._right = _positions(senses, *left), _positions(senses, *right)
+        self._left, self._right = (_positions(senses, *side, steps) for side in (left, right))
         self._pairs = dict(self._common_pairs(right[1]))
 
     def _common_pairs(
@@ -135,12 +141,12 @@ class SharedSenses:
 
 
 def _positions(
-    senses: Senses, labels: Sequence[Label], owners: Sequence[int]
+    senses: Senses, labels: Sequence[Label], owners: Sequence[int], steps: Steps
 ) -> Mapping[int, Mapping[str, int]]:
     """The senses of each concept that has some, and the position of the first label with each."""
     found: dict[int, dict[str, int]] = {}
-    for position, (label, owner) in enumerate(zip(labels, owners, strict=True)):
-        kept = found.get(owner, {})
+    for position, label in enumerate(steps.over(labels, _REPORTED)):
+        kept = found.get(owner := owners[position], {})
         for sense in sorted(senses.of(label))[: _MOST_SENSES - len(kept)]:
             kept.setdefault(sense, position)
         if kept:

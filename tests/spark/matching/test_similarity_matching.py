@@ -11,6 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.harness.matching_data import ROADS_SPEC, TwoSources, accuracy, roads
+from benchmarks.harness.stage_context import FolderContext
+from spark_jobs.matching.similarity.kind import SimilarityMatching
+from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.result_ids import result_id
 from spark_jobs.runner.conformance import (
     SampleJob,
@@ -164,6 +167,28 @@ def test_roads_are_divided_before_they_are_matched(spark: SparkSession, tmp_path
         (("b/1",), ("r",)),
         (("b/2",), ("s",)),
     }
+
+
+def test_a_forecast_counts_candidates_and_what_may_cross(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Thirty lines that cross each other, in four cells with the buffer, and one in one cell."""
+    lines = [
+        {"id": str(n), "line": [[0.0, n / 30], [1.0, 1 - n / 30]], "name": ""} for n in range(30)
+    ]
+    inputs = {"left": spark.createDataFrame(lines), "right": spark.createDataFrame(lines[:1])}
+
+    def memory(**changes: Any) -> int:
+        sample = road_job(tmp_path, TwoSources([], [], frozenset()), **changes)
+        spec = SimilaritySpec.parse(sample.spec)
+        found = SimilarityMatching().forecast(spec, FolderContext(spark, tmp_path, inputs))
+        assert found.pairs == 30
+        return found.memory_bytes
+
+    roads_ = {"roads": {"snap": 0.0}}
+    assert memory(**roads_) - memory() == 2_000 * 4 * (30 * 29 // 2)
+    assert memory(**roads_, limits={"pairs": 50}) - memory() == 2_000 * 50
+    assert memory() - memory(partition=5) == (31 - 10) * 20_000 + (30 - 9) * 800
 
 
 def test_weights_are_learned_from_labels(spark: SparkSession, tmp_path: Path) -> None:

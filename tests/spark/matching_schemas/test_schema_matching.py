@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.harness.stage_context import FolderContext, frame
 from spark_jobs.matching.schemas.kind import SchemaMatching
 from spark_jobs.matching.schemas.spec import SchemaMatchingSpec
 from spark_jobs.runner.attempt import RunAttempt
@@ -22,6 +23,7 @@ from spark_jobs.runner.conformance import (
     run_sample,
 )
 from spark_jobs.runner.control import Control
+from spark_jobs.runner.port import InputUnfit
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.runner.specification import SpecInvalid
 from spark_jobs.session import LazySession
@@ -244,6 +246,22 @@ def test_ontologies_are_matched_by_labels_structure_and_background(
         ("urn:l:d", "urn:r:d"): "equal",
         ("urn:l:d", "urn:r:x"): "part-of",
     }
+
+
+def test_the_labels_of_ontologies_are_forecast(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = ontology("l", {"a": "hand", "b": "finger"}, {}) + ':a :exactSynonym "manus" .'
+    texts = {"left": left, "right": ontology("r", {"a": "heart", "b": "lung"}, {})}
+    rows = {side: frame(spark, [{"id": "1", "text": text}]) for side, text in texts.items()}
+    spec = SchemaMatchingSpec.parse(
+        {side: {"ontology": {"file": f"{side}.json"}} for side in texts}
+    )
+    context = FolderContext(spark, tmp_path, rows)
+    assert SchemaMatching().forecast(spec, context).pairs == 3 * 2
+    monkeypatch.setattr("spark_jobs.matching.schemas.ontologies.MOST_COMPARED", 2)
+    with pytest.raises(InputUnfit, match="left has 3 labels"):
+        SchemaMatching().forecast(spec, context)
 
 
 def test_an_ontology_is_a_background_of_ontologies(spark: SparkSession, tmp_path: Path) -> None:

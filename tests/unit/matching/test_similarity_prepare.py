@@ -65,10 +65,10 @@ def test_lines_that_lie_at_one_place_are_named() -> None:
         records(*lines, limits={"block_pairs": 1})
 
 
-def test_lines_that_are_near_in_all_places_together_are_refused() -> None:
+def test_lines_of_a_crowded_network_are_refused() -> None:
     lines = [
-        {"id": f"{place}{n}", "line": [[100 * place, 4 * n], [100 * place + 10, 4 - 4 * n]]}
-        for place in range(5)
+        {"id": f"{area}{n}", "line": [[100 * area, 4 * n], [100 * area + 10, 4 - 4 * n]]}
+        for area in range(5)
         for n in range(2)
     ]
     assert len(records(*lines)) == 20

@@ -300,17 +300,17 @@ def test_segments_are_compared_in_pairs_each_once_in_their_order() -> None:
     assert all(one[0] < other[0] for one, other in found)
 
 
-def scattered(places: int) -> list[Road]:
-    """Three lines that cross in pairs, and end near each other, at each of several places."""
+def scattered(areas: int) -> list[Road]:
+    """Three lines that cross in pairs, and end near each other, in each of several areas."""
     return [
-        road(f"{place}.{n}", (100 * place, n), (100 * place + 10, 2 - n))
-        for place in range(places)
+        road(f"{area}.{n}", (100 * area, n), (100 * area + 10, 2 - n))
+        for area in range(areas)
         for n in range(3)
     ]
 
 
-def test_segments_of_all_places_together_are_bounded() -> None:
-    """No place has more than a few, and all of them are in memory one after the other."""
+def test_segments_of_a_whole_network_are_bounded() -> None:
+    """No area has more than a few."""
     few = RoadSettings(snap=0.0, most_pairs=100, all_pairs=500)
     assert len(divided(scattered(10), few)) == 60
     with pytest.raises(CrowdedNetwork, match="pairs of segments are near"):
@@ -319,10 +319,10 @@ def test_segments_of_all_places_together_are_bounded() -> None:
         divided(scattered(30), few)
 
 
-def test_lanes_of_all_places_together_are_bounded() -> None:
+def test_lanes_of_a_whole_network_are_bounded() -> None:
     lanes = [
-        road(f"{lane.id}.{place}", *((x + 1_000 * place, y) for x, y in lane.points), one_way=True)
-        for place in range(30)
+        road(f"{lane.id}.{area}", *((x + 1_000 * area, y) for x, y in lane.points), one_way=True)
+        for area in range(30)
         for lane in LANES[:2]
     ]
     assert len(divided(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=1_000))) == 30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -14,7 +14,14 @@ from spark_jobs.matching.schemas.names import Vocabulary, names_of
 from spark_jobs.matching.schemas.ontologies import Concept, Ontology
 from spark_jobs.matching.schemas.relations import Relation
 from spark_jobs.matching.schemas.senses import Senses, SharedSenses
-from tests.unit.matching_schemas.test_concepts import ORGANS, concept, ontology
+from spark_jobs.matching.schemas.steps import Steps
+from spark_jobs.matching.schemas.translations import Label
+from spark_jobs.runner.port import RunCancelled
+from tests.unit.matching_schemas.test_concepts import ORGANS, Loop, concept, ontology
+
+
+def ignored(_done: int, _total: int) -> None:
+    """Nobody waits for these."""
 
 
 def background(*concepts: Concept) -> Background:
@@ -85,14 +92,16 @@ def test_only_words_of_the_other_side_are_taught() -> None:
     known = background(concept("b", "kidney cortex", "renal cortex", "kidney bark", "renal edge"))
     senses = Senses(known, words)
     left, right = [words.label("kidney cortex")], [words.label("renal pelvis"), ("edge",)]
-    assert list(senses.taught(left, right)) == [(("cortex", "kidney"), ("cortex", "renal"))]
+    assert list(senses.taught(left, right, Steps(ignored, 0))) == [
+        (("cortex", "kidney"), ("cortex", "renal"))
+    ]
 
 
 def test_a_sense_that_many_concepts_have_makes_few_pairs() -> None:
     words = Labels([])
     labels, owners = [("thing",)] * 100, list(range(100))
     senses = Senses(background(concept("b", "thing")), words)
-    shared = SharedSenses(senses, (labels, owners), (labels, owners))
+    shared = SharedSenses(senses, (labels, owners), (labels, owners), Steps(ignored, 0))
     assert len(shared.pairs) == 100 * 30
 
 
@@ -106,7 +115,7 @@ def test_a_concept_has_a_hundred_senses_at_most_and_a_label_as_many_names() -> N
     words = Labels([])
     ambiguous = (concept(f"urn:b:{n:03}", "thing", f"name {n} {n}") for n in range(300))
     senses = Senses(background(*ambiguous), words)
-    shared = SharedSenses(senses, ([("thing",)], [0]), ([("thing",)], [0]))
+    shared = SharedSenses(senses, ([("thing",)], [0]), ([("thing",)], [0]), Steps(ignored, 0))
     assert len(shared.of_left(0)) == 100
     assert len(list(senses.other_names(("thing",)))) < 100
 
@@ -156,3 +165,20 @@ def test_an_identifier_is_no_term() -> None:
     assert known.senses("urn:b:1") == {"urn:b:1", "heart"}
     assert known.senses("urn b 1") == {"urn b 1", "liver"}
     assert known.senses("spleen") == frozenset()
+
+
+def test_looking_up_the_senses_of_labels_and_what_they_teach_is_cancelled_within_them() -> None:
+    labels: list[Label] = [(f"word{n}",) for n in range(2_500)]
+    side = labels, list(range(len(labels)))
+    senses = Senses(background(concept("b", *(f"word{n}" for n in range(900)))), Labels([]))
+    ways: list[Callable[[Steps], object]] = [
+        lambda steps: SharedSenses(senses, side, side, steps),
+        lambda steps: list(senses.taught(labels, labels, steps)),
+    ]
+    for way in ways:
+        whole = Loop()
+        way(Steps(whole, 5_000))
+        assert [done for done, _ in whole.seen] == [1_000, 2_000, 2_500, 3_500, 4_500, 5_000]
+        for last in (1, 5):
+            with pytest.raises(RunCancelled):
+                way(Steps(Loop(last), 5_000))
