@@ -50,6 +50,12 @@ class FeedPosition:
         ids: Sequence[str] = self.ids
         return type(self)(self.generation, (*ids[:partition], id_, *ids[partition + 1 :]))
 
+    def has_reached(self, end: Self) -> bool:
+        """Whether all has been seen up to another position; nothing of another generation has."""
+        pairs = zip(self.ids, end.ids, strict=True)
+        is_behind = any(order_of(own) < order_of(other) for own, other in pairs)
+        return self.generation == end.generation and not is_behind
+
 
 def order_of(stream_id: str) -> tuple[int, int]:
     milliseconds, _, sequence = stream_id.partition("-")

@@ -7,6 +7,9 @@ a write over several cache groups comes as several changes. A deletion gives non
 
 A tuple is known by the versions of its groups, which the log of batches keeps with it. So what a
 holder has logged is not made again by the next one, which may read the same changes once more.
+
+How many tuples there are says nothing of whether more changes are waiting: most may be of other
+classes. So the feed is read up to where it ended when reading began.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from mediator.base.errors import MediatorError, NotFound
@@ -26,6 +30,7 @@ from mediator.model.operations import Get, Outcome
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.tree import ClassSchema
 from mediator.schema.values import encoder
+from mediator.standing.alignment import InputPage
 from mediator.standing.query import Source
 from mediator.standing.results import LoggedTuple
 from mediator.standing.source_types import attributes_of_class
@@ -34,6 +39,12 @@ __all__ = ["ClassIntake"]
 
 _KNOWN: Final = 10_000
 """Objects whose last tuple is known, beyond those in the log: what is read again is recent."""
+
+TAKEN_BYTES: Final = 2**20
+"""Bytes of changes, those of other classes included, after which no more are read for a batch."""
+
+_WAIT_S: Final = 0.1
+"""How long a change that the feed has may be on its way here."""
 
 _US: Final = 1_000_000
 
@@ -60,12 +71,23 @@ class ClassIntake:
     _position: str = field(default="", init=False)
     _pending: deque[LoggedTuple] = field(default_factory=deque, init=False)
     _known: OrderedDict[_Object, str] = field(default_factory=OrderedDict, init=False)
+    _taken_until_s: float = field(default=-inf, init=False)
+    _read_until_s: float = field(default=-inf, init=False)
 
-    async def open(self, position: str) -> None:
-        """Follow the feed from a position on; raises `PositionGone`."""
+    async def open(self, position: str, latest_s: float) -> None:
+        """Follow the feed from a position on.
+
+        Args:
+            latest_s: The latest time of all tuples that were taken, in seconds since 1970. A former
+                holder may have read the feed up to there, and further at once than this one does.
+
+        Raises:
+            PositionGone: Changes after it are no longer kept.
+        """
         parsed = FeedPosition.parse(position, "position")
         self._subscription = await self._subscriptions.open(self._route.id, parsed)
         self._position = position
+        self._taken_until_s = latest_s
 
     def close(self) -> None:
         if self._subscription is not None:
@@ -83,16 +105,21 @@ class ClassIntake:
         """The position of the feed up to which every tuple was taken; empty: it is not followed."""
         return self._position
 
-    async def read(self) -> list[LoggedTuple]:
-        """Return tuples that were not taken yet.
+    async def read(self, most: int) -> InputPage:
+        """Return tuples that were not taken yet; the feed is read when all were.
+
+        Args:
+            most: Tuples after which no more changes are read.
 
         Raises:
             PositionGone: Changes are no longer kept.
         """
+        has_all = self._subscription is None
         if self._subscription is not None and not self._pending:
             self._position = self._subscription.position.text
-            await self._read_feed(self._subscription)
-        return list(self._pending)
+            has_all = await self._read_feed(self._subscription, most)
+        until_s = inf if has_all else max(self._read_until_s, self._taken_until_s)
+        return InputPage(list(self._pending), until_s)
 
     def take(self, last: Mapping[str, int]) -> None:
         """Forget tuples up to a number, by relation, which are published now."""
@@ -101,8 +128,27 @@ class ClassIntake:
         if not self._pending and self._subscription is not None:
             self._position = self._subscription.position.text
 
-    async def _read_feed(self, subscription: Subscription) -> None:
-        changes = [change_from(e.data, self._route.id) for e, _ in await subscription.next(0)]
+    async def _read_feed(self, subscription: Subscription, most: int) -> bool:
+        """Read changes up to the present end of the feed, or as many as are read for a batch.
+
+        Returns:
+            Whether the end was reached.
+        """
+        end, times, size = await self._subscriptions.now(self._route.id), list[float](), 0
+        while True:
+            wait_s = 0.0 if subscription.position.has_reached(end) else _WAIT_S
+            events = [event for event, _ in await subscription.next(wait_s)]
+            changes = [change_from(event.data, self._route.id) for event in events]
+            await self._take_changes(changes)
+            times += (each.time_us / _US for each in changes)
+            size += sum(len(event.data) for event in events)
+            has_all = subscription.position.has_reached(end)
+            if has_all or not events or size >= TAKEN_BYTES or len(self._pending) >= most:
+                self._read_until_s = max(times, default=self._read_until_s)
+                return has_all
+
+    async def _take_changes(self, changes: Iterable[Change]) -> None:
+        """Make tuples of the objects that changed, as they are now."""
         latest: dict[_Object, Change] = {}
         for each in changes:
             if each.class_name in self._classes and each.after is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Self
 
 from mediator.base.errors import NotFound
 from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import StreamKey
 from mediator.routing.model import DatabaseRoute
-from mediator.standing.alignment import aligned
+from mediator.standing.alignment import InputPage, aligned
 from mediator.standing.class_intake import ClassIntake
 from mediator.standing.context import HolderContext, OutOfDate
 from mediator.standing.query import Source
@@ -19,7 +20,7 @@ from mediator.standing.results import LoggedTuple, Offset
 __all__ = ["Intake", "Lost"]
 
 _TAKEN: Final = 500
-"""Tuples of each stream that a batch has at most."""
+"""Tuples of each stream that a batch has at most; and of classes after which no more are read."""
 
 _CONSUMER: Final = "standing-queries"
 
@@ -65,10 +66,17 @@ class Intake:
         )
         return cls(context, route, classes, relations, by_kind["stream"])
 
-    async def follow(self, feed: str) -> None:
-        """Follow the feed for classes from a position on; raises `Lost`."""
+    async def follow(self, feed: str, latest_s: float) -> None:
+        """Follow the feed for classes from a position on.
+
+        Args:
+            latest_s: The latest time of all tuples that were taken, in seconds since 1970.
+
+        Raises:
+            Lost: Changes after it are no longer kept.
+        """
         try:
-            await self._classes.open(feed)
+            await self._classes.open(feed, latest_s)
         except PositionGone:
             raise self._lost_changes() from None
 
@@ -95,14 +103,15 @@ class Intake:
             Lost: Something was removed that was not taken yet.
             OutOfDate: A stream is gone.
         """
-        try:
-            inputs: list[Sequence[LoggedTuple]] = [await self._classes.read()]
-        except PositionGone:
-            raise self._lost_changes() from None
-        inputs += [
+        streams = [
             await self._read_stream(each, offsets[each.relation].number) for each in self._streams
         ]
-        return aligned(inputs, _TAKEN, watermark_s)
+        try:
+            # After the streams: what was in the feed when a tuple was sent is waited for.
+            classes = await self._classes.read(_TAKEN)
+        except PositionGone:
+            raise self._lost_changes() from None
+        return aligned([classes, *streams], watermark_s)
 
     def take(self, last: Mapping[str, int]) -> None:
         """Forget what is published now: up to a number, by relation."""
@@ -115,10 +124,10 @@ class Intake:
             key = StreamKey(self._route.id, each.name)
             await self._context.streams.consumed(key, _CONSUMER, number)
 
-    async def _read_stream(self, source: Source, after: int) -> list[LoggedTuple]:
+    async def _read_stream(self, source: Source, after: int) -> InputPage:
         relation, key = source.relation, StreamKey(self._route.id, source.name)
         try:
-            page, _ = await self._context.streams.read(key, after, _TAKEN)
+            page, last = await self._context.streams.read(key, after, _TAKEN)
         except NotFound:
             raise OutOfDate from None
         except PositionGone:
@@ -127,7 +136,11 @@ class Intake:
                 " that keeps more of them, or keeps them for longer."
             )
             raise Lost([relation], detail) from None
-        return [LoggedTuple(relation, each.time_s, each.values, each.number) for each in page]
+        tuples = [LoggedTuple(relation, each.time_s, each.values, each.number) for each in page]
+        if not page or page[-1].number >= last:
+            return InputPage(tuples, inf)
+        # More is waiting: a page may end before it is full, by its bytes.
+        return InputPage(tuples, max(each.time_s for each in page))
 
     def _lost_changes(self) -> Lost:
         detail = "The change feed has lost changes that were not taken yet."

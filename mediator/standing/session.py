@@ -147,7 +147,7 @@ class Session:
                 await self._check_size()
         if needs.queries and progress.feed:
             try:
-                await self._intake.follow(progress.feed)
+                await self._intake.follow(progress.feed, progress.latest_s)
             except Lost as error:
                 await self._stop_readers(error)
 

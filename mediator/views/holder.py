@@ -23,7 +23,7 @@ from mediator.base.lease import Lease, Leasing
 from mediator.base.slices import Slices
 from mediator.changes.document import change_from
 from mediator.changes.feed import Feed
-from mediator.changes.position import FeedPosition, order_of
+from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
 from mediator.data_plane.port import DataPlane, pages
 from mediator.routing.model import ClassRoute, DatabaseRoute
@@ -207,7 +207,7 @@ class _Session:
         while await self._is_behind(tick, routes.values()):
             await self._apply(subscription)
         end = await context.subscriptions.now(self._route.id)
-        while not _has_reached(subscription.position, end):
+        while not subscription.position.has_reached(end):
             await self._apply(subscription)
         self._check_schema()
 
@@ -303,11 +303,6 @@ def _stopped(detail: str) -> Publication:
 def _lacking(error: Invalid) -> str:
     [first, *_] = error.locations
     return f"The schema no longer allows the view: {first.pointer} {first.detail}."
-
-
-def _has_reached(position: FeedPosition, end: FeedPosition) -> bool:
-    pairs = zip(position.ids, end.ids, strict=True)
-    return all(order_of(one) >= order_of(other) for one, other in pairs)
 
 
 def _is_alike(one: ClassRoute, other: ClassRoute | None) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from spark_jobs.columns import quoted
 from spark_jobs.paths import literal_path
@@ -49,15 +50,13 @@ def read_files(
     Raises:
         InputUnfit: One is missing, cannot be read, or lacks columns.
     """
-    if source.format == "csv" and any("\\" in path for path in paths):
-        # To find the columns of records that span lines, Spark takes what it found for a pattern.
-        detail = f"Spark reads no CSV under a path with \\ * ? [ ] {{ or }}: rename {source.path}."
-        raise InputUnfit(f"{input_.name}: {detail}")
     reader = spark.read.options(**_OPTIONS[source.format])
     if len(paths) > 1:
         # Of Parquet: else one file says what the columns of all are, and text is read as binary.
         reader = reader.option("mergeSchema", "true")
     try:
+        if source.format == "csv" and any("\\" in path for path in paths):
+            reader = reader.schema(_header(spark, paths))
         frame = reader.format(source.format).load(list(paths))
         columns = frame.columns
     except AnalysisException as error:
@@ -68,6 +67,16 @@ def read_files(
         columns = names_in_job(input_, columns)
         frame = frame.toDF(*columns)
     return frame.select(*_chosen(input_, columns))
+
+
+def _header(spark: SparkSession, paths: Sequence[str]) -> StructType:
+    """Return the columns of CSV, whose header has no line ends.
+
+    Where records may have some, Spark finds the columns by what takes each path that was found for
+    a pattern once more.
+    """
+    options = {**_OPTIONS["csv"], "multiLine": "false"}
+    return spark.read.options(**options).format("csv").load(list(paths)).schema
 
 
 def _chosen(input_: Input, columns: list[str]) -> list[Column]:

@@ -10,7 +10,7 @@ import pytest
 
 from mediator.base import holding
 from mediator.coordination.connecting import Coordination
-from mediator.event_streams.port import StoredTuple, StreamKey
+from mediator.event_streams.port import StreamKey, TuplePage
 from mediator.standing.results import LoggedTuple
 from tests.process.standing.bench import Bench
 from tests.process.standing.oracle import Recorder
@@ -44,10 +44,10 @@ class Readings:
 
     async def read(
         self, key: StreamKey, after: int | None, limit: int, wait_s: float = 0.0
-    ) -> list[StoredTuple]:
+    ) -> TuplePage:
         page = await self._read(key, after, limit, wait_s)
-        self.count += len(page)
-        self._since += len(page)
+        self.count += len(page.tuples)
+        self._since += len(page.tuples)
         self.at_once = max(self.at_once, self._since)
         return page
 
@@ -101,7 +101,7 @@ async def test_what_a_stream_removes_meanwhile_is_left_out(
     streams, key = coordination(bench).event_streams, StreamKey(bench.id, "old")
     read, state = streams.read, f"{{portolan:event-streams:{bench.id}}}:state:old"
 
-    async def remove_and_read(*arguments: Any) -> list[StoredTuple]:
+    async def remove_and_read(*arguments: Any) -> TuplePage:
         if bench.numbers["old"] == 5_000:
             # Time passes, and the next tuple removes some of the oldest.
             await coordination(bench).redis.hincrby(state, "clock", -7_200_000)

@@ -1,18 +1,24 @@
-"""Pages of several streams, aligned by time."""
+"""Pages of several inputs, aligned by time."""
 
 from __future__ import annotations
+
+from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.standing.alignment import aligned
+from mediator.standing.alignment import InputPage, aligned
 from mediator.standing.results import LoggedTuple
 
-PAGE = 3
+
+def all_of(stream: str, *times: float) -> InputPage:
+    tuples = [LoggedTuple(stream, time_s, {}, n) for n, time_s in enumerate(times, 1)]
+    return InputPage(tuples, inf)
 
 
-def page_of(stream: str, *times: float) -> list[LoggedTuple]:
-    return [LoggedTuple(stream, time_s, {}, n) for n, time_s in enumerate(times, 1)]
+def first_of(stream: str, *times: float) -> InputPage:
+    """A page that more is waiting behind."""
+    return all_of(stream, *times)._replace(until_s=max(times))
 
 
 def times_of(tuples: list[LoggedTuple]) -> list[tuple[str, float]]:
@@ -20,35 +26,46 @@ def times_of(tuples: list[LoggedTuple]) -> list[tuple[str, float]]:
 
 
 def test_streams_without_a_backlog_are_merged_by_time() -> None:
-    found = aligned([page_of("r", 1, 60), page_of("s", 2, 3)], PAGE, 0.0)
+    found = aligned([all_of("r", 1, 60), all_of("s", 2, 3)], 0.0)
     assert times_of(found) == [("r", 1), ("s", 2), ("s", 3), ("r", 60)]
 
 
-def test_tuples_beyond_a_full_page_wait_for_the_next_one() -> None:
-    found = aligned([page_of("r", 1, 60), page_of("s", 2, 3, 4)], PAGE, 0.0)
+def test_tuples_beyond_what_was_read_of_a_backlog_wait() -> None:
+    found = aligned([all_of("r", 1, 60), first_of("s", 2, 3, 4)], 0.0)
     assert times_of(found) == [("r", 1), ("s", 2), ("s", 3), ("s", 4)]
 
 
+def test_they_wait_for_what_has_made_no_tuples_as_well() -> None:
+    assert times_of(aligned([all_of("r", 1, 60), InputPage([], 30.0)], 0.0)) == [("r", 1)]
+
+
 def test_nothing_waits_for_what_is_late_anyway() -> None:
-    found = aligned([page_of("r", 60), page_of("s", 2, 3, 4)], PAGE, 50.0)
+    found = aligned([all_of("r", 60), first_of("s", 2, 3, 4)], 50.0)
     assert ("r", 60) in times_of(found)
 
 
 def test_a_stream_keeps_its_order() -> None:
-    found = aligned([page_of("r", 5, 1), page_of("s", 2, 4)], PAGE, 0.0)
+    found = aligned([all_of("r", 5, 1), first_of("s", 2, 4)], 0.0)
+    assert times_of(found) == [("s", 2), ("s", 4)]
+    found = aligned([all_of("r", 5, 1), all_of("s", 2, 4)], 0.0)
     assert times_of(found) == [("s", 2), ("s", 4), ("r", 5), ("r", 1)]
 
 
-TIMES = st.lists(st.floats(0, 100), max_size=PAGE)
+TIMES = st.lists(st.floats(0, 100), max_size=3)
 
 
-@given(st.lists(TIMES, min_size=1, max_size=4), st.floats(0, 100))
+@given(st.lists(st.tuples(TIMES, st.booleans()), min_size=1, max_size=4), st.floats(0, 100))
 def test_of_each_page_the_first_tuples_are_taken(
-    pages: list[list[float]], watermark_s: float
+    drawn: list[tuple[list[float], bool]], watermark_s: float
 ) -> None:
-    inputs = [page_of(f"s{n}", *times) for n, times in enumerate(pages)]
-    found = aligned(inputs, PAGE, watermark_s)
-    for some in inputs:
-        own = [each for each in found if some and each.stream == some[0].stream]
-        assert own == some[: len(own)]
-    assert bool(found) == any(pages)
+    pages = [
+        (first_of if is_waiting and times else all_of)(f"s{n}", *times)
+        for n, (times, is_waiting) in enumerate(drawn)
+    ]
+    found = aligned(pages, watermark_s)
+    for n, page in enumerate(pages):
+        own = [each for each in found if each.stream == f"s{n}"]
+        assert own == page.tuples[: len(own)]
+        if page.until_s >= watermark_s:
+            assert all(each.time_s <= page.until_s for each in found)
+    assert bool(found) == any(page.tuples for page in pages)
