@@ -19,6 +19,7 @@ from mediator.model.filters import Filter
 from mediator.model.query import Aggregate, OrderBy
 from mediator.stores.port import (
     Aggregating,
+    Bounded,
     ChangeLog,
     Claiming,
     ComputedGroup,
@@ -40,6 +41,7 @@ from mediator.stores.port import (
     RememberedOperation,
     SearchPage,
     SearchRequest,
+    SizedWrite,
     Store,
     Taken,
     UnrelayedChanges,
@@ -63,6 +65,7 @@ class _Whole(
     Estimating,
     Lockable,
     Claiming,
+    Bounded,
     ChangeLog,
     PendingChanges,
     Erasing,
@@ -166,13 +169,12 @@ class _Renaming(_Decorator):
         return self.store.unlock(_stored_keys(keys), intent, joint=joint)
 
     async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
-        names = [names_of(write.fragment) for write in writes]
-        stored = [
-            n.write(write) if write.fragment.stored_names else write
-            for n, write in zip(names, writes, strict=True)
-        ]
-        reserved = await self.store.reserve(stored)
-        return [n.taken(taken) for n, taken in zip(names, reserved, strict=True)]
+        reserved = await self.store.reserve([_stored_write(write) for write in writes])
+        pairs = zip(writes, reserved, strict=True)
+        return [names_of(write.fragment).taken(taken) for write, taken in pairs]
+
+    def exceeding(self, calls: Sequence[SizedWrite]) -> Coroutine[Any, Any, list[bool]]:
+        return self.store.exceeding([(_stored_write(write), state) for write, state in calls])
 
     def record_states(self, keys: Sequence[RecordKey]) -> Coroutine[Any, Any, list[RecordState]]:
         return self.store.record_states(_stored_keys(keys))
@@ -277,6 +279,10 @@ async def _find(store: Queryable, find: SearchRequest) -> SearchPage:
     names = names_of(find.fragment)
     page = await store.find(names.search(find))
     return SearchPage([names.record(record) for record in page.records], page.resume)
+
+
+def _stored_write(write: Write) -> Write:
+    return names_of(write.fragment).write(write) if write.fragment.stored_names else write
 
 
 def _stored_keys(keys: Sequence[RecordKey]) -> list[RecordKey]:

@@ -33,6 +33,7 @@ from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
 from mediator.stores.mongo.search.aggregates import aggregated, computes
 from mediator.stores.mongo.search.searcher import found, pushdown, selection_of, selects
 from mediator.stores.mongo.session import MongoSession
+from mediator.stores.mongo.write.bounds import exceeding
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
     RETENTION_S,
@@ -47,6 +48,7 @@ from mediator.stores.port import (
     SearchPage,
     SearchRequest,
     ServerFacts,
+    SizedWrite,
     StoreTimeout,
     StoreTooCostly,
     StoreUnavailable,
@@ -210,6 +212,10 @@ class MongoStore:
         session = self.link.session
         # One after the other: of two that claim the same, the first gets it.
         return [await self._guarded(claims.reserve(session, write)) for write in writes]
+
+    async def exceeding(self, calls: Sequence[SizedWrite]) -> list[bool]:
+        """Return which writes would make their records too large; see `Bounded`."""
+        return await self._guarded(exceeding(self.link.writer.single, calls))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""

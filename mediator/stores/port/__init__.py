@@ -12,6 +12,7 @@ call is atomic by itself; calls on the same record take effect in their order.
 from __future__ import annotations
 
 from mediator.stores.port.optional import (
+    Bounded,
     ChangeLog,
     Claiming,
     Erasing,
@@ -27,9 +28,11 @@ from mediator.stores.port.optional import (
     Reapable,
     RecordKey,
     RecordState,
+    SizedWrite,
     UnrelayedChanges,
     are_as_new,
     by_fragment,
+    is_bounded,
     is_claiming,
     is_lockable,
     record_states,
@@ -78,6 +81,7 @@ __all__ = [
     "RETENTION_S",
     "AccessPath",
     "Aggregating",
+    "Bounded",
     "ChangeLog",
     "Claiming",
     "Claims",
@@ -110,6 +114,7 @@ __all__ = [
     "SemiJoining",
     "ServerFacts",
     "ShownJoin",
+    "SizedWrite",
     "Status",
     "Store",
     "StoreBusy",
@@ -127,6 +132,7 @@ __all__ = [
     "are_as_new",
     "by_fragment",
     "group_of_all",
+    "is_bounded",
     "is_claiming",
     "is_joining",
     "is_lockable",
