@@ -78,6 +78,7 @@ _GONE: Final = ProblemType("gone", 410, "Gone")
 _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Invalid: INVALID,
     errors.SchemaInvalid: ProblemType("schema-invalid", 400, "Invalid schema"),
+    errors.ObjectTooLarge: BODY_TOO_LARGE,
     errors.OperatorRefused: ProblemType("operator-refused", 409, "Operator not applicable"),
     errors.Unauthenticated: ProblemType("unauthenticated", 401, "Unauthorized"),
     errors.Forbidden: ProblemType("forbidden", 403, "Forbidden"),

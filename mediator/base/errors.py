@@ -22,6 +22,7 @@ __all__ = [
     "NeedsScan",
     "NotFound",
     "NotUnique",
+    "ObjectTooLarge",
     "OperatorRefused",
     "OutcomeUnknown",
     "PortolanError",
@@ -79,6 +80,10 @@ class SchemaInvalid(Invalid):
 
 class OperatorRefused(Invalid):
     """The operator cannot be applied to the present value (overflow, too long)."""
+
+
+class ObjectTooLarge(MediatorError):
+    """The object would be larger than its system keeps it; nothing was written."""
 
 
 class Unauthenticated(MediatorError):

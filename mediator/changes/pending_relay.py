@@ -36,9 +36,6 @@ _CAPACITY: Final = 10_000
 _AT_ONCE: Final = 64
 """Records that are read, and acknowledged, in one call."""
 
-_MANY: Final = 200
-"""Changes of one record that may be more than a store returns at once."""
-
 _PAGE: Final = 512
 """Records that a sweep finds in one call."""
 
@@ -142,7 +139,7 @@ class PendingRelay:
         self, fragment: Fragment, ids: Sequence[str], pending: Sequence[UnrelayedChanges]
     ) -> None:
         """Record which records may have more changes: the store reports them again."""
-        finished = {record.id for record in pending if len(record.changes) < _MANY}
+        finished = {record.id for record in pending if record.complete}
         key = (fragment.database_id, fragment.class_name)
         self._unfinished.update((*key, id_) for id_ in ids if id_ not in finished)
 

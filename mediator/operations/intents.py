@@ -18,12 +18,14 @@ from mediator.stores.port import (
     Lockable,
     RecordKey,
     RecordState,
+    SizedWrite,
     Status,
     StoreError,
     Taken,
     Write,
     WriteKind,
     WriteResult,
+    is_bounded,
     is_claiming,
     is_lockable,
 )
@@ -31,7 +33,7 @@ from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["ForeignIntents", "IntentResolver", "IntentStore", "is_joint", "lacks_fragment"]
 
-_K = TypeVar("_K", RecordKey, Write)
+_K = TypeVar("_K", RecordKey, Write, SizedWrite)
 _T = TypeVar("_T")
 
 ForeignIntents: TypeAlias = Mapping[str, Sequence[RecordKey]]
@@ -85,6 +87,19 @@ class IntentStore:
 
         return await self._send(writes, reserve)
 
+    async def exceeding(self, calls: Sequence[SizedWrite]) -> list[bool | MediatorError]:
+        """Return which writes would make their records too large; see `Bounded.exceeding`."""
+
+        async def exceeding(store: Lockable, own: Sequence[SizedWrite]) -> Sequence[bool]:
+            return await store.exceeding(own) if is_bounded(store) else [False] * len(own)
+
+        return await self._send(calls, exceeding)
+
+    def is_bounded(self, system: str) -> bool:
+        """Whether a system bounds the bytes of records."""
+        store = self._systems.find(system)
+        return store is not None and is_bounded(store.store)
+
     async def record_states(
         self, keys: Sequence[RecordKey], *, redo: bool = False
     ) -> list[RecordState]:
@@ -111,9 +126,9 @@ class IntentStore:
         return await by_system(keys, _system_of, send)
 
 
-def _system_of(key: RecordKey | Write) -> str:
-    fragment = key.fragment if isinstance(key, Write) else key[0]
-    return fragment.system
+def _system_of(key: RecordKey | Write | SizedWrite) -> str:
+    first = key if isinstance(key, Write) else key[0]
+    return first.fragment.system if isinstance(first, Write) else first.system
 
 
 def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:

@@ -15,6 +15,7 @@ from mediator.base.errors import (
     MediatorError,
     NotFound,
     NotUnique,
+    ObjectTooLarge,
     OperatorRefused,
     PreconditionFailed,
     PreconditionRequired,
@@ -175,6 +176,8 @@ def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError 
         case Status.TAKEN:
             assert result.taken is not None
             return not_unique(operation.class_name, result.taken)
+        case Status.TOO_LARGE:
+            return too_large(name)
     assert result.failure is not None
     return refusal_of(result.failure)
 
@@ -189,6 +192,11 @@ def not_unique(class_name: str, taken: Taken) -> NotUnique:
         holder=taken.holder,
         locations=locations,
     )
+
+
+def too_large(name: str) -> ObjectTooLarge:
+    """Say that an object, or what is written at once, is larger than its system keeps it."""
+    return ObjectTooLarge(f"{name} would be larger than its system keeps it; nothing was written.")
 
 
 def refusal_of(failure: OperatorFailure) -> OperatorRefused:

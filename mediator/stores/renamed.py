@@ -19,6 +19,7 @@ from mediator.model.filters import Filter
 from mediator.model.query import Aggregate, OrderBy
 from mediator.stores.port import (
     Aggregating,
+    Bounded,
     ChangeLog,
     Claiming,
     ComputedGroup,
@@ -34,6 +35,7 @@ from mediator.stores.port import (
     RememberedOperation,
     SearchPage,
     SearchRequest,
+    SizedWrite,
     Store,
     Taken,
     Write,
@@ -49,7 +51,7 @@ def with_stored_names(store: Store) -> Store:
     return cast("Store", _decorated(type(store))(cast("_Whole", store)))
 
 
-class _Whole(Store, Queryable, Aggregating, Estimating, Claiming, ChangeLog, Protocol):
+class _Whole(Store, Queryable, Aggregating, Estimating, Claiming, Bounded, ChangeLog, Protocol):
     """A store of all that `_Renaming` calls; what it offers of that, `_decorated` knows."""
 
 
@@ -123,13 +125,12 @@ class _Renaming(_Decorator):
         return [names.record(record) for record in found]
 
     async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
-        names = [names_of(write.fragment) for write in writes]
-        stored = [
-            n.write(write) if write.fragment.stored_names else write
-            for n, write in zip(names, writes, strict=True)
-        ]
-        reserved = await self.store.reserve(stored)
-        return [n.taken(taken) for n, taken in zip(names, reserved, strict=True)]
+        reserved = await self.store.reserve([_stored_write(write) for write in writes])
+        pairs = zip(writes, reserved, strict=True)
+        return [names_of(write.fragment).taken(taken) for write, taken in pairs]
+
+    def exceeding(self, calls: Sequence[SizedWrite]) -> Coroutine[Any, Any, list[bool]]:
+        return self.store.exceeding([(_stored_write(write), state) for write, state in calls])
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
@@ -241,6 +242,10 @@ async def _find(store: Queryable, find: SearchRequest) -> SearchPage:
     names = names_of(find.fragment)
     page = await store.find(names.search(find))
     return SearchPage([names.record(record) for record in page.records], page.resume)
+
+
+def _stored_write(write: Write) -> Write:
+    return names_of(write.fragment).write(write) if write.fragment.stored_names else write
 
 
 def _is_renamed(find: SearchRequest) -> bool:

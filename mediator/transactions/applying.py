@@ -38,7 +38,7 @@ Answer: TypeAlias = Outcome | MediatorError
 _RELEASED: Final = (Status.APPLIED, Status.LOCKED)
 """After these the write's intent is no longer on the record."""
 
-_REFUSED: Final = (Status.REFUSED, Status.TAKEN)
+_REFUSED: Final = (Status.REFUSED, Status.TAKEN, Status.TOO_LARGE)
 """With these nothing of a step has happened, and the intent stays on the record."""
 
 _FRAGMENTS: Final = 256
@@ -70,7 +70,8 @@ class _Progress:
         elif isinstance(result, MediatorError):
             self.error = self.error or result
         elif result.status in _REFUSED:
-            self.error = _refusal(self.steps.all[index], result.failure or result.taken)
+            reason = result.failure or result.taken or result.status.name
+            self.error = _refusal(self.steps.all[index], reason)
         else:
             self.results[index] = result
 

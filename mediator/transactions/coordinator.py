@@ -30,6 +30,7 @@ from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
+from mediator.transactions.bounding import within_bounds
 from mediator.transactions.foreign_keys import (
     ForeignKeyChecks,
     announced,
@@ -188,7 +189,8 @@ class Transactions:
             PendingOperation(operation, known[operation.class_name, operation.id], was_read=True)
             for operation in actions.operations(transaction.database, routes, named)
         ]
-        steps = results_or_raise(await prepare(pending, entry.intent, self._calls))
+        planned = await prepare(pending, entry.intent, self._calls)
+        steps = results_or_raise(await within_bounds(pending, planned, self.resolver.intents))
         check_rewritten(actions, steps)
         prepared = _required(await reserve(steps, self._calls, self.resolver.intents))
         await self._require_targets(transaction, prepared, routes, entry.intent)

@@ -40,6 +40,7 @@ from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.transactions.applying import Answer
+from mediator.transactions.bounding import within_bounds
 from mediator.transactions.log import State, TransactionEntry
 from mediator.transactions.model import WriteBlocked
 from mediator.transactions.phases import Phases
@@ -315,8 +316,10 @@ class JointWriter:
         ]
         await self._replay(operations, decided)
         pending = [one for one in decided if isinstance(one, PendingOperation)]
+        intents = self._resolver.intents
         steps = await prepare(pending, entry.intent, self._calls)
-        prepared = iter(await reserve(steps, self._calls, self._resolver.intents))
+        steps = await within_bounds(pending, steps, intents)
+        prepared = iter(await reserve(steps, self._calls, intents))
         return [
             _answered(next(prepared)) if isinstance(one, PendingOperation) else one
             for one in decided

@@ -25,7 +25,7 @@ async def fence(
     layout, now = layout_of(fragment), Int64(now_us)
     update: Document = {
         "$push": {"_fences": {"token": token, "time": now}},
-        "$setOnInsert": {"tombstone": now, "creation_version": Int64(0)},
+        "$setOnInsert": {"tombstone": now, "creation_version": Int64(0), "_bytes": Int64(0)},
     }
     document: Document | None
     try:

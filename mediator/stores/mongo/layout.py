@@ -16,6 +16,7 @@
 ``_joint``      the last joint write of the record: the intent under which it happened
 ``_claims``     by unique constraint, what the record claims, in a list with what it has reserved
 ``_reserved``   by unique constraint, what it has reserved under its intent
+``_bytes``      how many bytes the document has at most, Int64 (`sizes`)
 ``_acknowledged``    how many writes the relay has acknowledged, and the last of them, as JSON text
 =============== ===================================================================================
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from bson.codec_options import CodecOptions
 from bson.int64 import Int64
+from bson.raw_bson import RawBSONDocument
 from pymongo import AsyncMongoClient, InsertOne, UpdateOne, WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
@@ -37,6 +39,7 @@ WRITE_CONCERNS: Final[Mapping[str | None, Document]] = {
 """By durability; of a majority, as reads of several records have nothing that one member has."""
 
 _NO_CONDITION: Final[Document] = {}
+_RAW: Final[CodecOptions[RawBSONDocument]] = CodecOptions(document_class=RawBSONDocument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,12 @@ class MongoSession:
             reply = await self.connections.command(name, more | {"batchSize": lookup.most})
             documents += reply["cursor"]["nextBatch"]
         return documents
+
+    async def sizes(self, layout: Layout, stored_ids: Sequence[str]) -> dict[str, int]:
+        """Return the bytes of documents, those that are there, by their stored ids."""
+        collection = self.collection(layout).with_options(_RAW)
+        found = collection.find({"_id": {"$in": list(stored_ids)}})
+        return {document["_id"]: len(document.raw) async for document in found}
 
     async def find_and_change(
         self, layout: Layout, lookup: Lookup, steps: Sequence[Document]

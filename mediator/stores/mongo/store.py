@@ -34,6 +34,7 @@ from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
 from mediator.stores.mongo.search.aggregates import SUMMABLE, aggregated
 from mediator.stores.mongo.search.searcher import found, pushdown, selection_of, selects
 from mediator.stores.mongo.session import MongoSession
+from mediator.stores.mongo.write.bounds import exceeding
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
     RETENTION_S,
@@ -48,6 +49,7 @@ from mediator.stores.port import (
     SearchPage,
     SearchRequest,
     ServerFacts,
+    SizedWrite,
     StoreTimeout,
     StoreTooCostly,
     StoreUnavailable,
@@ -212,6 +214,10 @@ class MongoStore:
         session = self.link.session
         # One after the other: of two that claim the same, the first gets it.
         return [await self._guarded(claims.reserve(session, write)) for write in writes]
+
+    async def exceeding(self, calls: Sequence[SizedWrite]) -> list[bool]:
+        """Return which writes would make their records too large; see `Bounded`."""
+        return await self._guarded(exceeding(self.link.writer.single, calls))
 
     async def record_states(
         self, keys: Sequence[RecordKey], *, redo: bool = False

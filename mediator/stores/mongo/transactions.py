@@ -34,7 +34,7 @@ from mediator.stores.port import RecordState, redo_of, stored_redo
 
 __all__ = ["lock", "record_states", "unlock"]
 
-_NEEDED: Final[Document] = BOOKKEEPING | {"_intent": 1, "_joint": 1, "_fences": 1}
+_NEEDED: Final[Document] = BOOKKEEPING | {"_intent": 1, "_joint": 1, "_fences": 1, "_bytes": 1}
 
 
 async def lock(
@@ -46,7 +46,7 @@ async def lock(
     now_us: int,
 ) -> dict[str, RecordState]:
     """Set an intent on each record that takes it; `now_us` is the store's clock."""
-    absent = {"tombstone": Int64(now_us), "creation_version": Int64(0)}
+    absent = {"tombstone": Int64(now_us), "creation_version": Int64(0), "_bytes": Int64(0)}
     change: Document = {"$set": {"_intent": intent}}
     if redo:
         change["$set"]["_redo"] = stored_redo(intent, redo)
@@ -130,7 +130,7 @@ def _record_states(
 
 def _record_state(layout: Layout, document: Mapping[str, object] | None) -> RecordState:
     if document is None:
-        return RecordState(None, {}, "")
+        return RecordState(None, {}, "", size=0)
     creation_version = int(str(document["creation_version"])) if is_live(document) else None
     intent = str(document.get("_intent", ""))
     return RecordState(
@@ -139,4 +139,5 @@ def _record_state(layout: Layout, document: Mapping[str, object] | None) -> Reco
         intent,
         str(document.get("_joint", "")),
         redo_of(intent, str(document.get("_redo", ""))),
+        int(str(document["_bytes"])) if "_bytes" in document else None,
     )

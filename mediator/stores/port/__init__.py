@@ -12,6 +12,7 @@ call is atomic by itself; calls on the same record take effect in their order.
 from __future__ import annotations
 
 from mediator.stores.port.optional import (
+    Bounded,
     ChangeLog,
     Claiming,
     Erasing,
@@ -27,9 +28,11 @@ from mediator.stores.port.optional import (
     Reapable,
     RecordKey,
     RecordState,
+    SizedWrite,
     UnrelayedChanges,
     are_as_new,
     by_fragment,
+    is_bounded,
     is_claiming,
     is_lockable,
     record_states,
@@ -76,6 +79,7 @@ __all__ = [
     "RETENTION_S",
     "AccessPath",
     "Aggregating",
+    "Bounded",
     "ChangeLog",
     "Claiming",
     "Claims",
@@ -107,6 +111,7 @@ __all__ = [
     "SemiJoin",
     "ServerFacts",
     "ShownJoin",
+    "SizedWrite",
     "Status",
     "Store",
     "StoreBusy",
@@ -124,6 +129,7 @@ __all__ = [
     "are_as_new",
     "by_fragment",
     "group_of_all",
+    "is_bounded",
     "is_claiming",
     "is_joining",
     "is_lockable",

@@ -12,6 +12,7 @@ from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.write import Taken, Write
 
 __all__ = [
+    "Bounded",
     "ChangeLog",
     "Claiming",
     "Erasing",
@@ -27,9 +28,11 @@ __all__ = [
     "Reapable",
     "RecordKey",
     "RecordState",
+    "SizedWrite",
     "UnrelayedChanges",
     "are_as_new",
     "by_fragment",
+    "is_bounded",
     "is_claiming",
     "is_lockable",
     "record_states",
@@ -104,6 +107,7 @@ class UnrelayedChanges:
         agrees: Whether the changes lead to the present values. If not, the last one was adapted,
             and the record or a store has a defect.
         receipt: What `PendingChanges.acknowledge` needs.
+        complete: Whether these are all that the record had; else they are the first.
     """
 
     fragment: Fragment
@@ -111,6 +115,7 @@ class UnrelayedChanges:
     changes: Sequence[Change]
     agrees: bool
     receipt: Any = field(repr=False, compare=False)
+    complete: bool = True
 
 
 @runtime_checkable
@@ -160,6 +165,7 @@ class RecordState:
         joint: The last joint write that it records (`Record.joint`).
         redo: What came with the intent (`Lockable.lock`), until that goes; only `record_states`
             returns it, where that is requested.
+        size: How many bytes the record has at most, of a `Bounded` store; None: it is not known.
     """
 
     creation_version: int | None
@@ -167,6 +173,11 @@ class RecordState:
     intent: str
     joint: str = ""
     redo: str = ""
+    size: int | None = field(default=None, compare=False)
+
+
+SizedWrite: TypeAlias = tuple[Write, RecordState]
+"""A write under an intent, and the state of its record as `Lockable.lock` has returned it."""
 
 
 @runtime_checkable
@@ -234,6 +245,17 @@ class Claiming(Protocol):
         """
 
 
+@runtime_checkable
+class Bounded(Protocol):
+    """A store that bounds the bytes of a record: a write beyond is `TOO_LARGE`.
+
+    A write under an intent is applied all the same if it can be, as it is committed.
+    """
+
+    async def exceeding(self, calls: Sequence[SizedWrite]) -> list[bool]:
+        """Return which writes would be too large, before they are committed."""
+
+
 def stored_redo(intent: str, redo: str) -> str:
     """Return what a store keeps of a redo record: with its intent, so that it counts for no other.
 
@@ -251,6 +273,11 @@ def redo_of(intent: str, stored: str) -> str:
 def is_claiming(store: object) -> TypeGuard[Claiming]:
     # Cached by class, as in `is_queryable`.
     return issubclass(type(store), Claiming)
+
+
+def is_bounded(store: object) -> TypeGuard[Bounded]:
+    # Cached by class, as in `is_queryable`.
+    return issubclass(type(store), Bounded)
 
 
 def is_lockable(store: object) -> TypeGuard[Lockable]:

@@ -125,6 +125,7 @@ class Status(Enum):
     FENCED: the record was fenced against the writes of its token; nothing done.
     LOCKED: the record's intent is not the write's (`intent` has it); nothing done.
     TAKEN: another record has what the write claims (`taken`); nothing done.
+    TOO_LARGE: the record, or what is said of the write, would be too large; nothing done.
     """
 
     APPLIED = auto()
@@ -137,6 +138,7 @@ class Status(Enum):
     FENCED = auto()
     LOCKED = auto()
     TAKEN = auto()
+    TOO_LARGE = auto()
 
 
 @immutable

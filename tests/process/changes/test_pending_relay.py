@@ -13,8 +13,9 @@ from mediator.changes.pending_relay import PendingRelay
 from mediator.model.change import Change
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
-from mediator.schema.types import FieldType
+from mediator.schema.types import FieldType, Values
 from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.sizes import LARGEST
 from mediator.stores.port import (
     Fragment,
     StoreRefused,
@@ -240,3 +241,21 @@ async def test_several_relays_and_sixteen_writers(harness: Harness) -> None:
         assert harness.feed.counted(id_) == list(range(61))
     assert len({change.id for change in harness.feed.changes}) == len(harness.feed.changes)
     assert harness.inconsistent == []
+
+
+async def test_a_relay_has_relayed_all_only_with_the_last_of_large_changes(
+    harness: Harness,
+) -> None:
+    """A store returns some megabytes of a record at a time."""
+    text = {"t": Field("t", FieldType.STRING)}
+    large = replace(harness.fragments["first"], fields=text, groups={"main": ("t",)})
+    harness.fragments["first"] = large
+    relay = harness.relay()
+    for _ in range(2):
+        values: Values = {"t": "x" * (LARGEST - 4096)}
+        operation = uuid.uuid4().hex
+        await harness.store.write(
+            [Write(large, "x", WriteKind.REPLACE, operation, ("main",), values)]
+        )
+    assert (await relay.drain(), relay.complete) == (1, False)
+    assert (await relay.drain(), relay.complete) == (1, True)

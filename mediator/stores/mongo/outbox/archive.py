@@ -27,6 +27,7 @@ KEPT: Final = 32
 OPERATIONS: Final[Document] = {"_ops": 1, "_archived": 1}
 """The projection that `add_archived` needs."""
 
+_SOME: Final[Document] = {"_ops.0": {"$exists": True}}
 _LAYOUTS: Final = 4096
 
 
@@ -36,12 +37,17 @@ def archive_of(layout: Layout) -> Layout:
     return Layout(replace(layout.fragment, stored_as=f"{layout.fragment.stored_as}.operations"))
 
 
-async def make_room(session: MongoSession, layout: Layout, id_: str) -> bool:
-    """Archive the oldest operations of a record if it takes no more; return whether it did."""
-    record = await session.find(layout, id_, {"_ops": 1}, NO_ROOM)
+async def make_room(session: MongoSession, layout: Layout, id_: str, *, bytes_: bool) -> bool:
+    """Archive the oldest operations of a record if it takes no more; return whether it did.
+
+    Args:
+        bytes_: Whether it is for their bytes that it does not: then all of them are archived.
+    """
+    record = await session.find(layout, id_, {"_ops": 1}, _SOME if bytes_ else NO_ROOM)
     if record is None:
         return False
-    oldest = {_name(record["_id"], each["op"]): each for each in record["_ops"][:-KEPT]}
+    operations = record["_ops"] if bytes_ else record["_ops"][:-KEPT]
+    oldest = {_name(record["_id"], each["op"]): each for each in operations}
     names: list[Any] = list(oldest)
     steps = [
         {"q": {"_id": name}, "u": {"$setOnInsert": _archived(each)}, "upsert": True}
@@ -50,7 +56,9 @@ async def make_room(session: MongoSession, layout: Layout, id_: str) -> bool:
     lookup = Lookup({"_id": {"$in": names}}, {"_id": 1}, len(names))
     found = await session.change_and_find(archive_of(layout), steps, lookup)
     moved = [oldest[document["_id"]]["op"] for document in found]
-    update = {"$pull": {"_ops": {"op": {"$in": moved}}}, "$set": {"_archived": True}}
+    # Its bytes have to be counted anew.
+    update: Document = {"$set": {"_archived": True}, "$unset": {"_bytes": ""}}
+    update["$pull"] = {"_ops": {"op": {"$in": moved}}}
     await session.change(layout, [(layout.key(id_), update)])
     return True
 

@@ -95,7 +95,7 @@ async def pending(
         one = await offload(is_large(document.get("values")), replay.unrelayed, document)
         changes.append(one)
         unseen.pop(one.id, None)
-        again = [one.id] if len(document["_pending"]) > AT_ONCE else []
+        again = [] if one.complete else [one.id]
         size += sum(map(len, document["_pending"]))
         if size > _LARGEST_PAGE:
             again += unseen
@@ -132,11 +132,11 @@ async def acknowledge(session: MongoSession, done: Sequence[UnrelayedChanges]) -
 
 
 def _removal(layout: Layout, id_: str, acknowledgement: Acknowledgement) -> UpdateOne:
-    """Pull the entries, unless another relay has: then they are not the first any more."""
+    """Pull the entries, unless another relay has acknowledged some."""
     sets: Document = {"_acknowledged": acknowledgement.acknowledged}
     update: Document = {"$pullAll": {"_pending": list(acknowledgement.entries)}, "$set": sets}
     if acknowledgement.base is None:
         update["$unset"] = {"_base": ""}
     else:
         sets["_base"] = acknowledgement.base
-    return UpdateOne(layout.key(id_) | {"_pending.0": acknowledgement.entries[0]}, update)
+    return UpdateOne(layout.key(id_) | acknowledgement.condition, update)

@@ -7,6 +7,7 @@ exact; and it has to end at the values that are in the document.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,23 +15,33 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from mediator.base.batches import batches_by_size
 from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.change import Change, change_id, kind_of
 from mediator.model.operators import OperatorCall
 from mediator.schema.constraints import unconstrained
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType
-from mediator.stores.mongo.codec import moment, plain_text
+from mediator.stores.mongo.codec import moment, path_key, plain_text
 from mediator.stores.mongo.layout import Document, Layout, is_live, layout_of
 from mediator.stores.mongo.outbox.effect import OutboxEntry, converted
 from mediator.stores.mongo.outbox.entries import acknowledged
+from mediator.stores.mongo.sizes import LARGEST, TAKEN, size_of, text_size
 from mediator.stores.outboxes import JSON_DECODERS
 from mediator.stores.port import Fragment, UnrelayedChanges, WriteKind
 
 __all__ = ["AT_ONCE", "Acknowledgement", "Replay", "replay_of"]
 
 AT_ONCE: Final = 256
-"""Entries of one record that are replayed together; what is beyond waits for the next time."""
+"""Entries of one record that are replayed together; what is beyond waits for the next time.
+
+Their bytes are bounded as well (`sizes`).
+"""
+
+_LARGE: Final = 2**20
+"""Bytes of an acknowledgement from which on it is compared with what MongoDB takes."""
+
+log = logging.getLogger(__name__)
 
 _Json: TypeAlias = dict[str, Any]
 _Decode: TypeAlias = Callable[[Any], Any]
@@ -41,11 +52,13 @@ class Acknowledgement:
     """What `UnrelayedChanges.receipt` holds: how the document has to be changed.
 
     Attributes:
+        condition: That nobody has acknowledged anything since, in the same generation.
         entries: The entries that leave the outbox.
         base: What ``_base`` becomes; None: it goes.
         acknowledged: What ``_acknowledged`` becomes.
     """
 
+    condition: Document
     entries: Sequence[str]
     base: str | None
     acknowledged: str
@@ -62,29 +75,56 @@ class Replay:
         self._values = {name: _decoder(field) for name, field in fragment.fields.items()}
 
     def unrelayed(self, document: Document) -> UnrelayedChanges:
-        """Return the changes in a document's outbox, the first `AT_ONCE` of them.
+        """Return the changes in a document's outbox, the first of them if they are many.
 
         Args:
-            document: With ``values``, ``tombstone``, ``_base``, ``_acknowledged``, and one entry
-                more of ``_pending`` than can be replayed together, if there are so many.
+            document: With ``values``, ``tombstone``, ``creation_version``, ``_base``,
+                ``_acknowledged``, and one entry more of ``_pending`` than can be replayed together,
+                if there are so many.
         """
-        texts = document["_pending"][:AT_ONCE]
+        texts = next(batches_by_size(document["_pending"], text_size, AT_ONCE, LARGEST))
         effects = [OutboxEntry.read(text) for text in texts]
         states = [_base(document), *[None] * len(texts)]
         for number, effect in enumerate(effects):
             states[number + 1] = self._after(states[number], effect)
-        agrees = True
-        if len(texts) == len(document["_pending"]):
+        agrees, complete = True, len(texts) == len(document["_pending"])
+        if complete:
             current = self._current(document)
             agrees = self._known(states[-1]) == current
-            states[-1] = states[-1] if agrees else current
+            states[-1] = _held(states[-1], document) if agrees else current
         id_ = plain_text(document["_id"])
         changes: list[Change] = []
         for number, effect in enumerate(effects):
             changes += self._changes(id_, effect, states[number], states[number + 1])
-        base = None if states[-1] is None else orjson.dumps(states[-1]).decode()
-        receipt = Acknowledgement(texts, base, acknowledged(document, effects))
-        return UnrelayedChanges(self._fragment, id_, changes, agrees, receipt)
+        base = self._next_base(id_, document, texts, states[-1])
+        receipt = Acknowledgement(
+            _unacknowledged(document), texts, base, acknowledged(document, effects)
+        )
+        return UnrelayedChanges(self._fragment, id_, changes, agrees, receipt, complete)
+
+    def _next_base(
+        self, id_: str, document: Document, texts: Sequence[str], state: _Json | None
+    ) -> str | None:
+        """Return the base for the entries that are left; None if MongoDB would not take it."""
+        if state is None:
+            return None
+        base = orjson.dumps(state).decode()
+        gone, size = sum(map(text_size, texts)), text_size(base)
+        if gone + size < _LARGE:
+            return base
+        after = size_of(document) - gone - text_size(document.get("_base", "")) + size
+        if max(gone + size, after) <= TAKEN:
+            return base
+        fragment = self._fragment
+        log.error(
+            "%s: %s/%s/%s is too large to keep what its next change was made to; delete it, or"
+            " replace it by a smaller one",
+            fragment.system,
+            fragment.database,
+            fragment.class_name,
+            id_,
+        )
+        return None
 
     def _current(self, document: Document) -> _Json | None:
         if not is_live(document):
@@ -150,6 +190,17 @@ class Replay:
 
 def _picked(state: _Json | None, names: Sequence[str]) -> _Json | None:
     return None if state is None else {name: state[name] for name in names if name in state}
+
+
+def _held(state: _Json | None, document: Document) -> _Json | None:
+    """Leave out fields that the document has no more: they were erased, by no write."""
+    stored = document.get("values", {})
+    return state and {name: value for name, value in state.items() if path_key(name) in stored}
+
+
+def _unacknowledged(document: Document) -> Document:
+    names = ("_acknowledged", "creation_version")
+    return {name: document.get(name, {"$exists": False}) for name in names}
 
 
 def _base(document: Mapping[str, Any]) -> _Json | None:

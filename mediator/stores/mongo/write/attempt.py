@@ -25,6 +25,7 @@ from mediator.stores.mongo.layout import (
     unfenced,
 )
 from mediator.stores.mongo.outbox.entries import VACANCY
+from mediator.stores.mongo.sizes import LARGEST, size_of
 from mediator.stores.mongo.write.claims import with_claims
 from mediator.stores.mongo.write.decision import replacing, returned
 from mediator.stores.mongo.write.operators import native
@@ -67,9 +68,21 @@ def attempt_of(layout: Layout, write: Write, stamp: int, token: str) -> UpdateAt
     if write.remember is not None:
         return None
     attempt = _TRANSLATORS[write.kind](layout, write, stamp)
-    if attempt is not None and token:
-        return replace(attempt, query=attempt.query | unfenced(token))
-    return attempt
+    return None if attempt is None else _counted(attempt, token)
+
+
+def _counted(attempt: UpdateAttempt, token: str) -> UpdateAttempt | None:
+    """Add to an attempt that its document stays small; None if that has to be computed (`sizes`).
+
+    A document grows by less than the update has: the paths there are longer than the keys here.
+    """
+    added = size_of(attempt.update)
+    if added > LARGEST:
+        return None
+    counted = attempt.update.get("$inc", {}) | {"_bytes": Int64(added)}
+    small: Document = {"_bytes": {"$lte": Int64(LARGEST - added)}}
+    query = attempt.query | unfenced(token) | small
+    return replace(attempt, query=query, update=attempt.update | {"$inc": counted})
 
 
 def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LIVE) -> Document:

@@ -22,6 +22,7 @@ from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt
 from mediator.stores.mongo.write.decision import ConditionalUpdate, Insertion
 from mediator.stores.mongo.write.folding import folded, is_foldable, state_after
+from mediator.stores.mongo.write.measuring import measure
 from mediator.stores.mongo.write.single import ENTIRE, SingleWriter
 from mediator.stores.port import Status, StoreTimeout, Write, WriteResult
 
@@ -121,6 +122,7 @@ class BulkWrite:
     async def _by_reading(self, calls: Sequence[Call]) -> None:
         """Read records together, decide on each, and write them together."""
         documents = await self._lookup(calls, ENTIRE)
+        await measure(self.session, self.layout, documents.values())
         wanted = [(write.id, write.operation) for _, write in calls if write.remember is not None]
         await add_archived(self.session, self.layout, documents, wanted)
         steps, later = await self._decide(calls, documents)
@@ -158,11 +160,11 @@ class BulkWrite:
                 later.append(call)
                 continue
             decision = await self.single.decide(self.layout, call[1], before, self.token)
-            if not isinstance(decision, WriteResult):
+            if isinstance(decision, Insertion | ConditionalUpdate):
                 steps.append((call, decision))
                 if isinstance(decision, ConditionalUpdate) and is_foldable(call[1]):
                     states[id_] = state_after(before or {}, decision)
-            elif before is documents.get(id_):
+            elif decision is not None and before is documents.get(id_):
                 self.results[call[0]] = decision
             else:
                 waiting.add(id_)

@@ -22,6 +22,13 @@ from mediator.stores.mongo.layout import (
     unfenced,
 )
 from mediator.stores.mongo.outbox.entries import entries, pushes, recall, vacancy
+from mediator.stores.mongo.sizes import (
+    RecordFull,
+    RecordTooLarge,
+    require_room,
+    size_after,
+    size_of,
+)
 from mediator.stores.mongo.write.claims import claims_after, with_claims
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
@@ -47,8 +54,8 @@ class ConditionalUpdate:
     stamp: int
 
 
-Decision: TypeAlias = WriteResult | Insertion | ConditionalUpdate
-"""A result where nothing is to be written, or what is to be written."""
+Decision: TypeAlias = WriteResult | Insertion | ConditionalUpdate | None
+"""A result where nothing is to be written, or what is to be written; None: there is no room yet."""
 
 
 def decide(
@@ -68,6 +75,10 @@ def decide(
         return _Revision(layout, write, document, stamp, token).decision()
     except OperatorFailed as refused:
         return WriteResult(Status.REFUSED, failure=refused.failure)
+    except RecordTooLarge:
+        return WriteResult(Status.TOO_LARGE)
+    except RecordFull:
+        return None
 
 
 def returned(write: Write, values: Mapping[str, Any]) -> Values | None:
@@ -130,26 +141,28 @@ class _Revision:
     def _deletion(self) -> ConditionalUpdate:
         changes = {"$set": {"tombstone": Int64(self.stamp)}, "$unset": {"values": ""}}
         highest = max(self.versions.values(), default=self.latest)
-        return self._change(WriteResult(Status.APPLIED, creation_version=highest), changes, None)
+        result = WriteResult(Status.APPLIED, creation_version=highest)
+        return self._change(result, changes, {}, None)
 
     def _replacement(self) -> Decision:
         created = not is_live(self.document)
         creation_version = self._creation_version(created=created)
         values = returned(self.write, replacing(self.layout, self.write))
         result = WriteResult(Status.APPLIED, created=created, creation_version=creation_version)
-        state = {
-            "values": self.layout.encode_all(self.write.values),
-            "creation_version": Int64(creation_version),
-        }
+        stored = self.layout.encode_all(self.write.values)
+        state = {"values": stored, "creation_version": Int64(creation_version)}
         if self.document is not None:
-            return self._change(result, {"$set": state, "$unset": {"tombstone": ""}}, values)
+            changes = {"$set": state, "$unset": {"tombstone": ""}}
+            return self._change(result, changes, stored, values)
         result = self._complete(result, values)
+        lists = entries(self.layout, self.write, result, values, self.stamp)
         document = {
             **self.layout.key(self.write.id),
             **state,
             "versions": self.layout.encode_versions(self.versions),
-            **entries(self.layout, self.write, result, values, self.stamp),
+            **lists,
             **claims_after(self.layout, self.write),
+            "_bytes": self._size(stored, lists),
         }
         return Insertion(document, result, self.stamp)
 
@@ -171,23 +184,27 @@ class _Revision:
         for name, value in apply_operators(fields, self.write.operators, stored, now).items():
             touched.add(name)
             after[name] = value
-        paths, encode = self.layout.paths, self.layout.encode
-        changes: Document = {"$set": {paths[name]: encode(name, after[name]) for name in touched}}
-        if self.write.unset:
-            changes["$unset"] = {paths[name]: "" for name in self.write.unset}
+        written = self.layout.encode_all({name: after[name] for name in touched})
+        gone = self.layout.encode_all(dict.fromkeys(self.write.unset))
+        kept = {k: v for k, v in self.document.get("values", {}).items() if k not in gone} | written
+        changes: Document = {"$set": {f"values.{key}": value for key, value in written.items()}}
+        if gone:
+            changes["$unset"] = {f"values.{key}": "" for key in gone}
         result = WriteResult(
             Status.APPLIED, creation_version=int(self.document["creation_version"])
         )
-        return self._change(result, changes, returned(self.write, after))
+        return self._change(result, changes, kept, returned(self.write, after))
 
     def _change(
-        self, result: WriteResult, changes: Document, values: Values | None
+        self, result: WriteResult, changes: Document, stored: Document, values: Values | None
     ) -> ConditionalUpdate:
+        """Return the update that makes changes; `stored`: the values of the record then."""
         result = self._complete(result, values)
         paths = self.layout.version_paths
         versions = {paths[group]: Int64(self.versions[group]) for group in self.write.groups}
         lists = entries(self.layout, self.write, result, values, self.stamp)
-        update = changes | {"$set": changes["$set"] | versions, "$push": pushes(lists)}
+        counted = {"_bytes": self._size(stored, lists)}
+        update = changes | {"$set": changes["$set"] | versions | counted, "$push": pushes(lists)}
         if self.write.intent:
             update["$unset"] = update.get("$unset", {}) | INTENT_FIELDS
             update["$set"] |= {"_joint": self.write.intent}
@@ -196,6 +213,13 @@ class _Revision:
         update = {modifier: fields for modifier, fields in update.items() if fields}
         return ConditionalUpdate(self._unchanged(), update, result, self.stamp)
 
+    def _size(self, stored: Document, lists: Document) -> Int64:
+        """Return how many bytes the document has at most then; raises if those are too many."""
+        added = size_of(lists)
+        size = size_after(self.document, stored, added)
+        require_room(self.layout, stored, added, size, decided=bool(self.write.intent))
+        return Int64(size)
+
     def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:
         return replace(result, versions=self.versions, values=values or {})
 
@@ -203,13 +227,14 @@ class _Revision:
         """Require that no write came between: each one raises a version of the fragment.
 
         And that there is room in its lists. One of no group raises none, so it requires that it is
-        not remembered yet.
+        not remembered yet. As every write counts bytes, none has been counted since.
         """
         assert self.document is not None
         deleted = self.document.get("tombstone")
         query = self.layout.key(self.write.id) | vacancy(self.write)
         query |= unfenced(self.token) | has_intent(self.write.intent)
         query |= LIVE if deleted is None else {"tombstone": deleted}
+        query["_bytes"] = self.document.get("_bytes", {"$exists": False})
         for group, path in self.layout.version_paths.items():
             known = self.before.get(group)
             query[path] = {"$exists": False} if known is None else Int64(known)

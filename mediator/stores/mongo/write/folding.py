@@ -11,6 +11,7 @@ from typing import Final
 
 from mediator.stores.mongo.layout import Document
 from mediator.stores.mongo.outbox.entries import NAMED
+from mediator.stores.mongo.sizes import MEASURED
 from mediator.stores.mongo.write.decision import ConditionalUpdate
 from mediator.stores.port import Write, WriteKind
 
@@ -28,10 +29,10 @@ def is_foldable(write: Write) -> bool:
 
 def state_after(document: Document, step: ConditionalUpdate) -> Document:
     """Return the document as the next write finds it, once a foldable one has been applied."""
-    after = dict(document)
+    after = {name: value for name, value in document.items() if name != MEASURED}
     for path, value in step.update["$set"].items():
         outer, _, inner = path.partition(".")
-        after[outer] = after.get(outer, {}) | {inner: value}
+        after[outer] = after.get(outer, {}) | {inner: value} if inner else value
     for path in step.update.get("$unset", ()):
         outer, _, inner = path.partition(".")
         after[outer] = {name: v for name, v in after.get(outer, {}).items() if name != inner}

@@ -17,6 +17,7 @@ from mediator.stores.mongo.outbox.entries import FULL
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt, attempt_of
 from mediator.stores.mongo.write.decision import Decision, decide
+from mediator.stores.mongo.write.measuring import measure
 from mediator.stores.port import Status, StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
 
 __all__ = ["ENTIRE", "SingleWriter"]
@@ -28,12 +29,16 @@ _LONGEST_PAUSE_S: Final = 0.05
 _ATTEMPTS_ON_FULL: Final = 20
 """Attempts, within about a second, before a write gives up on a full outbox."""
 
+_ATTEMPTS_ON_LARGE: Final = 2
+"""The same where a record has too many bytes: all of them are read every time."""
+
 ENTIRE: Final[Document] = (
     BOOKKEEPING
     | OPERATIONS
     | {
         "values": 1,
         "_acknowledged": 1,
+        "_bytes": 1,
         "_fences": 1,
         "_intent": 1,
     }
@@ -87,29 +92,40 @@ class SingleWriter:
     async def read_and_write(self, layout: Layout, write: Write, token: str) -> WriteResult:
         """Read the record, decide, and write if it is unchanged; retry if it is not."""
         for attempts in range(_ATTEMPTS):
-            document = await self._read(layout, write)
+            document = await self.read(layout, write)
             decision = await self.decide(layout, write, document, token)
             result = await self._apply(layout, decision)
             if result is not None:
                 return result
-            if write.remember is not None and await make_room(self._session, layout, write.id):
+            if await self._has_made_room(layout, write, bytes_=decision is None):
                 continue
             if taken := await holders(self._session, layout, [write]):
                 return WriteResult(Status.TAKEN, taken=taken[write.id])
-            if attempts >= _ATTEMPTS_ON_FULL and await self._session.find(
-                layout, write.id, _ID, FULL
-            ):
+            is_large = decision is None and attempts >= _ATTEMPTS_ON_LARGE
+            if is_large or (attempts >= _ATTEMPTS_ON_FULL and await self._is_full(layout, write)):
                 raise StoreBusy("this record takes no more writes until its changes are relayed")
-            await asyncio.sleep(min(_FIRST_PAUSE_S * 2**attempts, _LONGEST_PAUSE_S))
+            pause_s = _LONGEST_PAUSE_S if decision is None else _FIRST_PAUSE_S * 2**attempts
+            await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S))
         raise StoreUnavailable("too many concurrent writes to this record")
 
-    async def _read(self, layout: Layout, write: Write) -> Document | None:
+    async def read(self, layout: Layout, write: Write) -> Document | None:
         """Read what a write is decided by."""
         document = await self._session.find(layout, write.id, ENTIRE)
-        if document is not None and write.remember is not None:
+        if document is None:
+            return None
+        if write.remember is not None:
             wanted = [(write.id, write.operation)]
             await add_archived(self._session, layout, {document["_id"]: document}, wanted)
+        await measure(self._session, layout, [document])
         return document
+
+    async def _has_made_room(self, layout: Layout, write: Write, *, bytes_: bool) -> bool:
+        if write.remember is None and not bytes_:
+            return False
+        return await make_room(self._session, layout, write.id, bytes_=bytes_)
+
+    async def _is_full(self, layout: Layout, write: Write) -> bool:
+        return await self._session.find(layout, write.id, _ID, FULL) is not None
 
     async def decide(
         self, layout: Layout, write: Write, document: Document | None, token: str
@@ -121,7 +137,7 @@ class SingleWriter:
         return await offload(is_long, decide, layout, write, document, stamp, token)
 
     async def _apply(self, layout: Layout, decision: Decision) -> WriteResult | None:
-        if isinstance(decision, WriteResult):
+        if decision is None or isinstance(decision, WriteResult):
             return decision
         return decision.result if await self._session.apply(layout, decision) else None
 

@@ -39,11 +39,12 @@ class Writer:
 
     Attributes:
         recent_writes: The records that were written.
+        single: Applies one write.
     """
 
     def __init__(self, session: MongoSession, clock: Clock) -> None:
         self.recent_writes = RecentWrites()
-        self._session, self._single = session, SingleWriter(session, clock)
+        self._session, self.single = session, SingleWriter(session, clock)
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
@@ -93,14 +94,14 @@ class Writer:
         async with AsyncExitStack() as locks:
             for key in sorted({_key(write) for _, write in calls}):
                 await locks.enter_async_context(self._lock(key))
-            session, single, recent = self._session, self._single, self.recent_writes
+            session, single, recent = self._session, self.single, self.recent_writes
             await BulkWrite(session, single, recent, layout, token, results).apply(calls)
 
     async def _one(self, write: Write, token: str) -> WriteResult:
         layout = layout_of(write.fragment)
         async with self._lock(_key(write)):
             try:
-                result = await self._single.write(layout, write, token)
+                result = await self.single.write(layout, write, token)
             except BaseException:
                 # It may have taken effect all the same.
                 self.recent_writes.note(write)

@@ -325,3 +325,16 @@ async def test_a_late_intent_does_not_mix_up_the_results_of_a_bulk_write(
     assert [result.status for result in results] == expected
     records = await store.read([Read(fragment, id_) for id_ in ids])
     assert [record.values["n"] for record in records if record] == [0, *[1] * 7]
+
+
+async def test_a_relay_that_was_slow_leaves_the_record_of_a_later_generation_alone(
+    store: MongoStore, fragment: Fragment, id_: str
+) -> None:
+    await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 0}))
+    first = await store.pending(fragment, [id_])
+    layout = layout_of(fragment)
+    await store.link.session.collection(layout).delete_one(layout.key(id_))
+    await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 5}))
+    await store.acknowledge(first)
+    main = [change for change in await relayed(store, fragment, id_) if change.group == "main"]
+    assert [(change.before, change.after) for change in main] == [(None, {"n": 5})]

@@ -48,7 +48,10 @@ class MemoryRecords:
         for id_, some in found:
             if len(self.outboxes[id_]) > len(some):
                 self.own[fragment.database, fragment.class_name, id_] = None
-        return [UnrelayedChanges(fragment, id_, some, True, len(some)) for id_, some in found]
+        return [
+            UnrelayedChanges(fragment, i, some, True, len(some), len(some) == len(self.outboxes[i]))
+            for i, some in found
+        ]
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         self.sweeps += after is None

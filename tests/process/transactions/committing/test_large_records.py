@@ -1,0 +1,120 @@
+"""What would make a record too large for its system is refused before it is committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import ObjectTooLarge
+from mediator.model.operations import Create, Put, Update, WriteOperation
+from mediator.model.operators import Operator, OperatorCall
+from mediator.schema.types import Values
+from mediator.stores.mongo.sizes import LARGEST
+from tests.process.service import Service, error_of, field_on, unique
+from tests.process.transactions.committing.shop import has_intent, run, transaction, values
+from tests.process.transactions.open_writes import all_over
+
+PART = "x" * (LARGEST // 2 + 2**16)
+"""Two of them are too large, one is not."""
+
+CLASSES = {
+    "users": {"fields": {"n": field_on("postgres", "integer", default=0)}},
+    "notes": {
+        "fields": {
+            "text": field_on("mongo"),
+            "more": field_on("mongo"),
+            "parts": field_on("mongo", "map", items="string"),
+        }
+    },
+    "pairs": {
+        "fields": {
+            "title": field_on("postgres"),
+            "text": field_on("mongo", group="text"),
+            "more": field_on("mongo", group="text"),
+            "parts": field_on("mongo", "map", items="string", group="text"),
+        }
+    },
+}
+
+
+def put_part(database: str, class_name: str, key: str) -> Update:
+    call = OperatorCall("parts", Operator.PUT, {key: PART})
+    return Update(database, class_name, "x", unique(), operators=(call,))
+
+
+def too_large(database: str, class_name: str) -> dict[str, WriteOperation]:
+    """Return operations, each of which would make an object too large that has a text."""
+    both: Values = {"text": PART, "more": PART}
+    return {
+        "put": Put(database, class_name, "x", unique(), values=both),
+        "create": Create(database, class_name, "y", unique(), values=both),
+        "update": Update(database, class_name, "x", unique(), values={"more": PART}),
+        "operator": put_part(database, class_name, "a"),
+        "with a key": Update(
+            database, class_name, "x", unique(), values={"more": PART}, fingerprint="f"
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+async def database(mediator: Service) -> str:
+    database = await mediator.put_schema(CLASSES)
+    assert mediator.systems_of(database, "notes") == ("mongo",)
+    assert set(mediator.systems_of(database, "pairs")) == {"postgres", "mongo"}
+    for class_name in ("notes", "pairs"):
+        await mediator.create(database, class_name, "x", text=PART)
+    await mediator.create(database, "users", "u", n=0)
+    return database
+
+
+@pytest.mark.parametrize("name", too_large("", ""))
+@pytest.mark.parametrize("class_name", ["notes", "pairs"])
+async def test_a_write_that_would_be_too_large_is_refused_alone(
+    mediator: Service, database: str, class_name: str, name: str
+) -> None:
+    error = await error_of(mediator, too_large(database, class_name)[name])
+    assert isinstance(error, ObjectTooLarge)
+    await unchanged(mediator, database, class_name)
+
+
+@pytest.mark.parametrize("name", too_large("", ""))
+@pytest.mark.parametrize("class_name", ["notes", "pairs"])
+async def test_a_transaction_with_such_a_write_does_nothing(
+    mediator: Service, database: str, class_name: str, name: str
+) -> None:
+    other = Update(database, "users", "u", unique(), values={"n": 1})
+    with pytest.raises(ObjectTooLarge):
+        await run(mediator, transaction(database, other, too_large(database, class_name)[name]))
+    assert await values(mediator, database, "users", "u") == {"n": 0}
+    await unchanged(mediator, database, class_name)
+
+
+async def test_a_batch_with_such_a_write_does_the_others(mediator: Service, database: str) -> None:
+    small = [
+        Put(database, "pairs", f"b{n}", unique(), values={"title": "a", "text": "b"})
+        for n in range(3)
+    ]
+    large = too_large(database, "pairs")["update"]
+    answers = await mediator.mediator.data.batch([*small, large])
+    assert isinstance(answers[-1], ObjectTooLarge)
+    for operation in small:
+        assert await values(mediator, database, "pairs", operation.id) == operation.values
+    await unchanged(mediator, database, "pairs")
+
+
+async def unchanged(mediator: Service, database: str, class_name: str) -> None:
+    await all_over(mediator)
+    assert await values(mediator, database, class_name, "x") == {"text": PART}
+    assert await values(mediator, database, class_name, "y") is None
+    for id_ in "xy":
+        assert not await has_intent(mediator, database, class_name, id_)
+
+
+async def test_what_is_not_too_large_goes_on(mediator: Service, database: str) -> None:
+    for class_name in ("notes", "pairs"):
+        await mediator.create(database, class_name, "z", text=PART)
+        small: Any = {"more": "b"}
+        operation = Update(database, class_name, "z", unique(), values=small)
+        await run(mediator, transaction(database, operation))
+        assert await values(mediator, database, class_name, "z") == {"text": PART, "more": "b"}
