@@ -195,7 +195,7 @@ class MongoSession:
             "filter": lookup.query,
             "projection": lookup.projection,
             "limit": lookup.most,
-            # Of exactly as many the server would take the next batch to be missing.
+            # One more: of a batch that is full the server keeps the cursor.
             "batchSize": lookup.most + 1,
         }
 

@@ -25,6 +25,7 @@ from mediator.stores.port import (
     SearchPage,
     SearchRequest,
     ServerFacts,
+    StoreError,
     StoreTimeout,
     StoreTooCostly,
     SystemConfig,
@@ -230,12 +231,9 @@ class RedisStore:
         if after is not None:
             intervals = beyond(intervals, past(after, descending=False), descending=False)
         page = IndexListing(self._layout_of(fragment), IDS, intervals, False, fields)
-        try:
-            async with asyncio.timeout(self.config.deadline_s):
-                with refuse_unstorable:
-                    return (await page.read(self._bulk_client, None, limit))[0]
-        except TimeoutError:
-            raise StoreTimeout(f"{self.config.name} did not list records in time") from None
+        work = page.read(self._bulk_client, None, limit)
+        records, _ = await self._within(self.config.deadline_s, work, StoreTimeout)
+        return records
 
     async def count(self, fragment: Fragment) -> int:
         return await count(self._client, self._layout_of(fragment), None)
@@ -247,7 +245,7 @@ class RedisStore:
 
     async def find(self, find: SearchRequest) -> SearchPage:
         work = found(self._bulk_client, self._layout_of(find.fragment), find)
-        return await self._searched(work, find.deadline_s)
+        return await self._within(find.deadline_s, work)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         layout = self._layout_of(fragment)
@@ -269,7 +267,7 @@ class RedisStore:
             return group_of_all(aggregate, counted)[:limit]
         layout = self._layout_of(fragment)
         work = groups(self._bulk_client, layout, filter_, aggregate, limit)
-        return await self._searched(work, deadline_s)
+        return await self._within(deadline_s, work)
 
     def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
         """Whether an index counts, and not exactly: it has objects that have expired."""
@@ -279,15 +277,18 @@ class RedisStore:
         self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
     ) -> int:
         work = count(self._bulk_client, self._layout_of(fragment), filter_)
-        return await self._searched(work, deadline_s)
+        return await self._within(deadline_s, work)
 
-    async def _searched(self, work: Awaitable[_T], deadline_s: float) -> _T:
+    async def _within(
+        self, deadline_s: float, work: Awaitable[_T], late: type[StoreError] = StoreTooCostly
+    ) -> _T:
+        """Read many records, by as many commands as it takes; `late`: raised at the deadline."""
         try:
             async with asyncio.timeout(deadline_s):
                 with refuse_unstorable:
                     return await work
         except TimeoutError:
-            raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
+            raise late(f"{self.config.name} did not find records in time") from None
 
     def logs(self) -> Sequence[str]:
         return tuple(self._logs.keys)

@@ -26,9 +26,6 @@ from mediator.stores.port import (
 NAMESPACE = f"mongo_test_{uuid.uuid4().hex[:8]}"
 
 
-INT64_MAX = 2**63 - 1
-
-
 @dataclass
 class SkewedClock:
     """A clock set by hand."""

@@ -298,5 +298,5 @@ async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
     await store.lock([(fragment, "x")], "m", "redo")
     collection = store.link.session.collection(layout_of(fragment))
     await collection.update_one({"_id": "x"}, {"$set": {"_intent": "later"}})
-    [state] = await store.record_states([(fragment, "x")])
+    [state] = await store.record_states([(fragment, "x")], redo=True)
     assert (state.intent, state.redo) == ("later", "")

@@ -226,5 +226,5 @@ async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
 ) -> None:
     await store.lock([(subject, "x")], "m", "redo")
     await admin.execute(f"UPDATE {table_of(subject)} SET _intent = 'later'")
-    [state] = await store.record_states([(subject, "x")])
+    [state] = await store.record_states([(subject, "x")], redo=True)
     assert (state.intent, state.redo) == ("later", "")

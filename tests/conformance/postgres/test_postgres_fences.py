@@ -368,7 +368,7 @@ async def test_tables_of_an_older_version_get_the_new_columns(
     assert (await late(newer, subject.change("x", {"n": 3}))).status is Status.FENCED
     key = (subject.fragment, "x")
     assert (await newer.lock([key], "intent", "redo"))[0].intent == "intent"
-    assert (await newer.record_states([key]))[0].redo == "redo"
+    assert (await newer.record_states([key], redo=True))[0].redo == "redo"
     await newer.close()
     await store.open()  # with all columns there, there is nothing to do
     assert await subject.values("x") == {"n": 2}

@@ -176,7 +176,7 @@ async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
     await store.lock([(fragment, "a")], "m", "redo")
     [key] = await keys_of(server, config, f"{fragment.class_name}:r:")
     await server.hset(key, "!m", "later")
-    [state] = await store.record_states([(fragment, "a")])
+    [state] = await store.record_states([(fragment, "a")], redo=True)
     assert (state.intent, state.redo) == ("later", "")
 
 
@@ -188,7 +188,7 @@ async def test_intents_of_renamed_classes_carry_redo_records(
     intents, keys = IntentStore(systems), [(replace(fragment, stored_names={"name": "title"}), "a")]
     for lock in (intents.lock, intents.lock_each):
         await lock(keys, "m", "redo")
-        assert [state.redo for state in await intents.record_states(keys)] == ["redo"]
+        assert [state.redo for state in await intents.record_states(keys, redo=True)] == ["redo"]
         await intents.unlock(keys, "m")
 
 

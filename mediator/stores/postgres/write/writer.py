@@ -57,7 +57,7 @@ _ANSWERED: Final = (Status.APPLIED, Status.REPLAYED, Status.REUSED)
 _ROLLED_BACK: Final = (*TRANSIENT, NUMERIC_OVERFLOW, asyncpg.UniqueViolationError)
 
 _Unfinished: TypeAlias = tuple[int, Write, WriteResult | None]
-"""A write with its position, and what the pipeline has returned for it, if that was not undone."""
+"""A write with its position, and its result in the pipeline, if that was not rolled back."""
 
 
 class Writer:
