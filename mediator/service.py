@@ -219,7 +219,6 @@ class Mediator:
             return None
         context = HolderContext(
             self.data,
-            self._refresh,
             shared.feed,
             subscriptions,
             shared.view_results,

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from app.api.coordinated import refuse_content, required
+from app.api.dependents import find_dependent, require_objects
 from app.api.models.views import DeltasParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
@@ -62,17 +63,16 @@ class IncrementalViewRoutes:
         return _answer(201, _report(id_, stored), [(b"location", location)])
 
     async def get(self, routed: RoutedRequest) -> Response:
-        _, _, stored = await self._find(routed)
+        _, _, stored = await self._find_any(routed)
         return _answer(200, _report(routed.id, stored))
 
     async def delete(self, routed: RoutedRequest) -> Response:
-        views, database, _ = await self._find(routed)
+        views, database, _ = await self._find_any(routed)
         await views.drop(database, routed.id)
         return Response(204, [NO_STORE])
 
     async def result(self, routed: RoutedRequest) -> Response:
-        views, database, stored = await self._find(routed)
-        _refuse_stopped(stored)
+        views, database, _ = await self._find(routed)
         result = await views.result(database, routed.id)
         items = b",".join(
             b'{"row":%b,"count":%d}' % (row, count) for row, count in result.rows.items()
@@ -85,7 +85,6 @@ class IncrementalViewRoutes:
         """Answer deltas: as server-sent events, or by long polling."""
         parameters = parse_parameters(DeltasParameters, routed.request.query)
         views, database, stored = await self._find(routed, with_parameters=True)
-        _refuse_stopped(stored)
         after = parameters.after
         if last := routed.request.headers.get(b"last-event-id"):
             after = parse_delta(last)
@@ -96,10 +95,10 @@ class IncrementalViewRoutes:
         found: Sequence[StoredDelta] = await read(0)
         self._followers.check()
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            stream = DeltaStream(views, database, routed, partial(_require, routed), after)
+            stream = DeltaStream(views, database, routed, partial(require_objects, routed), after)
             return answer_events(self._followers.counting(stream.events()))
         if not found and parameters.wait:
-            permit = partial(routed.require_again, partial(_require, routed, stored))
+            permit = partial(routed.require_again, partial(require_objects, routed, stored))
             found = await self._followers.wait(
                 read, parameters.wait, lambda: not views.ended, permit
             )
@@ -124,24 +123,21 @@ class IncrementalViewRoutes:
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[IncrementalViews, DatabaseRoute, StoredView]:
-        """Find the view of a request without a body, whose sender may see it."""
+        """Find a view that is not stopped, whose result the sender may see."""
+        found = await self._find_any(routed, with_parameters=with_parameters)
+        _, _, stored = found
+        require_objects(routed, stored)
+        if stored.state.name == STOPPED:
+            raise Conflict(f"The view was stopped. {stored.state.detail}")
+        return found
+
+    async def _find_any(
+        self, routed: RoutedRequest, *, with_parameters: bool = False
+    ) -> tuple[IncrementalViews, DatabaseRoute, StoredView]:
+        """Find the view of a request without a body, whose sender may see its definition."""
         refuse_content(routed, with_parameters=with_parameters)
-        views, database = self._service(), await self._directory.database(routed.database)
-        stored = await views.find(database, routed.id)
-        # Another replica may have made a class a moment ago.
-        await self._directory.look_for(routed.database, *stored.class_names)
-        _require(routed, stored)
-        return views, database, stored
-
-
-def _require(routed: RoutedRequest, stored: StoredView) -> None:
-    for name in stored.class_names:
-        routed.access.require_all_since(routed.database, name, stored.created)
-
-
-def _refuse_stopped(stored: StoredView) -> None:
-    if stored.state.name == STOPPED:
-        raise Conflict(f"The view was stopped. {stored.state.detail}")
+        views = self._service()
+        return views, *await find_dependent(self._directory, routed, views.find)
 
 
 def _report(id_: str, stored: StoredView) -> dict[str, Any]:

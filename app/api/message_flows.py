@@ -10,6 +10,7 @@ from uuid import uuid4
 import orjson
 
 from app.api.coordinated import refuse_content, required
+from app.api.dependents import find_dependent, require_objects
 from app.api.flow_results import ResultStream, error_of, state_of
 from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayParameters
 from app.api.resources import Directory
@@ -56,7 +57,7 @@ class MessageFlows:
         flows = self._service()
         body, _, database = await self._body(routed, _LARGEST_FLOW)
         parsed = parse_flow(body, database.schema)
-        for name in _classes_of(parsed):
+        for name in parsed.class_names:
             routed.access.require_changes(routed.database, name)
         id_ = await flows.create(database, parsed)
         location = f"/v1/{routed.database}/message-flows/{id_}".encode()
@@ -79,9 +80,9 @@ class MessageFlows:
     async def send(self, routed: RoutedRequest) -> Response:
         """Queue messages: 202 with a ticket for each."""
         flows = self._service()
-        body, raw, database = await self._body(routed, self._limit)
-        flow = await flows.find(database, routed.id)
-        _require_all(routed, flow)
+        body, raw, _ = await self._body(routed, self._limit)
+        database, found = await find_dependent(self._directory, routed, flows.find)
+        flow = _executed(routed, found)
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
             raise routed.access.meter.full()
         messages = _messages(body)
@@ -107,7 +108,7 @@ class MessageFlows:
         ended = await flows.results(key, after, page.limit)
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             self._followers.check()
-            require = partial(_require_all, routed, flow)
+            require = partial(require_objects, routed, flow)
             stream = ResultStream(flows, key, require, ended)
             return answer_events(self._followers.counting(stream.events(routed.request)))
         items = [state_of(each.ticket, each.end, each.document) for each in ended.items]
@@ -155,32 +156,26 @@ class MessageFlows:
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[FlowService, DatabaseRoute, Flow]:
-        """Find the flow of a request without a body, whose sender may see it."""
+        """Find a flow that is executed, if the sender may see what is kept of its messages."""
         flows, database, flow = await self._find_any(routed, with_parameters=with_parameters)
-        if isinstance(flow, RefusedFlow):
-            raise flow.error()
-        return flows, database, flow
+        return flows, database, _executed(routed, flow)
 
     async def _find_any(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[FlowService, DatabaseRoute, Flow | RefusedFlow]:
-        """Find a flow, executed or not: without a plan, the right to write the database is all."""
+        """Find the flow of a request without a body, executed or not, if its sender may see it."""
         refuse_content(routed, with_parameters=with_parameters)
-        flows, database = self._service(), await self._directory.database(routed.database)
-        flow = await flows.find_any(database, routed.id)
-        if isinstance(flow, Flow):
-            _require_all(routed, flow)
-        return flows, database, flow
+        flows = self._service()
+        return flows, *await find_dependent(self._directory, routed, flows.find)
 
 
-def _require_all(routed: RoutedRequest, flow: Flow) -> None:
+def _executed(routed: RoutedRequest, flow: Flow | RefusedFlow) -> Flow:
+    """Return a flow that is executed; raises `Conflict`, and as `require_objects`."""
+    if isinstance(flow, RefusedFlow):
+        raise flow.error()
     # What is kept of its messages may show objects as they were since it was created.
-    for name in _classes_of(flow):
-        routed.access.require_all_since(routed.database, name, flow.created)
-
-
-def _classes_of(flow: Flow) -> list[str]:
-    return sorted(flow.plan.reads_classes | flow.plan.writes_classes)
+    require_objects(routed, flow)
+    return flow
 
 
 def _messages(body: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from app.api.coordinated import refuse_content, require_stream, required
+from app.api.dependents import find_dependent, require_objects
 from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
@@ -25,7 +26,7 @@ from mediator.access.model import Scope
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.drawing import drawing
-from mediator.standing.query import Source, SourceKind, StandingQuery
+from mediator.standing.query import Source, StandingQuery, names_of
 from mediator.standing.query_parser import parse_query as parse_standing_query
 from mediator.standing.results import StoredQuery, StoredResult
 from mediator.standing.service import (
@@ -64,7 +65,9 @@ class StandingQueryRoutes:
         database = await self._directory.database(routed.database)
         streams = await queries.streams(database)
         query = parse_standing_query(body, database.schema, streams)
-        _require_changes(routed, query.join.relations)
+        for name in names_of(query.join.relations, "class"):
+            routed.access.require_changes(routed.database, name)
+        _require_streams(routed, names_of(query.join.relations, "stream"))
         if query.into is not None:
             _require_target(routed, query.into.target)
         id_, stored = await queries.create(database, query, _administered(routed, query))
@@ -79,19 +82,20 @@ class StandingQueryRoutes:
         return _answer(200, {"items": [query_document(*each) for each in found.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
-        queries, database, stored = await self._find(routed)
+        queries, database, stored = await self._find_any(routed)
         loads = await queries.loads(database.id, {routed.id: stored})
         return _answer(200, {**_report(routed.id, stored), **load_document(loads[routed.id])})
 
     async def delete(self, routed: RoutedRequest) -> Response:
-        queries, database, _ = await self._find(routed)
+        queries, database, _ = await self._find_any(routed)
         await queries.drop(database, routed.id)
         return Response(204, [NO_STORE])
 
     async def results(self, routed: RoutedRequest) -> Response:
         """Answer results: as server-sent events, or by long polling."""
         parameters = parse_parameters(ResultsParameters, routed.request.query)
-        queries, database, stored = await self._find(routed, with_parameters=True)
+        queries, database, stored = await self._find_any(routed, with_parameters=True)
+        _require(routed, stored)
         if last := routed.request.headers.get(b"last-event-id"):
             after = parse_position(last)
         elif parameters.after is not None:
@@ -130,36 +134,25 @@ class StandingQueryRoutes:
     def _service(self) -> StandingQueries:
         return required(self._queries, "are no standing queries")
 
-    async def _find(
+    async def _find_any(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[StandingQueries, DatabaseRoute, StoredQuery]:
-        """Find the query of a request without a body, whose sender may see it."""
+        """Find the query of a request without a body, whose sender may see its definition."""
         refuse_content(routed, with_parameters=with_parameters)
-        queries, database = self._service(), await self._directory.database(routed.database)
-        stored = await queries.find(database, routed.id)
-        # Another replica may have made a class a moment ago.
-        await self._directory.look_for(routed.database, *_names(stored.relations, "class"))
-        _require(routed, stored)
+        queries = self._service()
+        database, stored = await find_dependent(self._directory, routed, queries.find)
+        _require_streams(routed, stored.stream_names)
         return queries, database, stored
 
 
-def _names(relations: Iterable[str], kind: SourceKind) -> list[str]:
-    return [each.name for each in map(Source.of, relations) if each.kind == kind]
-
-
 def _require(routed: RoutedRequest, stored: StoredQuery) -> None:
-    """Return if the request may see a query, and what was found since it was created."""
-    for name in _names(stored.relations, "class"):
-        routed.access.require_all_since(routed.database, name, stored.created)
-    for name in _names(stored.relations, "stream"):
-        require_stream(routed, Scope.READ, name)
+    """Return if the request may see what a query has found since it was created."""
+    require_objects(routed, stored)
+    _require_streams(routed, stored.stream_names)
 
 
-def _require_changes(routed: RoutedRequest, relations: Iterable[str]) -> None:
-    """Return if the request may see what is found from now on."""
-    for name in _names(relations, "class"):
-        routed.access.require_changes(routed.database, name)
-    for name in _names(relations, "stream"):
+def _require_streams(routed: RoutedRequest, names: Iterable[str]) -> None:
+    for name in names:
         require_stream(routed, Scope.READ, name)
 
 

@@ -175,14 +175,45 @@ class Access:
         Raises:
             Forbidden: Its objects have owners, or had some time since; or the class is gone.
         """
-        until = self.owned_until(database, class_name)
-        has_been_open = until is None or moment > changes_open_at(until)
-        if not (has_been_open and self.may_read_all(database, class_name, by_anybody=False)):
+        if not self._may_read_all_kept(database, class_name, moment):
             detail = (
                 f"Objects of {class_name} have owners, or had since this was created, or the class"
                 " is there no more: this is for administrators of it."
             )
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
+
+    def require_definition(self, database: str, class_name: str, created: datetime) -> None:
+        """Return if the definition of what depends on a class may be shown, and removed.
+
+        That is a right on the whole database, which the route requires. Who could use it while the
+        class was there still can when it is gone: nothing of its objects is shown.
+
+        Args:
+            database: Where.
+            class_name: On which class it depends.
+            created: When it was created, by the clock of a replica.
+
+        Raises:
+            Forbidden: Objects of the class have owners, or had some time since.
+        """
+        if self._may_read_all_kept(database, class_name, created):
+            return
+        is_gone = self._find(database, class_name) is None
+        if not (is_gone and self._was_open_since(database, class_name, created)):
+            detail = (
+                f"Objects of {class_name} have owners, or had since this was created: it is for"
+                " administrators of the class."
+            )
+            raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
+
+    def _may_read_all_kept(self, database: str, class_name: str, moment: datetime) -> bool:
+        may_read_all = self.may_read_all(database, class_name, by_anybody=False)
+        return may_read_all and self._was_open_since(database, class_name, moment)
+
+    def _was_open_since(self, database: str, class_name: str, moment: datetime) -> bool:
+        """Whether objects of a class certainly had no owners since a moment, if it has none now."""
+        until = self.owned_until(database, class_name)
+        return until is None or moment > changes_open_at(until)
 
     def may_read_all_since(self, database: str, class_name: str, moment: datetime) -> bool:
         """Whether every object of a class may be shown, as it is and as it was since a moment."""

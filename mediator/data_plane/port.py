@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from mediator.base.concurrency import result_or_error
-from mediator.base.errors import MediatorError
+from mediator.base.errors import AdvisoryOnly, MediatorError, NotFound
 from mediator.model.operations import Get, Operation, Outcome, WriteOperation
 from mediator.model.query import Position, Query
 from mediator.query.budget import Ceiling
 from mediator.query.execution import QueryResult
 from mediator.routing.freshness import ANY, STRONG, ReadPreference
-from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 
-__all__ = ["DataPlane", "in_turn", "pages"]
+__all__ = ["DataPlane", "in_turn", "is_outdated", "pages"]
 
 PAGE: Final = 500
 """Objects read at once."""
@@ -77,6 +78,21 @@ class DataPlane(Protocol):
             TooCostly: It goes beyond the limits of rows or time.
             Invalid: An aggregate cannot be computed.
         """
+
+
+async def is_outdated(plane: DataPlane, route: DatabaseRoute) -> bool:
+    """Whether a database has another schema by now, which is in force then.
+
+    A process learns of a schema a moment after others, which may have written down what needs it.
+    So nothing is stopped or refused for good by a schema for which this is true. What had been
+    written down when it was called is of the schema that is in force then, or of an earlier one.
+
+    Raises:
+        Unavailable: The catalogue does not answer.
+    """
+    with suppress(NotFound, AdvisoryOnly):
+        await plane.route(route.schema.database, "")  # no class has this name, so it looks
+    return plane.model.by_id.get(route.id) is not route
 
 
 async def in_turn(

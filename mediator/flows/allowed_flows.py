@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -18,6 +18,11 @@ __all__ = ["AllowedFlows", "NotAllowed", "RefusedFlow", "stored_flow"]
 _CREATED: Final = "created"
 """When a flow was created (s since 1970): written down beside its members, which it is none of."""
 
+_CLASSES: Final = "classes"
+"""Likewise the classes of its plan, which is not parsed once one is gone."""
+
+_ADDED: Final = frozenset({_CREATED, _CLASSES})
+
 
 class NotAllowed(LeaseLost):
     """The schema does not allow a flow any more: its worker gives up the batch that it executes."""
@@ -30,11 +35,13 @@ class RefusedFlow:
     Attributes:
         document: The flow as JSON, as it was sent.
         created: As of a `Flow`.
+        class_names: Likewise; without any, if they were not written down.
         detail: What its schema refuses.
     """
 
     document: Mapping[str, Any]
     created: datetime
+    class_names: Sequence[str]
     detail: str
 
     def error(self) -> Conflict:
@@ -46,7 +53,8 @@ class RefusedFlow:
 
 def stored_flow(flow: Flow | RefusedFlow) -> dict[str, Any]:
     """Return a flow as it is written down."""
-    return {**flow.document, _CREATED: flow.created.timestamp()}
+    added = {_CREATED: flow.created.timestamp(), _CLASSES: list(flow.class_names)}
+    return {**flow.document, **added}
 
 
 class _Parsed(NamedTuple):
@@ -102,9 +110,9 @@ class AllowedFlows:
 
 
 def _parse(document: Mapping[str, Any], schema: Schema) -> Flow | RefusedFlow:
-    sent = {name: member for name, member in document.items() if name != _CREATED}
+    sent = {name: member for name, member in document.items() if name not in _ADDED}
     created = datetime.fromtimestamp(document.get(_CREATED, 0.0), UTC)
     try:
         return replace(parse_flow(sent, schema), created=created)
     except Invalid as error:
-        return RefusedFlow(sent, created, error.detail)
+        return RefusedFlow(sent, created, document.get(_CLASSES, []), error.detail)

@@ -8,13 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-import orjson
-
 from mediator.base.clock import EPOCH
 from mediator.base.errors import Invalid, Location
 from mediator.flows.condition_parser import MOST_CASES, RANGE, read_condition
 from mediator.flows.http_request import read_request
-from mediator.flows.message_values import check_depth
 from mediator.flows.partitioning import Grain, PartitioningAttribute, finer
 from mediator.flows.plan import (
     ATTRIBUTE_TYPES,
@@ -50,7 +47,6 @@ __all__ = [
     "OBJECTIVES",
     "OPERATOR_NAMES",
     "Flow",
-    "check_message",
     "parse_flow",
 ]
 
@@ -62,7 +58,6 @@ MOST_DEPTH: Final = 8
 LONGEST_NAME: Final = 100
 """Characters."""
 
-MOST_MESSAGE_BYTES: Final = 2**16
 LONGEST_LATENCY_S: Final = 3600.0
 
 OBJECTIVES: Final = ("latency", "work")
@@ -111,6 +106,11 @@ class Flow:
     document: Mapping[str, Any]
     created: datetime = EPOCH
 
+    @property
+    def class_names(self) -> list[str]:
+        """The classes that it reads or writes, in order."""
+        return sorted(self.plan.reads_classes | self.plan.writes_classes)
+
 
 def parse_flow(document: Any, schema: Schema) -> Flow:
     """Read a flow; raises `Invalid` with the location of every mistake."""
@@ -136,31 +136,6 @@ def _delivery(node: Node) -> Delivery | None:
     node.shape(required=("webhook",))
     url = read_url(node["webhook"], ())
     return None if url is None else Delivery(node["webhook"].pointer, frozenset(), url)
-
-
-def check_message(plan: Plan, message: Any, pointer: str) -> bytes:
-    """Return a message as JSON; raises `Invalid` if it has not the attributes of the plan."""
-    node = Node(message, pointer, [])
-    node.shape(required=tuple(plan.attributes))
-    if isinstance(message, dict) and not node.errors:
-        for name, type_ in plan.attributes.items():
-            _check_type(node[name], type_)
-            check_depth(node[name])
-    if node.errors:
-        raise invalid(node.errors)
-    encoded = orjson.dumps(message)
-    if len(encoded) > MOST_MESSAGE_BYTES:
-        node.error(f"must have {MOST_MESSAGE_BYTES} bytes at most")
-        raise invalid(node.errors)
-    return encoded
-
-
-def _check_type(node: Node, type_: str) -> None:
-    kinds = ATTRIBUTE_TYPES[type_]
-    # A boolean is an integer in Python, and not in JSON.
-    is_disguised = isinstance(node.value, bool) and bool not in kinds
-    if is_disguised or not isinstance(node.value, kinds):
-        node.error(f"must be of the type {type_}")
 
 
 class _PlanParser:

@@ -22,7 +22,8 @@ from mediator.data_plane.port import DataPlane
 from mediator.flows.allowed_flows import AllowedFlows, NotAllowed, RefusedFlow, stored_flow
 from mediator.flows.http_services import HttpServices
 from mediator.flows.invocations import PlanInvoker
-from mediator.flows.parser import OBJECTIVES, Flow, check_message
+from mediator.flows.message_check import check_message
+from mediator.flows.parser import OBJECTIVES, Flow
 from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.queue import (
     LEVEL_DIGITS,
@@ -118,19 +119,7 @@ class FlowService:
         found = [(key.flow, await self._find(key, database)) for key in keys]
         return {id_: flow for id_, flow in found if flow is not None}
 
-    async def find(self, database: DatabaseRoute, flow: str) -> Flow:
-        """Return a flow that is executed.
-
-        Raises:
-            NotFound: There is none.
-            Conflict: The schema of the database does not allow it any more.
-        """
-        found = await self.find_any(database, flow)
-        if isinstance(found, RefusedFlow):
-            raise found.error()
-        return found
-
-    async def find_any(self, database: DatabaseRoute, flow: str) -> Flow | RefusedFlow:
+    async def find(self, database: DatabaseRoute, flow: str) -> Flow | RefusedFlow:
         """Return a flow, executed or not; raises `NotFound`."""
         found = await self._find(FlowKey(database.id, flow), database)
         if found is None:

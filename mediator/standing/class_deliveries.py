@@ -18,6 +18,7 @@ from mediator.base.holding import Holder
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
 from mediator.data_plane.admitted import Admitted
+from mediator.data_plane.port import is_outdated
 from mediator.model.operations import Create
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
@@ -137,7 +138,7 @@ class _Deliveries:
         taken, error = await self._write(route, key, into, due)
         done = at.done + taken
         if isinstance(error, Invalid | NotFound | IdempotencyReused):
-            if await self._context.is_outdated(route):
+            if await is_outdated(self._context.plane, route):
                 return True  # by the newer schema the class may take it
             await self._note(key, Delivery(done, is_refused=True))
             return False
@@ -160,7 +161,7 @@ class _Deliveries:
         taken = 0
         try:
             # Objects that results are of may have got owners before this process knows of it.
-            if await self._context.is_outdated(route):
+            if await is_outdated(self._context.plane, route):
                 return 0, None
             async with self._admitted(self._context.plane, route.schema.database) as plane:
                 for answer in await plane.batch(creations):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from mediator.base.clock import Clock
-from mediator.base.errors import AdvisoryOnly, NotFound
 from mediator.base.lease import Leasing
 from mediator.base.observation import Observer, ignore
 from mediator.changes.subscriptions import Subscriptions
 from mediator.data_plane.port import DataPlane
 from mediator.event_streams.port import EventStreams
-from mediator.routing.model import DatabaseRoute
 from mediator.standing.results import StandingResults
 
 __all__ = ["HolderContext", "OutOfDate"]
@@ -45,9 +42,3 @@ class HolderContext:
     def has_ended(self) -> bool:
         """Whether the process is about to end."""
         return self.subscriptions.ended
-
-    async def is_outdated(self, route: DatabaseRoute) -> bool:
-        """Whether a database has another schema by now: a process learns of it a moment later."""
-        with suppress(NotFound, AdvisoryOnly):
-            await self.plane.route(route.schema.database, "")  # looks for a newer routing model
-        return self.plane.model.by_id.get(route.id) is not route

@@ -18,6 +18,7 @@ import orjson
 from mediator.base.errors import IdempotencyReused, TooManyRequests, Unavailable
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
+from mediator.data_plane.port import is_outdated
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
@@ -146,7 +147,7 @@ class Deliveries:
         if self._context.clock.monotonic() < self._asked_until:
             return False
         try:
-            if await self._context.is_outdated(self._route):
+            if await is_outdated(self._context.plane, self._route):
                 raise OutOfDate
         except Unavailable:
             self._asked_until = self._context.clock.monotonic() + _ASK_AFTER_S

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from mediator.standing.model import Join
 
-__all__ = ["Destination", "Source", "SourceKind", "StandingQuery", "feeds_itself"]
+__all__ = ["Destination", "Source", "SourceKind", "StandingQuery", "feeds_itself", "names_of"]
 
 SourceKind: TypeAlias = Literal["stream", "class"]
 
@@ -35,6 +35,11 @@ class Source(NamedTuple):
         if relation.startswith(_PREFIX):
             return cls("class", relation.removeprefix(_PREFIX))
         return cls("stream", relation)
+
+
+def names_of(relations: Iterable[str], kind: SourceKind) -> list[str]:
+    """Return the names of the streams, or of the classes, among relations."""
+    return [each.name for each in map(Source.of, relations) if each.kind == kind]
 
 
 class Destination(NamedTuple):

@@ -17,6 +17,7 @@ from mediator.base.clock import EPOCH
 from mediator.base.lease import Lease
 from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
+from mediator.standing.query import names_of
 from mediator.standing.state import StreamTuple
 
 __all__ = [
@@ -97,6 +98,16 @@ class StoredQuery:
     into: str | None = None
     administered: frozenset[str] = frozenset()
     created: datetime = EPOCH
+
+    @property
+    def class_names(self) -> list[str]:
+        """The classes that it reads."""
+        return names_of(self.relations, "class")
+
+    @property
+    def stream_names(self) -> list[str]:
+        """The event streams that it reads."""
+        return names_of(self.relations, "stream")
 
 
 @dataclass(frozen=True, slots=True)

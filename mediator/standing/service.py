@@ -18,7 +18,7 @@ from mediator.base.observation import StandingQueriesCounted
 from mediator.base.offload import offload
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.admitted import Admitted, at_once
-from mediator.data_plane.port import DataPlane
+from mediator.data_plane.port import DataPlane, is_outdated
 from mediator.event_streams.port import EventStream, StreamKey
 from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
@@ -27,7 +27,7 @@ from mediator.standing.class_deliveries import ClassDeliveries
 from mediator.standing.context import HolderContext
 from mediator.standing.holder import StandingHolder
 from mediator.standing.lag import lag_of
-from mediator.standing.needs import needs_of, stream_into
+from mediator.standing.needs import Needs, needs_of, stream_into
 from mediator.standing.planning import Mode
 from mediator.standing.query import Source, StandingQuery, feeds_itself
 from mediator.standing.query_parser import MAX_LAG
@@ -142,7 +142,7 @@ class StandingQueries:
             Invalid: Its results would come back to it.
         """
         streams = await self.streams(database)
-        needs = needs_of(await self.of_database(database), database, streams)
+        needs = await self._needs(await self.of_database(database), database, streams)
         if feeds_itself(query, needs.queries.values()):
             assert query.into is not None
             pointer = f"/into/{query.into.target.kind}"
@@ -253,7 +253,7 @@ class StandingQueries:
             Invalid: There are too many candidate probe orders.
         """
         stored = await self.of_database(database)
-        needs = needs_of(stored, database, await self.streams(database))
+        needs = await self._needs(stored, database, await self.streams(database))
         if not needs.queries:
             raise NotFound("The database has no standing queries that are executed.")
         for id_ in needs.queries:
@@ -267,6 +267,18 @@ class StandingQueries:
         names = {id_: stored[id_].document.get("name", "") for id_ in needs.queries}
         # What was executed last is no longer, if a rule has paused all.
         return with_measured(describe(plans, mode), names, running if needs.executed else None)
+
+    async def _needs(
+        self,
+        stored: Mapping[str, StoredQuery],
+        database: DatabaseRoute,
+        streams: Mapping[str, EventStream],
+    ) -> Needs:
+        """Read queries by a schema that is not older than they are."""
+        needs, plane = needs_of(stored, database, streams), self._context.plane
+        if needs.refused and await is_outdated(plane, database):
+            return needs_of(stored, plane.model.by_id.get(database.id, database), streams)
+        return needs
 
     async def reconcile(self) -> None:
         """Start holders of databases that have queries, cancel those of databases that are gone."""

@@ -15,6 +15,7 @@ from mediator.base.errors import Invalid, NotFound
 from mediator.base.lease import Lease
 from mediator.base.observation import StandingQueriesCounted
 from mediator.base.slices import Slices
+from mediator.data_plane.port import is_outdated
 from mediator.event_streams.port import EventStream
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.active_plan import ActivePlan
@@ -126,7 +127,7 @@ class Session:
         self._streams = await context.streams.of_database(id_)
         self._needs = needs_of(stored, self._route, self._streams)
         if self._needs.refused:
-            if await self._context.is_outdated(self._route):
+            if await is_outdated(context.plane, self._route):
                 raise OutOfDate
             await self._log.publish(states=self._needs.refused)
 

@@ -11,7 +11,7 @@ already have no effect, as groups know their versions. From there on the views a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from mediator.changes.document import change_from
 from mediator.changes.feed import Feed
 from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
-from mediator.data_plane.port import DataPlane, pages
+from mediator.data_plane.port import DataPlane, is_outdated, pages
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.views.evaluation import MOST_BYTES, MOST_OBJECTS, Evaluation
 from mediator.views.parser import parse_view
@@ -61,15 +61,9 @@ class _OutOfDate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HolderContext:
-    """What holders of all databases share.
-
-    Attributes:
-        refresh: Looks whether schemas have changed since, and puts them in force; raises
-            `Unavailable`.
-    """
+    """What holders of all databases share."""
 
     plane: DataPlane
-    refresh: Callable[[], Awaitable[None]]
     feed: Feed
     subscriptions: Subscriptions
     results: ViewResults
@@ -166,10 +160,7 @@ class _Session:
             self._evaluation.discard(gone)
         stored = await results.views(id_, ids - self._known)
         views, refused = self._parsed(stored)
-        if refused:
-            # They may be of a later schema than this process knows. It was set before they were
-            # written down, so a look that begins now finds it.
-            await self._context.refresh()
+        if refused and await is_outdated(self._context.plane, self._route):
             self._check_schema()
             views, refused = self._parsed(stored)
         self._known = ids

@@ -38,7 +38,7 @@ PATCHES: Final[list[tuple[int, str, Any]]] = [
 class People:
     """A class over two systems, of which one replica dies, and another one serves."""
 
-    mortal: Shop
+    victim: Shop
     other: Shop
 
     async def upsert(self, by: Shop, key: str, patch: tuple[int, str, Any]) -> httpx.Response:
@@ -52,17 +52,17 @@ class People:
 
         async def crashing() -> None:
             CRASH_POINT.set(crash)
-            answer = await self.upsert(self.mortal, key, patch)
+            answer = await self.upsert(self.victim, key, patch)
             assert answer.status_code == 201, answer.text
 
         with pytest.MonkeyPatch.context() as patched:
-            make_crashable(self.mortal.service.mediator, patched)
+            make_crashable(self.victim.service.mediator, patched)
             try:
                 await asyncio.create_task(crashing())
             except Killed:
                 assert crash.is_over
         if "commit" not in crash.taken:  # nothing is applied, so nobody waits for the rest of it
-            await let_overdue(self.mortal.service)
+            await let_overdue(self.victim.service)
 
     async def repeated(self, key: str, patch: tuple[int, str, Any]) -> httpx.Response:
         """Send it to the other replica, until that may resolve what the first attempt has left."""
@@ -96,16 +96,16 @@ async def people(request: pytest.FixtureRequest, mediator: Service, other: Servi
         "name": field_on(first, default="?"),
         "made": field_on(first, "timestamp", default="now"),
     }
-    mortal = Shop.of(mediator)
-    await mortal.change({"people": {"fields": fields}})
+    victim = Shop.of(mediator)
+    await victim.change({"people": {"fields": fields}})
     others = {
         "visits": field_on(second, "integer", default=5, group="visits"),
         "seen": field_on(second, "timestamp", default="now", group="visits"),
     }
-    assert await mortal.change({"people": {"fields": fields | others}}) == NEWEST
+    assert await victim.change({"people": {"fields": fields | others}}) == NEWEST
     await other.mediator.schemas.refresh()  # it may have seen the first version already
-    assert set(mediator.systems_of(mortal.database, "people")) == {first, second}
-    return People(mortal, Shop(other, mortal.database, narrowed_api(other)))
+    assert set(mediator.systems_of(victim.database, "people")) == {first, second}
+    return People(victim, Shop(other, victim.database, narrowed_api(other)))
 
 
 def narrowed_api(replica: Service) -> DataApi:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import httpx
 
+from mediator.flows.parser import Flow
 from mediator.flows.queue import LEVEL_DIGITS, FlowKey, NewMessage
 from mediator.stores.port import RETENTION_S
 from tests.process.flows.keys import key_of
@@ -86,6 +87,7 @@ async def test_a_letter_that_is_no_message_any_more_keeps_no_other_from_being_re
     database = shop.service.mediator.data.model.databases[shop.database]
     assert shop.service.mediator.flows is not None
     found = await shop.service.mediator.flows.find(database, flow)
+    assert isinstance(found, Flow)
     partition = "0" * (LEVEL_DIGITS * len(found.plan.levels))
     body = b'{"number": "d", "name": "A", "deep": ' + b"[" * 65 + b"]" * 65 + b"}"
     deep = NewMessage(uuid4().hex, partition, body)

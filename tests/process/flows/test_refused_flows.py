@@ -9,6 +9,7 @@ import pytest
 
 from mediator.base.clock import SystemClock
 from mediator.control.port import ChangeOptions
+from mediator.flows.parser import Flow
 from mediator.flows.queue import FlowKey
 from mediator.flows.service import FlowService
 from tests.faults.conditions import eventually
@@ -113,6 +114,7 @@ async def test_messages_of_a_refused_flow_wait_until_its_schema_allows_it_again(
     plane, queue = shop.service.mediator.data, shop.coordination.message_queue
     database = plane.model.databases[stall.database]
     key, flow = FlowKey(database.id, stall.flow), await flows.find(database, stall.flow)
+    assert isinstance(flow, Flow)
     replica = FlowService(plane, queue, unique(), SystemClock())
     await replica.follow()
     try:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import cast
 
 from mediator.base.clock import SystemClock
 from mediator.base.concurrency import end
-from mediator.base.errors import Unavailable
 from mediator.data_plane.port import DataPlane
 from mediator.views.holder import HolderContext, ViewHolder
 from tests.faults.conditions import eventually
 from tests.process.incremental_views.shop import Shop, shop_in
+from tests.process.late_plane import LatePlane
 from tests.process.service import field_on
 
 OLD = {"things": {"fields": {"text": field_on("postgres")}}}
@@ -21,23 +21,6 @@ NEW = {
     "things": {"fields": {**OLD["things"]["fields"], "size": field_on("postgres", "integer")}},
     "parts": {"fields": {"text": field_on("postgres")}},
 }
-
-
-class LatePlane:
-    """The data plane of a process that sees another schema only when it looks for one."""
-
-    def __init__(self, plane: DataPlane) -> None:
-        self._plane = plane
-        self.model = plane.model
-        self.answers = True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plane, name)
-
-    async def refresh(self) -> None:
-        if not self.answers:
-            raise Unavailable("The catalogue does not answer.", system="catalogue")
-        self.model = self._plane.model
 
 
 @asynccontextmanager
@@ -49,7 +32,6 @@ async def held(shop: Shop, plane: LatePlane, database_id: str) -> AsyncIterator[
     assert subscriptions is not None
     context = HolderContext(
         cast(DataPlane, plane),
-        plane.refresh,
         shared.feed,
         subscriptions,
         shared.view_results,

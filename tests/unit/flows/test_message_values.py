@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mediator.base.errors import Invalid
+from mediator.flows.message_check import check_message
 from mediator.flows.message_values import (
     DEEPEST,
     MOST_BYTES,
@@ -18,7 +19,6 @@ from mediator.flows.message_values import (
     depth_of,
     sized,
 )
-from mediator.flows.parser import check_message
 from mediator.flows.templates import fill
 from tests.unit.flows.plans import flow
 

@@ -1,0 +1,117 @@
+"""Standing queries of a schema that a process has not seen yet, which executes or creates some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+import httpx
+import pytest
+
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from mediator.base.clock import SystemClock
+from mediator.base.concurrency import end
+from mediator.data_plane.port import DataPlane
+from mediator.standing.context import HolderContext
+from mediator.standing.holder import StandingHolder
+from mediator.standing.service import StandingQueries
+from tests.faults.conditions import eventually
+from tests.process.late_plane import LatePlane
+from tests.process.service import Service, field_on
+from tests.process.standing.bench import Q1, Bench, bench_on
+
+NAMED: Final = {"fields": {"name": field_on("postgres")}}
+OLD: Final = {"things": NAMED, "labels": NAMED}
+SIZED: Final = {"fields": {**NAMED["fields"], "size": field_on("postgres", "integer")}}
+NEW: Final = {**OLD, "things": SIZED, "parts": NAMED}
+
+
+def joined(class_name: str, field: str, stream: str, attribute: str) -> dict[str, Any]:
+    """Return a query over a class and a stream."""
+    return {
+        "relations": {"c": {"class": class_name}, "s": {"stream": stream}},
+        "predicates": [[f"c.{field}", f"s.{attribute}"]],
+        "window_s": 600,
+    }
+
+
+@pytest.fixture
+async def bench(started: Service) -> AsyncIterator[Bench]:
+    async with bench_on(started, OLD) as opened:
+        yield opened
+
+
+def late(bench: Bench, plane: LatePlane) -> HolderContext:
+    """Return what the late process has of standing queries."""
+    mediator = bench.service.mediator
+    shared, subscriptions = mediator.coordination, mediator.changes.subscriptions
+    assert shared is not None
+    assert subscriptions is not None
+    return HolderContext(
+        cast(DataPlane, plane),
+        subscriptions,
+        shared.event_streams,
+        shared.standing_results,
+        shared.leases,
+        "late",
+        SystemClock(),
+    )
+
+
+@asynccontextmanager
+async def held(context: HolderContext, database_id: str) -> AsyncIterator[None]:
+    """Hold the queries of a database, before there are any."""
+
+    async def is_held() -> bool:
+        name = f"standing:{database_id}"
+        if await context.leases.acquire(name, "probe", 1.0):
+            await context.leases.release(name, "probe")
+            return False
+        return True
+
+    holder = asyncio.create_task(StandingHolder(context, database_id).run())
+    try:
+        await eventually(is_held)
+        yield
+    finally:
+        await end([holder])
+
+
+async def test_a_query_over_a_class_and_over_a_field_that_are_new_is_not_stopped(
+    bench: Bench,
+) -> None:
+    plane = LatePlane(bench.service.mediator.data)
+    async with held(late(bench, plane), bench.id):
+        await bench.ready(Q1)
+        plane.answers = False
+        await bench.service.mediator.control.set_schema(bench.database, {"classes": NEW})
+        queries = [
+            await bench.create(joined("parts", "name", "r", "a")),
+            await bench.create(joined("things", "size", "r", "a")),
+        ]
+        plane.answers = True
+        for query in queries:
+            await eventually(lambda query=query: bench.has_state(query, "ready"))  # type: ignore[misc]
+
+
+async def test_a_circle_through_a_query_over_a_field_that_is_new_is_refused(bench: Bench) -> None:
+    plane = LatePlane(bench.service.mediator.data)
+    await bench.service.mediator.control.set_schema(bench.database, {"classes": NEW})
+    sizes = {"stream": "s", "values": {"a": "s.a", "b": "c.size"}}
+    await bench.create({**joined("things", "size", "r", "a"), "into": sizes})
+    names = {"class": "things", "values": {"name": "c.name"}}
+    back = {**joined("labels", "name", "s", "b"), "into": names}
+    api = DataApi(
+        cast(DataPlane, plane),
+        DataOptions(cursor_key=b"key"),
+        lambda _: None,
+        standing=StandingQueries(late(bench, plane)),
+    )
+    base = f"http://localhost/v1/{bench.database}/"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=base) as client:
+        answer = await client.post("standing-queries", json=back)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["errors"][0]["pointer"] == "/into/class"
