@@ -121,7 +121,7 @@ def known_from(system: StoredSystem) -> KnownSystem:
     form = system.registration
     findings = _FINDINGS.validate_python(system.findings) if system.findings else None
     config, declared = SystemConfig(**form["config"]), tuple(form["declared"])
-    use = SystemUse(form.get("use", SystemUse.FULL))
+    use = SystemUse(form["use"])
     return KnownSystem(SystemRegistration(config, declared, dict(form["metrics"]), use), findings)
 
 
