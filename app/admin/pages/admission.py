@@ -6,16 +6,15 @@ from typing import Any, Final
 
 import orjson
 from fastapi import Request, Response
-from pydantic import ValidationError
 
 from app.admin.api.admission import Control, DryRunDocument, try_out
 from app.admin.api.schemas import By
-from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.page import Page, page_router, read_form, read_model, redirect, render
 from app.http.paths import parse_integer
 from app.http.problems import problem_of
 from mediator.admission.documents import described
 from mediator.admission.installation import INSTALLATION
-from mediator.base.errors import Invalid, Location, MediatorError
+from mediator.base.errors import MediatorError
 from mediator.control.admission import AdmissionControl
 
 __all__ = ["PAGE"]
@@ -70,14 +69,7 @@ async def change(request: Request, control: Control, author: By) -> Response:
 
 
 def _document(events: str, rules: str) -> DryRunDocument:
-    try:
-        document = DryRunDocument.model_validate_json(events)
-    except ValidationError as error:
-        locations = [
-            Location("".join(f"/{each}" for each in e["loc"]), e["msg"])
-            for e in error.errors(include_url=False)[:20]
-        ]
-        raise Invalid("The events cannot be read.", locations=locations) from None
+    document = read_model(DryRunDocument, events, "The events cannot be read.")
     return document.model_copy(update={"rules": rules})
 
 
