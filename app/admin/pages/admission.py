@@ -26,7 +26,6 @@ _LARGEST: Final = 262_144
 """Bytes of a form: each character of its texts may be escaped."""
 
 _SHOWN: Final = 50
-_MOST_VERSIONS: Final = 2**63 - 1
 _EXAMPLE: Final = {
     "events": [
         {"event": "RunStarted", "run": {"id": "a", "prio": 1, "state": "ACTIVE"}},
@@ -54,7 +53,7 @@ async def change(request: Request, control: Control, author: By) -> Response:
     form = await read_form(request, _FIELDS, _LARGEST)
     # A browser sends CRLF; positions are those that its editor shows.
     text, do = form.get("rules", "").replace("\r\n", "\n"), form.get("do")
-    seen = parse_integer(form.get("version", "0"), "version", least=0, most=_MOST_VERSIONS)
+    seen = parse_integer(form.get("version", "0"), "version", least=0)
     draft = {"text": text, "version": seen, "events": form.get("events")}
     try:
         if do == "try":
