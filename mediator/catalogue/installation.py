@@ -26,7 +26,7 @@ async def installation_id(catalogue: Catalogue) -> str:
 
 
 async def installation_id_if_any(catalogue: Catalogue) -> str | None:
-    """Return the id; None: the tables are yet to be upgraded, and will have one then.
+    """Return the id; None: the tables are yet to be made, and will have one then.
 
     Raises:
         Unavailable: The catalogue does not answer.

@@ -351,12 +351,14 @@ async def _check(
     row = (await connection.execute(found)).first()
     if (row.id, row.version) != (database.id, version) if row else version:
         raise PreconditionFailed(f"The schema of {database.name} was changed meanwhile.")
+    # First: a change of the layout has ended the hold under which it was made, which the replica
+    # that plans anew may still know.
+    if former is not None and row is not None and row.layout != former.layout:
+        raise LayoutChanged(f"The layout of {database.name} was changed meanwhile; try again.")
     if database.hold is not None and (row is None or row.hold != database.hold.id):
         raise Conflict(f"To place {database.name} anew took too long; try again.")
     if database.hold is None and row is not None and row.live:
         raise Conflict(f"Somebody else is placing {database.name} anew; try again.")
-    if former is not None and row is not None and row.layout != former.layout:
-        raise LayoutChanged(f"The layout of {database.name} was changed meanwhile; try again.")
     return row
 
 

@@ -138,5 +138,5 @@ def classes_to_erase(databases: Iterable[StoredDatabase]) -> list[tuple[str, str
         (stored.name, class_name)
         for stored in databases
         for class_name, layout in stored.layout.items()
-        if layout.get("erasing")
+        if layout["erasing"]
     ]

@@ -121,7 +121,7 @@ def known_from(system: StoredSystem) -> KnownSystem:
     form = system.registration
     findings = _FINDINGS.validate_python(system.findings) if system.findings else None
     config, declared = SystemConfig(**form["config"]), tuple(form["declared"])
-    use = SystemUse(form.get("use", SystemUse.FULL))
+    use = SystemUse(form["use"])
     return KnownSystem(SystemRegistration(config, declared, dict(form["metrics"]), use), findings)
 
 
@@ -182,9 +182,14 @@ def with_statements(known: KnownSystem, statements: Mapping[str, Any] | None) ->
 
 
 def configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
-    """Take the address from the settings, and keep what the operator has stated since."""
+    """Take the address from the settings, and keep what the operator has stated since.
+
+    Raises:
+        Conflict: It is that of another system.
+    """
     if known is None:
         return KnownSystem(registration)
+    check_same(known.name, known.registration.config, registration.config)
     # With another number, none of its objects would be found again.
     partitions = known.registration.config.partitions
     kept = replace(
@@ -196,11 +201,13 @@ def configured(registration: SystemRegistration, known: KnownSystem | None) -> K
     return replace(known, registration=kept)
 
 
-def check_same(known: KnownSystem, target: KnownSystem) -> None:
-    """Refuse a change by which all objects of a system would disappear."""
-    old, new = known.registration.config, target.registration.config
+def check_same(name: str, old: SystemConfig, new: SystemConfig) -> None:
+    """Raise `Conflict` for a change by which all objects of a system would disappear."""
     if (old.kind, old.namespace) != (new.kind, new.namespace):
-        raise Conflict(f"The system {known.name} cannot become one of another kind or namespace.")
+        raise Conflict(
+            f"The system {name} cannot become one of another kind or namespace, which has none of"
+            " its objects: give the other one a name of its own."
+        )
 
 
 def updated(own: KnownSystem, other: KnownSystem) -> KnownSystem:

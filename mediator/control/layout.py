@@ -256,7 +256,7 @@ def _stored_as(
     if present is None or generation != present["generation"]:
         made = {"generation": generation, "made_us": int(now * 1e6)}
         return {**made, "left": {}, "names": {}, "freed": [], "dropped": [], "erasing": []}
-    names, dropped = present.get("names", {}), {*present.get("dropped", ())}
+    names, dropped = present["names"], {*present["dropped"]}
     before = {name for placed in present["groups"].values() for name in placed["fields"]}
     fields = [name for placed in groups.values() for name in placed.fields]
     kept = {name: names.get(name, name) for name in before.intersection(fields) - {*retyped}}
@@ -274,12 +274,12 @@ def _stored_as(
     differing = {name: stored for name, stored in sorted(kept.items()) if name != stored}
     return {
         "generation": generation,
-        "made_us": present.get("made_us", 0),
+        "made_us": present["made_us"],
         "left": _times_left(present, groups),
         "names": differing,
-        "freed": sorted({*present.get("freed", ()), *before}.difference(fields)),
+        "freed": sorted({*present["freed"], *before}.difference(fields)),
         "dropped": sorted(dropped),
-        "erasing": sorted({*present.get("erasing", ()), *left}),
+        "erasing": sorted({*present["erasing"], *left}),
     }
 
 
@@ -309,19 +309,18 @@ def _left(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> s
 
 def _times_left(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> dict[str, int]:
     """Return how often a class has left systems: it has another location when it returns."""
-    times = present.get("left", {})
+    times = present["left"]
     return {**times, **{system: times.get(system, 0) + 1 for system in _left(present, groups)}}
 
 
 def _identified(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
     layout = stored.layout[route.schema.name]
-    generation, names = layout["generation"], layout.get("names", {})
-    left = layout.get("left", {})
+    generation, names, left = layout["generation"], layout["names"], layout["left"]
 
     def identified(fragment: Fragment) -> Fragment:
         times = left.get(fragment.system)
         returned = f"_{times}" if times else ""
-        stored_as = f"{fragment.class_name}_{generation}{returned}" if generation else ""
+        stored_as = f"{fragment.class_name}_{generation}{returned}"
         return replace(fragment, database_id=stored.id, stored_as=stored_as)
 
     def named(fragment: Fragment) -> Fragment:
@@ -330,8 +329,7 @@ def _identified(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
 
     copy = identified(route.copy) if route.copy is not None else None
     fragments = tuple(map(named, route.fragments))
-    dropped = frozenset(layout.get("dropped", ()))
-    made_us = layout.get("made_us", 0)
+    dropped, made_us = frozenset(layout["dropped"]), layout["made_us"]
     return replace(route, fragments=fragments, copy=copy, dropped=dropped, made_us=made_us)
 
 

@@ -77,6 +77,9 @@ class Registry:
         """Open what the settings name and what was registered before; the settings win.
 
         A system that does not answer is kept, and tried again by `reconnect`.
+
+        Raises:
+            Conflict: By the settings a system would become another one.
         """
         stored = {system.name: system for system in await self._catalogue.load()}
         for system in stored.values():
@@ -117,7 +120,6 @@ class Registry:
         return True
 
     async def _move(self, known: KnownSystem, target: KnownSystem) -> None:
-        check_same(known, target)
         opened = await self._try_to_open(target)
         if isinstance(opened, StoreError):
             raise Unavailable(
@@ -131,6 +133,7 @@ class Registry:
         async with self._connecting:
             for known, target in await self._load_changes():
                 try:
+                    check_same(known.name, known.registration.config, target.registration.config)
                     await self._move(known, target)
                 except MediatorError as error:
                     log.warning("%s", error.detail)
@@ -270,7 +273,10 @@ class Registry:
         settings = self._configured.get(known.name)
 
         def reached(now: KnownSystem) -> KnownSystem:
-            now = configured(settings, now) if settings else now
+            if settings is not None:
+                # The address is that of the store, which may be there before that of the settings.
+                here = replace(settings, config=now.registration.config)
+                now = configured(here, now)
             return replace(now, findings=findings, error="")
 
         await self._add(store, known, reached)

@@ -30,7 +30,7 @@ def _layout(layout: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
         group: {**placed, "fields": [names.get(name, name) for name in placed["fields"]]}
         for group, placed in layout["groups"].items()
     }
-    former = layout.get("names", {})
+    former = layout["names"]
     kept = {names.get(name, name): stored for name, stored in former.items()}
     new = {new: former.get(old, old) for old, new in names.items()}
     # Constraints that are being built are abandoned: they would have other names.
@@ -39,7 +39,7 @@ def _layout(layout: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
         **layout,
         "groups": groups,
         "names": {**kept, **new},
-        "freed": sorted({*layout.get("freed", ()), *names}),
+        "freed": sorted({*layout["freed"], *names}),
         "building": building,
     }
 

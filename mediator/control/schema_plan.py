@@ -120,8 +120,8 @@ def _class_version(class_name: str, document: dict[str, Any], stored: StoredData
 def _reuses_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether a class gives a name to another field than had it, by its layouts."""
     fields = (name for placed in after["groups"].values() for name in placed["fields"])
-    renamed_since = after["names"].items() - before.get("names", {}).items()
-    return bool(renamed_since) or not {*before.get("freed", ())}.isdisjoint(fields)
+    renamed_since = after["names"].items() - before["names"].items()
+    return bool(renamed_since) or not {*before["freed"]}.isdisjoint(fields)
 
 
 @dataclass(frozen=True, slots=True)

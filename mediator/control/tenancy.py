@@ -81,7 +81,7 @@ class Tenancy:
 
         Raises:
             Invalid: A grant or the expiry is malformed.
-            NotFound: There is no such tenant.
+            NotFound: There is no such tenant, or the key was revoked meanwhile.
         """
         granted = parse_grants(grants)
         if not granted:
@@ -97,7 +97,9 @@ class Tenancy:
             raise _wrong("/label", f"up to {expected}")
         new = mint()
         await self._store.add_key(new, Principal(subject, tenant, granted), label, expires)
-        stored = (await self._latest()).keys[new.id]
+        stored = (await self._latest()).keys.get(new.id)
+        if stored is None:  # it goes with its tenant, too
+            raise NotFound("The key was revoked as soon as it was created.")
         return {**_key_document(stored), "key": new.text}
 
     async def revoke(self, tenant: str, id_: str) -> None:

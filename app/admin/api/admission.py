@@ -8,7 +8,14 @@ import orjson
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.admin.api.responses import DryRun, IfMatch, json_request, part, version_of
+from app.admin.api.responses import (
+    DryRun,
+    IfMatch,
+    SequenceNumber,
+    json_request,
+    part,
+    version_of,
+)
 from app.admin.api.schemas import By
 from app.http.framework import SmallBodies, read_limited
 from app.http.negotiation import JSON, media_type
@@ -178,7 +185,7 @@ async def try_rules(control: Control, document: DryRunDocument) -> dict[str, Any
 async def list_log(
     control: Control,
     before: Annotated[
-        int | None, Query(ge=1, le=2**63 - 1, description="Only entries before this one.")
+        SequenceNumber | None, Query(description="Only entries before this one.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=LOG_KEPT, description="Entries at most.")] = 100,
 ) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path, Query, Request
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from app.api.models.common import NAME_SCHEMA, Problem
 from app.http.framework import json_body
@@ -26,6 +26,7 @@ __all__ = [
     "JsonBody",
     "Name",
     "OfDatabase",
+    "SequenceNumber",
     "json_request",
     "part",
     "version_of",
@@ -35,6 +36,9 @@ PROBLEM: Final[dict[str, Any]] = {
     "description": "A problem (RFC 9457)",
     "content": {PROBLEM_JSON: {"schema": json_schema_of(TypeAdapter(Problem))}},
 }
+
+SequenceNumber = Annotated[int, Field(ge=1, le=2**63 - 1)]
+"""Of a version, or of an entry of a log: the catalogue counts them in 64 bits."""
 
 _VERSION: Final = re.compile(r"[0-9]{1,18}")
 """What the catalogue can compare: it counts versions in 64 bits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -14,6 +14,7 @@ from app.admin.api.responses import (
     IfMatch,
     JsonBody,
     Name,
+    SequenceNumber,
     json_request,
     version_of,
 )
@@ -32,8 +33,6 @@ from mediator.schema.validation import json_schema_of
 __all__ = ["By", "Version", "answer_of", "described", "router"]
 
 router = APIRouter()
-
-_MOST_VERSIONS: Final = 2**63 - 1
 
 
 def _options(
@@ -71,10 +70,8 @@ def _author(request: Request) -> Author | None:
 
 
 By = Annotated[Author | None, Depends(_author)]
-Version = Annotated[int, Path(ge=1, le=_MOST_VERSIONS)]
-Before = Annotated[
-    int | None, Query(ge=1, le=_MOST_VERSIONS, description="Only versions before this one.")
-]
+Version = Annotated[SequenceNumber, Path()]
+Before = Annotated[SequenceNumber | None, Query(description="Only versions before this one.")]
 Limit = Annotated[int, Query(ge=1, le=REVISIONS_KEPT, description="Revisions at most.")]
 
 

@@ -6,16 +6,15 @@ from typing import Any, Final
 
 import orjson
 from fastapi import Request, Response
-from pydantic import ValidationError
 
 from app.admin.api.admission import Control, DryRunDocument, try_out
 from app.admin.api.schemas import By
-from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.page import Page, page_router, read_form, read_model, redirect, render
 from app.http.paths import parse_integer
 from app.http.problems import problem_of
 from mediator.admission.documents import described
 from mediator.admission.installation import INSTALLATION
-from mediator.base.errors import Invalid, Location, MediatorError
+from mediator.base.errors import MediatorError
 from mediator.control.admission import AdmissionControl
 
 __all__ = ["PAGE"]
@@ -27,7 +26,6 @@ _LARGEST: Final = 262_144
 """Bytes of a form: each character of its texts may be escaped."""
 
 _SHOWN: Final = 50
-_MOST_VERSIONS: Final = 2**63 - 1
 _EXAMPLE: Final = {
     "events": [
         {"event": "RunStarted", "run": {"id": "a", "prio": 1, "state": "ACTIVE"}},
@@ -55,7 +53,7 @@ async def change(request: Request, control: Control, author: By) -> Response:
     form = await read_form(request, _FIELDS, _LARGEST)
     # A browser sends CRLF; positions are those that its editor shows.
     text, do = form.get("rules", "").replace("\r\n", "\n"), form.get("do")
-    seen = parse_integer(form.get("version", "0"), "version", least=0, most=_MOST_VERSIONS)
+    seen = parse_integer(form.get("version", "0"), "version", least=0)
     draft = {"text": text, "version": seen, "events": form.get("events")}
     try:
         if do == "try":
@@ -70,14 +68,7 @@ async def change(request: Request, control: Control, author: By) -> Response:
 
 
 def _document(events: str, rules: str) -> DryRunDocument:
-    try:
-        document = DryRunDocument.model_validate_json(events)
-    except ValidationError as error:
-        locations = [
-            Location("".join(f"/{each}" for each in e["loc"]), e["msg"])
-            for e in error.errors(include_url=False)[:20]
-        ]
-        raise Invalid("The events cannot be read.", locations=locations) from None
+    document = read_model(DryRunDocument, events, "The events cannot be read.")
     return document.model_copy(update={"rules": rules})
 
 

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import Query, Request, Response
-from pydantic import ValidationError
 
 from app.admin.api.responses import NAME, Name
 from app.admin.api.tenants import KeyRequest, OwnLimits, Tenants
-from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.page import Page, page_router, read_form, read_model, redirect, render
 from app.admin.pages.series import of_tenant
 from app.http.problems import problem_of
 from mediator.access.model import OPERATOR, Scope
@@ -24,6 +23,7 @@ __all__ = ["PAGE"]
 router = page_router()
 _LIMITS: Final = tuple(OwnLimits.model_fields)
 _KEY: Final = frozenset({"subject", "grants", "label", "expires"})
+_NOT_FILLED_IN: Final = "The form is not filled in as expected."
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
 
 Chosen = Annotated[str | None, Query(pattern=NAME)]
@@ -73,10 +73,7 @@ async def create_key(request: Request, tenants: Tenants, tenant: Name) -> Respon
     form = await read_form(request, _KEY)
     grants = form.get("grants", "").replace(",", " ").split()
     given = {**form, "grants": grants, "expires": _midnight(form.get("expires", ""))}
-    try:
-        wanted = KeyRequest.model_validate(given)
-    except ValidationError as error:
-        raise _refused(error) from None
+    wanted = read_model(KeyRequest, given, _NOT_FILLED_IN)
     expires = None if wanted.expires is None else wanted.expires.timestamp()
     key = await tenants.create_key(
         tenant, wanted.subject, wanted.grants, label=wanted.label, expires=expires
@@ -133,10 +130,7 @@ async def _page(
 
 def _limits(form: Mapping[str, str]) -> dict[str, Any]:
     given = {name: text for name, text in form.items() if name in _LIMITS and text}
-    try:
-        return OwnLimits.model_validate(given).model_dump(exclude_none=True)
-    except ValidationError as error:
-        raise _refused(error) from None
+    return read_model(OwnLimits, given, _NOT_FILLED_IN).model_dump(exclude_none=True)
 
 
 def _seen(form: Mapping[str, str]) -> dict[str, Any]:
@@ -154,13 +148,8 @@ def _midnight(day: str) -> str | None:
     return f"{day}T00:00:00Z" if day else None
 
 
-def _refused(error: ValidationError) -> Invalid:
-    locations = [Location("/".join(map(str, e["loc"])), e["msg"]) for e in error.errors()[:20]]
-    return Invalid("The form is not filled in as expected.", locations=locations)
-
-
 def _invalid(name: str, expected: str) -> Invalid:
-    return Invalid("The form is not filled in as expected.", locations=[Location(name, expected)])
+    return Invalid(_NOT_FILLED_IN, locations=[Location(name, expected)])
 
 
 def _back(tenant: str) -> Response:

@@ -8,13 +8,12 @@ from typing import Final
 from urllib.parse import urlencode
 
 from fastapi import Request, Response
-from pydantic import ValidationError
 
 from app.admin.api.overrides import OverrideDocument, change_override
 from app.admin.api.responses import NAME, Control
 from app.admin.api.schemas import By
 from app.admin.pages.colours import colours_of
-from app.admin.pages.page import page_router, read_form, redirect, render
+from app.admin.pages.page import page_router, read_form, read_model, redirect, render
 from app.admin.pages.schema_editor import moved
 from mediator.base.errors import Invalid, Location
 
@@ -57,8 +56,5 @@ def _document(form: Mapping[str, str]) -> OverrideDocument | None:
     given = {name: form[name] for name in _OVERRIDE if name in form}
     if not given:
         return None
-    try:
-        return OverrideDocument.model_validate({**given, "until": f"{given.get('until', '')}Z"})
-    except ValidationError as error:
-        locations = [Location("/".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
-        raise Invalid("The override cannot be read.", locations=locations) from None
+    given["until"] = f"{given.get('until', '')}Z"
+    return read_model(OverrideDocument, given, "The override cannot be read.")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import orjson
 from fastapi import Query, Request, Response
 
-from app.admin.api.responses import NAME, OfDatabase
+from app.admin.api.responses import NAME, OfDatabase, SequenceNumber
 from app.admin.api.schemas import By, described
 from app.admin.pages import database_drop
 from app.admin.pages.colours import colours_of
@@ -63,11 +63,9 @@ _EXAMPLE: Final[dict[str, Any]] = {
     }
 }
 
-_MOST_VERSIONS: Final = 2**63 - 1
-
-Revision = Annotated[int | None, Query(ge=1, le=_MOST_VERSIONS)]
-Older = Annotated[int | None, Query(alias="from", ge=1, le=_MOST_VERSIONS)]
-Newer = Annotated[int | None, Query(alias="to", ge=1, le=_MOST_VERSIONS)]
+Revision = Annotated[SequenceNumber | None, Query()]
+Older = Annotated[SequenceNumber | None, Query(alias="from")]
+Newer = Annotated[SequenceNumber | None, Query(alias="to")]
 Index = Annotated[str | None, Query(pattern=_INDEX)]
 
 

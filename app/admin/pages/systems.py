@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
-from pydantic import ValidationError
 
 from app.admin.api.responses import NAME, Control, Name
 from app.admin.api.systems import NewSystem
 from app.admin.pages.colours import colours_of
-from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.page import Page, page_router, read_form, read_model, redirect, render
 from app.http.problems import problem_of
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound
 from mediator.control.port import SeenStatements, SystemUse
@@ -38,11 +37,8 @@ async def show(request: Request, control: Control, system: Chosen = None) -> Res
 async def register(request: Request, control: Control) -> Response:
     """Register a system; its URL is not shown again, as it may hold a password."""
     form = await read_form(request, _NEW)
-    try:
-        registration = NewSystem.model_validate(form).registration()
-    except ValidationError as error:
-        locations = [Location("/".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
-        raise Invalid("The system cannot be registered.", locations=locations) from None
+    wanted = read_model(NewSystem, form, "The system cannot be registered.")
+    registration = wanted.registration()
     await control.register(registration)
     return _back(registration.config.name)
 

@@ -11,8 +11,12 @@ from typer.testing import CliRunner
 
 from app.commands.key import key
 from mediator.access.cache import AccessCache
+from mediator.access.keys import NewKey
+from mediator.access.model import Principal
 from mediator.base.clock import SystemClock
+from mediator.base.errors import NotFound
 from mediator.catalogue.tenants import CatalogueTenants
+from mediator.control.tenancy import Tenancy
 from tests.process.access.answers import operate
 from tests.process.access.bounded import Bounded
 from tests.process.caching.guarded import Guarded, bearer
@@ -51,6 +55,24 @@ async def test_a_revoked_key_is_refused(running: Guarded) -> None:
     # Even a public class is not served to an invalid key.
     public = f"/v1/{running.database}/articles/there"
     assert (await running.data.get(public, headers=headers)).status_code == 401
+
+
+class Removing(CatalogueTenants):
+    """Another replica removes the tenant as soon as it has a key."""
+
+    async def add_key(
+        self, new: NewKey, principal: Principal, label: str, expires: float | None
+    ) -> None:
+        await super().add_key(new, principal, label, expires)
+        await self.remove(principal.tenant)
+
+
+async def test_a_key_that_is_gone_when_it_is_described_is_not_found(running: Guarded) -> None:
+    store = Removing(running.container.mediator.catalogue)
+    tenancy, tenant = Tenancy(store, SystemClock()), unique("t")
+    await tenancy.put_tenant(tenant, {})
+    with pytest.raises(NotFound, match="revoked"):
+        await tenancy.create_key(tenant, "ada", ["read"])
 
 
 async def test_another_replica_observes_a_revocation(running: Guarded) -> None:

@@ -27,6 +27,12 @@ __all__ = ["Replica", "World", "documented", "opened_world"]
 LAYOUT = {
     "version": 1,
     "generation": "1",
+    "made_us": 0,
+    "left": {},
+    "names": {},
+    "freed": [],
+    "dropped": [],
+    "erasing": [],
     "view": None,
     "groups": {"main": {"system": "redis", "fields": ["title"]}},
     "order": ["main"],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mediator.base.errors import NotUnique
+from mediator.base.errors import NotFound, NotUnique
 from mediator.model.operations import Create
 from tests.faults.conditions import eventually
 from tests.process.control.test_placing_anew import follows, on, paused, stopped, waits
@@ -82,3 +83,20 @@ async def test_a_change_that_was_planned_before_a_build_began_lets_no_duplicate_
 async def ended(task: asyncio.Task[Any], late: Service) -> bool:
     await follows(late)
     return task.done()
+
+
+async def test_a_database_is_dropped_whose_layout_changes_meanwhile(
+    mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await with_two_classes(mediator)
+    planned = paused(monkeypatch, late.mediator.stored_schemas, "hold")
+    dropping = asyncio.create_task(late.mediator.control.delete_schema(database))
+    await stopped(dropping, by=planned)
+    schemas = mediator.mediator.stored_schemas
+    stored = (await schemas.snapshot()).databases[database]
+    notes = {**stored.layout["notes"], "building": None}
+    await schemas.put_layout(replace(stored, layout={**stored.layout, "notes": notes}), stored)
+    planned.open.set()
+    assert (await dropping)["objects"] == {"notes": 0, "users": 2}
+    with pytest.raises(NotFound):
+        await mediator.mediator.control.schema(database)

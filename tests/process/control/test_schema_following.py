@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mediator.base.errors import NotFound, Unavailable
 from mediator.catalogue import epochs
+from mediator.catalogue.schemas import LayoutChanged
 from mediator.catalogue.stored_databases import (
     CatalogueSnapshot,
     Difference,
@@ -365,6 +366,18 @@ async def test_a_hold_is_put_in_force_with_the_routes_of_its_row(world: World) -
     await replica.follower.has_updated(*await world.schemas.hold(plain, ["notes"]))
     assert claims(replica) == ()
     assert replica.executor.model.databases[plain.name].held == {"notes"}
+
+
+async def test_a_layout_that_was_changed_is_found_before_the_hold_that_this_has_ended(
+    world: World,
+) -> None:
+    """One who plans anew reads both; else the change would be refused for a hold of others."""
+    await world.schemas.put(documented("db0"))
+    [plain] = await world.stored()
+    _, held = await world.schemas.hold(plain, ["notes"])
+    await world.schemas.put_layout(with_build(held, None), held)
+    with pytest.raises(LayoutChanged):
+        await world.schemas.retire(held, 1)
 
 
 def with_build(stored: StoredDatabase, build: UniqueBuild | None) -> StoredDatabase:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
-from sqlalchemy import insert, select
 
 from app.admin.application import create_admin_app
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import REVISIONS_KEPT
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
-from mediator.catalogue.tables import databases, schema_revisions
 from mediator.stores.port import SystemConfig
 from tests.process.caching.guarded import Guarded
 from tests.process.caching.newspaper import assert_problem
@@ -148,17 +145,6 @@ async def test_only_the_last_are_kept(catalogue: Catalogue) -> None:
         oldest = await schemas.revision(name, 3)
         assert oldest is not None
         assert oldest[1] == {**EMPTY, "mode": "3"}
-
-
-async def test_schemas_from_before_are_kept_without_author_and_time(catalogue: Catalogue) -> None:
-    await catalogue.migrate(partial(catalogue.revisions.downgrade, to="0001"))
-    row = {"name": "news", "id": "news_1", "version": 7, "document": EMPTY, "layout": {}}
-    async with catalogue.begin() as connection:
-        await connection.execute(insert(databases).values(row))
-    await catalogue.migrate(catalogue.revisions.upgrade)
-    async with catalogue.begin() as connection:
-        found = (await connection.execute(select(schema_revisions))).all()
-    assert [tuple(each) for each in found] == [("news_1", 7, EMPTY, *[None] * 4)]
 
 
 async def test_tenants_see_their_own_authors_only(running: Guarded) -> None:

@@ -21,12 +21,15 @@ from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
 from app.settings.systems_file import SystemsFile, read_systems
 from mediator.base.errors import Conflict, Unavailable
 from mediator.control import opening
+from mediator.control.known_systems import known_from
 from mediator.control.port import SystemRegistration
 from mediator.service import Mediator
-from mediator.stores.port import SystemConfig
+from mediator.stores.kinds import make_store
+from mediator.stores.port import Store, SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as Process
 from tests.process.access.examinations import recall
+from tests.process.control.test_system_registration import Closed
 from tests.process.service import (
     NOWHERE,
     Service,
@@ -146,6 +149,47 @@ async def test_an_address_that_does_not_answer_changes_nothing(
     assert running.mediator.systems.get("redis").store is store
     partitions = replace(first, partitions=first.partitions + 1)
     assert await running.mediator.registry.reconfigure([SystemRegistration(partitions)]) == []
+
+
+async def test_refused_settings_of_a_system_that_is_down_are_not_applied_when_it_is_back(
+    running: Service, first: SystemConfig
+) -> None:
+    stores: list[Any] = []
+
+    def factory(config: SystemConfig) -> Store:
+        if config.name != "redis":
+            return make_store(config)
+        store: Any = Closed(make_store(config))
+        store.opens = bool(stores) and stores[0].opens
+        stores.append(store)
+        opened: Store = store
+        return opened
+
+    configs = [first, *(each for each in running.configs.values() if each.name != "redis")]
+    async with service(configs, running.catalogue_url, factory=factory) as other:
+        registry = other.mediator.registry
+        refused = SystemRegistration(replace(first, namespace="elsewhere"), ("elasticity",))
+        with pytest.raises(Conflict, match="another kind or namespace"):
+            await registry.reconfigure([refused])
+        absent = SystemRegistration(replace(first, url=NOWHERE))
+        with pytest.raises(Unavailable):
+            await registry.reconfigure([absent])
+        stores[0].opens = True
+        await registry.reconnect()
+        assert other.mediator.systems.get("redis").store.config == first
+    stored = {each.name: known_from(each) for each in await running.mediator.registrations.load()}
+    assert stored["redis"].registration.config == first
+    assert "elasticity" not in stored["redis"].registration.declared
+
+
+@pytest.mark.parametrize("change", [{"namespace": "elsewhere"}, {"kind": "mongodb"}])
+async def test_no_service_starts_with_a_system_that_has_become_another_one(
+    running: Service, first: SystemConfig, change: dict[str, str]
+) -> None:
+    other = replace(first, **change)  # type: ignore[arg-type]  # texts only
+    with pytest.raises(Conflict, match="redis cannot become one of another kind or namespace"):
+        async with service([other], running.catalogue_url):
+            pass
 
 
 async def test_a_replica_follows_a_change_in_the_catalogue(

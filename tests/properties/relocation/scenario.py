@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
+from benchmarks.harness.paced_cluster import Choice, LocalCluster
 from mediator.relocation.cluster import Cluster, make_cluster
-from mediator.relocation.local import Choice, LocalCluster
 from mediator.relocation.manager import ENDED, Manager
 from mediator.relocation.messages import (
     MANAGER,

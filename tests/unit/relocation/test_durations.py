@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.harness.paced_cluster import LocalCluster
 from mediator.relocation.cluster import Cluster, make_cluster
 from mediator.relocation.join_states import JoinStates
-from mediator.relocation.local import LocalCluster
 from mediator.relocation.messages import Relocate
 from mediator.standing.state import JoinedTuple
 from tests.properties.relocation.scenario import Found, found

@@ -1,4 +1,4 @@
-"""All tables of the catalogue, and the row that the epoch is counted in."""
+"""All tables of the catalogue, the row that the epoch is counted in, and the installation's id."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ additive = False
 _STATEMENTS = """
 CREATE TABLE portolan_catalogue.epoch ("only" INTEGER PRIMARY KEY, epoch BIGINT NOT NULL);
 INSERT INTO portolan_catalogue.epoch ("only", epoch) VALUES (1, 0);
+CREATE TABLE portolan_catalogue.installation ("only" INTEGER PRIMARY KEY, id TEXT NOT NULL);
+INSERT INTO portolan_catalogue.installation ("only", id) VALUES (1, gen_random_uuid()::text);
 CREATE TABLE portolan_catalogue.databases (
     name TEXT PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -20,7 +22,9 @@ CREATE TABLE portolan_catalogue.databases (
     hold TEXT,
     held JSONB,
     held_until TIMESTAMPTZ,
-    owned_until JSONB NOT NULL DEFAULT '{}'
+    owned_until JSONB NOT NULL DEFAULT '{}',
+    overrides JSONB NOT NULL DEFAULT '{}',
+    retired_before BIGINT NOT NULL DEFAULT 0
 );
 CREATE TABLE portolan_catalogue.dropped_databases (
     id TEXT PRIMARY KEY,
@@ -38,6 +42,17 @@ CREATE TABLE portolan_catalogue.schema_changes (
     epoch BIGINT PRIMARY KEY,
     change TEXT NOT NULL,
     database TEXT NOT NULL
+);
+CREATE TABLE portolan_catalogue.schema_revisions (
+    database_id TEXT REFERENCES portolan_catalogue.databases (id)
+        ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+    version BIGINT,
+    document JSONB NOT NULL,
+    at TIMESTAMPTZ,
+    author JSONB,
+    changes JSONB,
+    names JSONB,
+    PRIMARY KEY (database_id, version)
 );
 CREATE TABLE portolan_catalogue.systems (
     name TEXT PRIMARY KEY,
@@ -121,6 +136,7 @@ CREATE TABLE portolan_catalogue.runs (
     ended TIMESTAMPTZ,
     key TEXT,
     fingerprint TEXT,
+    held BOOLEAN NOT NULL DEFAULT false,
     CONSTRAINT runs_key UNIQUE (database_id, key)
 );
 CREATE INDEX runs_of_database ON portolan_catalogue.runs (database_id, position);
@@ -128,7 +144,26 @@ CREATE INDEX runs_to_do ON portolan_catalogue.runs (position) WHERE ended IS NUL
 CREATE TABLE portolan_catalogue.workers (
     name TEXT PRIMARY KEY,
     seen TIMESTAMPTZ NOT NULL,
-    failure TEXT
+    failure TEXT,
+    load JSONB
+);
+CREATE TABLE portolan_catalogue.admission_rules (
+    "only" INTEGER PRIMARY KEY,
+    version BIGINT NOT NULL,
+    text TEXT NOT NULL,
+    author JSONB,
+    at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+CREATE TABLE portolan_catalogue.admission_evaluator (
+    "only" INTEGER PRIMARY KEY,
+    replica TEXT NOT NULL,
+    leased_until TIMESTAMPTZ NOT NULL
+);
+CREATE TABLE portolan_catalogue.admission_log (
+    id BIGSERIAL PRIMARY KEY,
+    at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    replica TEXT NOT NULL,
+    entry JSONB NOT NULL
 );
 CREATE TABLE portolan_catalogue.revisions (
     revision TEXT PRIMARY KEY,
