@@ -244,6 +244,7 @@ class _Blind(Wire):
         answer = await super().handle_async_request(request)
         if request.url.path.endswith("/sketch") and answer.is_success:
             sketch = decode(answer.content)
-            empty = replace(sketch, bits=bytes(len(sketch.bits)), revalidate_all=False)
-            return httpx.Response(200, content=encode(empty))
+            bits = bytes(len(sketch.snapshot.bits))
+            empty = replace(sketch.snapshot, bits=bits, revalidate_all=False)
+            return httpx.Response(200, content=encode(replace(sketch, snapshot=empty)))
         return answer

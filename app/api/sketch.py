@@ -65,7 +65,7 @@ class Sketches:
         snapshot: FilterSnapshot,
         groups: dict[str, dict[str, tuple[str, ...]]],
     ) -> Response:
-        client_filter = FilterDocument.of(snapshot, self._valid_for_ms, groups)
+        client_filter = FilterDocument(snapshot, self._valid_for_ms, groups)
         as_json = accepts_by_name(routed.request.headers.get(b"accept", ""), JSON)
         form = "j" if as_json else "b"
         tag = f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}-{form}"'

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
-from mediator.base.errors import Invalid, Location
-from mediator.base.suggestions import did_you_mean
+from pydantic import AfterValidator, Field, TypeAdapter
 
-__all__ = [
-    "MAX_COUNT",
-    "MAX_DURATION_S",
-    "MAX_RATE",
-    "MAX_TIMEOUT_S",
-    "Measurement",
-    "ProbePlan",
-    "ProbeRequest",
-    "read_request",
-]
-
-LONGEST_TEXT: Final = 2_048
-MAX_COUNT: Final = 10_000
-MAX_RATE: Final = 100.0
-MAX_TIMEOUT_S: Final = 60.0
-MAX_DURATION_S: Final = 600.0
-_MEMBERS: Final = (
-    *("database", "class", "path", "count", "rate", "timeout_s"),
-    *("delta_s", "bound_s"),
+from mediator.base.errors import Location
+from mediator.schema.validation import (
+    Name,
+    Number,
+    Omissible,
+    Positive,
+    document,
+    parse_document,
+    refuse,
 )
+
+__all__ = ["PROBE_REQUEST", "Measurement", "ProbePlan", "ProbeRequest", "read_request"]
+
+_MAX_TIMEOUT_S: Final = 60.0
+_MAX_DURATION_S: Final = 600.0
 """Seconds in which all measurements must have begun."""
 
 
@@ -37,9 +29,16 @@ _MEMBERS: Final = (
 class ProbePlan:
     """How often to measure: `rate` measurements begin in a second, each has `timeout_s`."""
 
-    count: int = 100
-    rate: float = 10.0
-    timeout_s: float = 10.0
+    count: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 100
+    rate: Annotated[
+        Positive,
+        Field(
+            le=100.0,
+            description="Measurements in a second; all must begin within"
+            f" {_MAX_DURATION_S:g} seconds.",
+        ),
+    ] = 10.0
+    timeout_s: Annotated[Positive, Field(le=_MAX_TIMEOUT_S)] = 10.0
 
     @property
     def longest_s(self) -> float:
@@ -47,23 +46,33 @@ class ProbePlan:
         return self.count / self.rate + self.timeout_s
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeRequest:
-    """The request of a client.
+@document
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRequest(ProbePlan):
+    """What to probe, and how often."""
 
-    Attributes:
-        path: Where reads go: ``fresh``, to the systems; ``view``; or the URL of a cache.
-        delta_s: Through a cache: read with our own client, which allows itself this staleness.
-            None: read as anyone does who knows nothing of the filter.
-        bound_s: The bound that reads are held against; None: the declared one of the path.
-    """
-
-    database: str
-    class_name: str
-    path: str
-    plan: ProbePlan
-    delta_s: float | None = None
-    bound_s: float | None = None
+    database: Name
+    class_name: Annotated[Name, Field(alias="class")]
+    path: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=2_048,
+            description="Where reads go: fresh, to the systems; view; or the URL of a cache in"
+            " PORTOLAN_PROBE_CACHES.",
+        ),
+    ] = "fresh"
+    delta_s: Annotated[
+        Omissible[Annotated[Positive, Field(le=_MAX_TIMEOUT_S)]],
+        Field(
+            description="Through a cache: read with a coherent client that allows itself this"
+            " staleness; without it, as anyone does who knows nothing of the filter."
+        ),
+    ] = None
+    bound_s: Annotated[
+        Annotated[Number, Field(ge=0)] | None,
+        Field(description="The bound that reads are held against; null: the path's declared one."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,68 +91,22 @@ class Measurement:
     stale_reads: int
 
 
+def _bounded(request: ProbeRequest) -> ProbeRequest:
+    if request.count > request.rate * _MAX_DURATION_S:
+        detail = f"takes more than {_MAX_DURATION_S:g} seconds at this rate"
+        refuse([Location("/count", detail)])
+    return request
+
+
+PROBE_REQUEST: Final[TypeAdapter[ProbeRequest]] = TypeAdapter(
+    Annotated[ProbeRequest, AfterValidator(_bounded)]
+)
+
+
 def read_request(document: Any) -> ProbeRequest:
     """Read a request in JSON form.
 
     Raises:
         Invalid: A member is missing, unknown, or beyond its limit; with all locations.
     """
-    if not isinstance(document, Mapping):
-        raise Invalid("A probe is a JSON object.", locations=[Location("", "must be an object")])
-    reading = _Reading(dict(document))
-    request = ProbeRequest(
-        database=reading.text("database"),
-        class_name=reading.text("class"),
-        path=reading.text("path", "fresh"),
-        plan=ProbePlan(
-            count=int(reading.number("count", 100, MAX_COUNT, whole=True)),
-            rate=reading.number("rate", 10.0, MAX_RATE),
-            timeout_s=reading.number("timeout_s", 10.0, MAX_TIMEOUT_S),
-        ),
-        delta_s=reading.number("delta_s", 0, MAX_TIMEOUT_S) if "delta_s" in document else None,
-        bound_s=reading.bound("bound_s"),
-    )
-    if request.plan.count > request.plan.rate * MAX_DURATION_S:
-        reading.wrong("count", f"takes more than {MAX_DURATION_S:g} seconds at this rate")
-    reading.finish()
-    return request
-
-
-@dataclass(eq=False)
-class _Reading:
-    """Takes members out of an object, and notes what is wrong with them."""
-
-    _left: dict[str, Any]
-    _mistakes: list[Location] = field(default_factory=list)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        value = self._left.pop(name, default)
-        if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT:
-            return value
-        self.wrong(name, f"must be a string of at most {LONGEST_TEXT} characters")
-        return ""
-
-    def number(self, name: str, default: float, most: float, *, whole: bool = False) -> float:
-        value, kinds = self._left.pop(name, default), (int,) if whole else (int, float)
-        if type(value) in kinds and 0 < value <= most:
-            return float(value)
-        what = "a whole number" if whole else "a number"
-        self.wrong(name, f"must be {what} above 0 and at most {most:g}")
-        return default
-
-    def bound(self, name: str) -> float | None:
-        value = self._left.pop(name, None)
-        if value is None or (type(value) in {int, float} and isfinite(value) and value >= 0):
-            return None if value is None else float(value)
-        self.wrong(name, "must be a number that is not negative")
-        return None
-
-    def finish(self) -> None:
-        for name in self._left:
-            self.wrong(str(name)[:100], f"is not known{did_you_mean(name, _MEMBERS)}")
-        if self._mistakes:
-            raise Invalid("The probe cannot be carried out as described.", locations=self._mistakes)
-
-    def wrong(self, name: str, detail: str) -> None:
-        pointer = name.replace("~", "~0").replace("/", "~1")
-        self._mistakes.append(Location(f"/{pointer}", detail))
+    return parse_document(PROBE_REQUEST, document)

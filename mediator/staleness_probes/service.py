@@ -186,7 +186,7 @@ class _Run:
 
     async def _probe(self, probe: Probe) -> None:
         """Measure until all is done, or the lease is lost."""
-        probing = asyncio.create_task(probe.run(self._request.plan, self._probed))
+        probing = asyncio.create_task(probe.run(self._request, self._probed))
         lost = asyncio.create_task(self._lease.lost())
         try:
             await asyncio.wait({probing, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -214,10 +214,12 @@ class _Run:
             "state": self.state,
             "database": request.database,
             "class": request.class_name,
-            **asdict(request.plan),
+            "count": request.count,
+            "rate": request.rate,
+            "timeout_s": request.timeout_s,
             "delta_s": request.delta_s,
             "started_s": self._started_s,
-            "progress": measured / request.plan.count,
+            "progress": measured / request.count,
             "report": asdict(report),
         }
 

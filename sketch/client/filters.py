@@ -159,9 +159,9 @@ class FilterKeeper:
             # Either a cache has stored it, or the sketch's clock was set back. What the origin
             # generates from now on is as young as its request, whatever it shows; and it shows a
             # time that goes on, while a cache that ignores `no-cache` shows the stored one again.
-            refused_us = new.document.time_us
+            refused_us = new.document.snapshot.time_us
             new = await self._request(self._clock(), _FROM_ORIGIN)
-            if self._is_older(new) and new.document.time_us <= refused_us:
+            if self._is_older(new) and new.document.snapshot.time_us <= refused_us:
                 raise BrokenFilter("a filter came that is older than the one before")
         self._adopt(new)
 
@@ -184,19 +184,19 @@ class FilterKeeper:
     def _is_older(self, new: HeldFilter) -> bool:
         """Whether a filter shows an earlier time than the last one of the same sketch."""
         last = self._last
-        if last is None or new.document.generation != last.document.generation:
+        if last is None or new.document.snapshot.generation != last.document.snapshot.generation:
             return False
-        return new.document.time_us < last.document.time_us
+        return new.document.snapshot.time_us < last.document.snapshot.time_us
 
     def _is_of_another_clock(self, new: HeldFilter, last: HeldFilter) -> bool:
         """Whether the sketch was lost, or its clock was set back since the last filter.
 
         A clock shows that by less time than has passed, even if it has come beyond the last one.
         """
-        if new.document.generation != last.document.generation:
+        if new.document.snapshot.generation != last.document.snapshot.generation:
             return True
         passed_s = max(0.0, new.generated_at - last.received_at)
-        return new.document.time_us < last.document.time_us + passed_s * LEAST_US
+        return new.document.snapshot.time_us < last.document.snapshot.time_us + passed_s * LEAST_US
 
     def _read(self, response: ServiceResponse) -> FilterDocument:
         try:
@@ -216,7 +216,7 @@ class FilterKeeper:
         elif last is not None:
             self.epoch += document.map != last.document.map
         self._current = self._last = new
-        self.sketch_clock.note(new.generated_at, document.time_us)
+        self.sketch_clock.note(new.generated_at, document.snapshot.time_us)
         self._on_filter(new.generated_at - self.delta_s)
 
 
@@ -226,6 +226,6 @@ def _confirmed(document: FilterDocument, response: ServiceResponse) -> FilterDoc
     if time_us is None:
         raise BrokenFilter("a 304 has no time")
     try:
-        return replace(document, time_us=time_us)
+        return replace(document, snapshot=replace(document.snapshot, time_us=time_us))
     except WireError as error:
         raise BrokenFilter(str(error)) from error

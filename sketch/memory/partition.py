@@ -166,20 +166,17 @@ class MemoryPartition:
         new = sum(key not in self._handed for key in keys)
         return new > 0 and len(self._handed) + new > self._limits.keys
 
-    def expire(self, now: int, most: int) -> int:
-        """Remove what has expired, at most `most` keys of either kind; return how many."""
-        stale = self._stale.take(now, most)
-        for key in stale:
+    def expire(self, now: int, most: int) -> None:
+        """Remove what has expired, at most `most` keys of either kind."""
+        for key in self._stale.take(now, most):
             # A key with a pending write stays in the filter until that ends (`_withdraw`).
             if key not in self._pending:
                 self.filter.discard(key)
-        handed = self._handed.take(now, most)
-        for key in handed:
+        for key in self._handed.take(now, most):
             self.versions.forget(key)
             if not self._may_be_held(now, key):
                 self.purges.discard(key)
             self.queries.discard(key)
-        return len(stale) + len(handed)
 
     def take_purges(self, now: int, limit: int) -> list[tuple[str, int]]:
         """Hand out keys whose purges are due, with tickets; those whose copies expired no more."""

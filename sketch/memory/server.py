@@ -72,8 +72,9 @@ class MemorySketch:
 
     async def remove(self, partition: Partition) -> bool:
         if partition in self._partitions:
-            await self.expire(partition, _REMOVED_AT_ONCE)
-            if not self.partition(partition).is_spent(self._clock()):
+            now, it = self._clock(), self.partition(partition)
+            it.expire(now, _REMOVED_AT_ONCE)
+            if not it.is_spent(now):
                 return False
             del self._partitions[partition]
         return True
@@ -177,10 +178,6 @@ class MemorySketch:
             orphans = it.orphans(now, (passed or {}).get(partition, 0), limit)
             found += (PendingWrite(partition, token, keys) for token, keys in orphans)
         return found
-
-    async def expire(self, partition: Partition, most: int = 1_000) -> int:
-        """Remove what has expired, and return its number; other calls do so in passing."""
-        return self.partition(partition).expire(self._clock(), most)
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
         taken: list[Purge] = []

@@ -50,54 +50,35 @@ class FilterDocument:
     """What a client knows of what may be stale.
 
     Attributes:
-        time_us: When the bits held, by the sketch's clock, in microseconds since 1970.
         valid_for_ms: The longest time that it may be used, in milliseconds.
-        generation: 32 hexadecimal digits; changes when the sketch was lost.
 
     Raises:
         WireError: There are not as many bits as the shape says, or a number is out of bounds.
     """
 
-    shape: FilterShape
-    bits: bytes
-    time_us: int
+    snapshot: FilterSnapshot
     valid_for_ms: int
-    generation: str
-    revision: int
     map: GroupMap
-    revalidate_all: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.bits) != self.shape.size:
+        snapshot = self.snapshot
+        if len(snapshot.bits) != snapshot.shape.size:
             raise WireError("the bits are not as many as the shape says")
-        if not (0 <= self.time_us <= _HIGHEST and 0 <= self.revision <= _HIGHEST):
+        if not (0 <= snapshot.time_us <= _HIGHEST and 0 <= snapshot.revision <= _HIGHEST):
             raise WireError("the time or the revision is out of bounds")
         if not 0 <= self.valid_for_ms <= _LONGEST_VALIDITY_MS:
             raise WireError("the validity is out of bounds")
-        if not _GENERATION.fullmatch(self.generation):
+        if not _GENERATION.fullmatch(snapshot.generation):
             raise WireError("the generation is not of 32 hexadecimal digits")
 
-    @classmethod
-    def of(cls, snapshot: FilterSnapshot, valid_for_ms: int, groups: GroupMap) -> FilterDocument:
-        return cls(
-            snapshot.shape,
-            snapshot.bits,
-            snapshot.time_us,
-            valid_for_ms,
-            snapshot.generation,
-            snapshot.revision,
-            groups,
-            snapshot.revalidate_all,
-        )
-
     def contains(self, key: str) -> bool:
-        if self.revalidate_all:
+        if self.snapshot.revalidate_all:
             return True
         return key in self._filter
 
     @cached_property
     def _filter(self) -> BloomFilter:
-        return BloomFilter.from_bits(self.shape, self.bits)
+        return BloomFilter.from_bits(self.snapshot.shape, self.snapshot.bits)
 
     @cached_property
     def map_text(self) -> bytes:
@@ -110,21 +91,22 @@ class FilterDocument:
 
 
 def encode(document: FilterDocument) -> bytes:
+    snapshot, shape = document.snapshot, document.snapshot.shape
     header = _HEADER.pack(
         _MAGIC,
         _VERSION,
         _FAMILY,
-        document.shape.hashes,
-        _REVALIDATE_ALL if document.revalidate_all else 0,
-        document.shape.seed,
-        document.shape.bits,
-        document.time_us,
+        shape.hashes,
+        _REVALIDATE_ALL if snapshot.revalidate_all else 0,
+        shape.seed,
+        shape.bits,
+        snapshot.time_us,
         document.valid_for_ms,
-        bytes.fromhex(document.generation),
-        document.revision,
+        bytes.fromhex(snapshot.generation),
+        snapshot.revision,
         len(document.map_text),
     )
-    body = header + document.map_text + document.bits
+    body = header + document.map_text + snapshot.bits
     return body + zlib.crc32(body).to_bytes(_SUM_BYTES)
 
 
@@ -143,33 +125,27 @@ def decode(raw: bytes) -> FilterDocument:
     start = _HEADER.size + map_length
     if map_length > _LONGEST_MAP:
         raise WireError("the map is too long")
-    return FilterDocument(
-        _shape(bits, hashes, seed),
-        raw[start:end],
-        time_us,
-        valid_for_ms,
-        generation.hex(),
-        revision,
-        _map(raw[_HEADER.size : start]),
-        bool(flags & _REVALIDATE_ALL),
-    )
+    shape, all_stale = _shape(bits, hashes, seed), bool(flags & _REVALIDATE_ALL)
+    snapshot = FilterSnapshot(shape, raw[start:end], time_us, generation.hex(), revision, all_stale)
+    return FilterDocument(snapshot, valid_for_ms, _map(raw[_HEADER.size : start]))
 
 
 def encode_json(document: FilterDocument) -> bytes:
+    snapshot = document.snapshot
     return orjson.dumps(
         {
             "version": _VERSION,
             "hash": _FAMILY,
-            "k": document.shape.hashes,
-            "revalidate_all": document.revalidate_all,
-            "seed": document.shape.seed,
-            "m": document.shape.bits,
-            "time_us": document.time_us,
+            "k": snapshot.shape.hashes,
+            "revalidate_all": snapshot.revalidate_all,
+            "seed": snapshot.shape.seed,
+            "m": snapshot.shape.bits,
+            "time_us": snapshot.time_us,
             "valid_for_ms": document.valid_for_ms,
-            "generation": document.generation,
-            "revision": str(document.revision),  # 64 bits are too many for JavaScript
+            "generation": snapshot.generation,
+            "revision": str(snapshot.revision),  # 64 bits are too many for JavaScript
             "map": orjson.Fragment(document.map_text),
-            "bits": base64.b64encode(document.bits).decode(),
+            "bits": base64.b64encode(snapshot.bits).decode(),
         }
     )
 

@@ -263,10 +263,6 @@ class RedisSketch:
             for token, *keys in result.value
         ]
 
-    async def expire(self, partition: Partition, most: int = _EXPIRED_BY_SNAPSHOTS) -> int:
-        """Remove what has expired, and return its number; other calls do so in passing."""
-        return int((await self._steps.take(partition, "expire", (most,))).value)
-
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
         taken: list[Purge] = []
         queue = list(partitions)

@@ -11,7 +11,7 @@ import httpx
 
 from portolan_client import filtered_writes, objects, operations, queries, schemas
 from portolan_client.calls import Call, JsonObject
-from portolan_client.changes import SILENCE_S, Change, Feed
+from portolan_client.changes import ENDS, SILENCE_S, Change, Feed
 from portolan_client.connecting import (
     Credential,
     admin_url,
@@ -24,15 +24,9 @@ from portolan_client.connecting import (
 )
 from portolan_client.filtered_writes import WriteSummary
 from portolan_client.objects import Read
-from portolan_client.problems import (
-    NotFound,
-    PortolanError,
-    Problem,
-    TransactionAborted,
-    Unreachable,
-)
+from portolan_client.problems import NotFound, TransactionAborted
 from portolan_client.queries import Page
-from portolan_client.retries import LOST, NO_ANSWER, Attempts, Retries, pauses_s
+from portolan_client.retries import NO_ANSWER, Attempts, Retries, pauses_s
 from portolan_client.transactions import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transaction
 
 __all__ = ["AsyncAdminClient", "AsyncClient", "AsyncTransaction"]
@@ -83,10 +77,8 @@ class _AsyncConnection:
                 pause = attempts.pause_after(reply)
                 if pause is None:
                     return call.result(reply)
-            except NO_ANSWER as error:
-                pause = attempts.pause_after_loss() if isinstance(error, LOST) else None
-                if pause is None:
-                    raise call.unreachable(error) from error
+            except NO_ANSWER as failure:
+                pause = attempts.pause_after_failure(failure)
             await asyncio.sleep(pause)
 
 
@@ -198,15 +190,13 @@ class AsyncClient(_AsyncConnection):
         """Yield changes as they happen, without an end; see `Client.changes`."""
         feed = Feed(class_name, after, reconnects)
         while True:
-            error: PortolanError | None = None
+            cause: Exception | None = None
             try:
                 async for change in self._stream(feed):
                     yield change
-            except NO_ANSWER as cause:
-                error = Unreachable(f"the stream of changes: {cause!r}")
-            except Problem as problem:
-                error = problem
-            await asyncio.sleep(feed.pause_s(error))
+            except ENDS as error:
+                cause = error
+            await asyncio.sleep(feed.pause_s(cause))
 
     async def _stream(self, feed: Feed) -> AsyncIterator[Change]:
         call = feed.request()

@@ -12,15 +12,18 @@ from portolan_client.calls import Call, JsonObject
 from portolan_client.encoding import with_parameters
 from portolan_client.events import Event, EventReader
 from portolan_client.problems import BrokenReply, PortolanError, Problem, Unreachable
-from portolan_client.retries import pauses_s
+from portolan_client.retries import NO_ANSWER, pauses_s
 
-__all__ = ["BEGINNING", "SILENCE_S", "Change", "Feed"]
+__all__ = ["BEGINNING", "ENDS", "SILENCE_S", "Change", "Feed"]
 
 BEGINNING: Final = "beginning"
 """The position before all changes that are kept."""
 
 SILENCE_S: Final = 45.0
 """After which a connection counts as lost: the service sends something each 15 seconds."""
+
+ENDS: Final = (*NO_ANSWER, Problem)
+"""Errors after which a stream may be requested again."""
 
 _TRANSIENT: Final = frozenset({408, 429, 502, 503, 504})
 """Statuses after which the feed tries again: the service's, and a proxy's that has lost it."""
@@ -85,16 +88,19 @@ class Feed:
             if event.data:
                 yield _change(event)
 
-    def pause_s(self, error: PortolanError | None) -> float:
+    def pause_s(self, cause: Exception | None) -> float:
         """Return the time until the next attempt (seconds).
 
         Args:
-            error: Why the stream ended; None: the service has ended it.
+            cause: Why the stream ended, one of `ENDS`; None: the service has ended it.
 
         Raises:
-            PortolanError: `error`, if it does not pass, or too many attempts have failed in a row;
-                `Unreachable`, if so many streams have ended at once.
+            Problem: `cause`, if it does not pass, or too many attempts have failed in a row.
+            Unreachable: So many have had no reply, or streams that ended at once.
         """
+        error = cause
+        if cause is not None and not isinstance(cause, PortolanError):
+            error = Unreachable(f"the stream of changes: {cause!r}")
         if isinstance(error, Problem) and error.status not in _TRANSIENT:
             raise error
         pause = next(self._pauses, None)

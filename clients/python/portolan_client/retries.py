@@ -11,12 +11,12 @@ import httpx
 
 from portolan_client.calls import Call, Reply
 
-__all__ = ["LOST", "NO_ANSWER", "Attempts", "Retries", "pauses_s"]
+__all__ = ["NO_ANSWER", "Attempts", "Retries", "pauses_s"]
 
-LOST: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
+_LOST: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 """The connection could not be made, or was lost before the reply was complete."""
 
-NO_ANSWER: Final = (*LOST, httpx.TimeoutException, httpx.ProxyError, httpx.DecodingError)
+NO_ANSWER: Final = (*_LOST, httpx.TimeoutException, httpx.ProxyError, httpx.DecodingError)
 """Everything after which there is no reply; a time-out is the caller's bound, and not repeated."""
 
 _KEY_IN_USE: Final = 409
@@ -56,15 +56,23 @@ class Attempts:
     """
 
     def __init__(self, call: Call[Any], retries: Retries) -> None:
+        self._call = call
         count = retries.attempts if call.repeatable else 1
         self._longest_s = retries.longest_pause_s
         self._spread_s = retries.first_pause_s
         self._pauses = pauses_s(count - 1, retries.first_pause_s, retries.longest_pause_s)
         self._key_in_use_s = retries.key_in_use_s if count > 1 else 0.0
 
-    def pause_after_loss(self) -> float | None:
-        """Return the pause before the next attempt (seconds); None: that was the last one."""
-        return next(self._pauses, None)
+    def pause_after_failure(self, failure: Exception) -> float:
+        """Return the pause before the next attempt (seconds); raises `Unreachable` after the last.
+
+        Args:
+            failure: Why there is no reply, one of `NO_ANSWER`.
+        """
+        pause = next(self._pauses, None) if isinstance(failure, _LOST) else None
+        if pause is None:
+            raise self._call.unreachable(failure) from failure
+        return pause
 
     def pause_after(self, reply: Reply) -> float | None:
         """Return the pause before the next attempt (seconds); None: the reply is final."""

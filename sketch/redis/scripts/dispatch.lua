@@ -2,7 +2,7 @@
 
 local module_of = {
   invalidate = layout, remove = layout, layout = layout, adopt = layout,
-  expire = snapshots, snapshot = snapshots,
+  snapshot = snapshots,
   take_purges = purges, acknowledge_purges = purges, report_query = queries,
   registrations = queries, invalidate_results = queries, begin = writes, ['end'] = writes, close = writes, orphans = writes,
   report_read = reads, fill = reads, state = state,

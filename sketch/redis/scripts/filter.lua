@@ -35,8 +35,7 @@ local function leave(key)
   count(packed, -1, 0)
 end
 
--- Removes what has expired, at most so many keys of either kind; returns how many there were. What
--- is owed of a key ends with its copies: after a loss, with all that there may be.
+-- Removes what has expired, at most so many keys of either kind. What is owed of a key ends with its copies: after a loss, with all that there may be.
 local function expire(most)
   local stale = call('ZRANGEBYSCORE', STALE, '-inf', now, 'LIMIT', 0, most)
   for _, key in ipairs(stale) do
@@ -52,5 +51,4 @@ local function expire(most)
     end
     if string.find(key, '//', 1, true) then call('ZREM', QUERIES, key) end
   end
-  return #stale + #expired
 end

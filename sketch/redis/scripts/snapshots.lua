@@ -2,8 +2,6 @@
 
 local steps = {}
 
-steps.expire = function(first) return expire(ARGV[first]) end
-
 -- Arguments: generation and revision of the bits that the client has. Returns generation,
 -- revision, whether everything must be revalidated, and the bits if the client lacks them.
 steps.snapshot = function(first)

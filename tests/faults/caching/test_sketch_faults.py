@@ -279,7 +279,6 @@ async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemCo
         cutting.cancel()
 
         async def empty() -> bool:
-            await sketch.expire(partition)
             return not any((await sketch.snapshot([partition])).bits)
 
         await eventually(empty)

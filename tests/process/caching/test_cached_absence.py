@@ -160,7 +160,7 @@ async def test_without_the_report_of_an_absence_a_stale_404_is_missed(
     paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unreported(_: Partition, keys: Sequence[str], ttl_s: float) -> CacheGrant:
-        now_us = (await paper.filter()).time_us
+        now_us = (await paper.filter()).snapshot.time_us
         return CacheGrant(now_us, round(ttl_s * 1_000_000), (None,) * len(keys))
 
     monkeypatch.setattr(paper.caches.sketch, "report_read", unreported)

@@ -40,7 +40,7 @@ async def test_a_cacheable_response_has_its_cache_headers(paper: Paper, id_: str
     assert headers["cdn-cache-control"] == "max-age=60"
     end_us = int(headers["portolan-expires"])
     assert headers["x-accel-expires"] == f"@{end_us // 1_000_000}"
-    now_us = (await paper.filter()).time_us
+    now_us = (await paper.filter()).snapshot.time_us
     assert now_us < end_us <= now_us + 60_000_000
     tags = headers["xkey"].split(" ")
     assert [len(tag) for tag in tags] == [32, 32]
@@ -183,7 +183,7 @@ async def test_the_filter_is_served_whole_or_by_class_in_two_forms(paper: Paper,
     tag = single.headers["etag"]
     same = await paper.http.get("sketch?class=articles", headers={"if-none-match": tag})
     assert same.status_code == 304
-    assert int(same.headers["portolan-sketch-time"]) > decode(single.content).time_us
+    assert int(same.headers["portolan-sketch-time"]) > decode(single.content).snapshot.time_us
     await paper.put(id_)
     await paper.get(id_)
     await paper.inc(id_)
@@ -244,13 +244,13 @@ async def test_a_dated_response_is_cacheable_for_the_requested_max_age(
     paper: Paper, id_: str
 ) -> None:
     await paper.put(id_)
-    before_us = (await paper.filter()).time_us
+    before_us = (await paper.filter()).snapshot.time_us
     await dated(paper, id_)
     answer = await paper.get(id_, "?fields=title&max_age=2")
     headers, date_us = answer.headers, int(answer.headers["portolan-as-of"])
     assert headers["cache-control"].startswith("public, max-age=0, s-maxage=2, must-revalidate")
     assert int(headers["portolan-expires"]) == date_us + 2_000_000
-    assert before_us - 1_000_000 < date_us <= (await paper.filter()).time_us
+    assert before_us - 1_000_000 < date_us <= (await paper.filter()).snapshot.time_us
     again = await paper.get(id_, "?fields=title&max_age=2", if_none_match=headers["etag"])
     assert again.status_code == 304
     assert int(again.headers["portolan-as-of"]) >= date_us
@@ -273,7 +273,7 @@ async def test_an_answer_is_dated_before_the_systems_are_read(
     read, seen = paper.running.mediator.data.read, []
 
     async def after_a_while(*arguments: Any) -> Any:
-        seen.append((await paper.filter()).time_us)
+        seen.append((await paper.filter()).snapshot.time_us)
         return await read(*arguments)
 
     monkeypatch.setattr(paper.running.mediator.data, "read", after_a_while)

@@ -52,9 +52,9 @@ async def test_a_reused_grant_is_in_the_filter_after_an_overwrite(
     assert read.json()["hits"] == 1
     assert len(reports) == 1
     await paper.inc(id_)
-    snapshot = await paper.filter()
-    assert snapshot.contains(f"articles/{id_}#hits")
-    assert snapshot.time_us < int(read.headers["portolan-expires"])
+    document = await paper.filter()
+    assert document.contains(f"articles/{id_}#hits")
+    assert document.snapshot.time_us < int(read.headers["portolan-expires"])
 
 
 async def test_a_conditional_read_is_answered_by_the_sketch(

@@ -15,15 +15,15 @@ from mediator.coordination.connecting import connect
 from mediator.coordination.leases import Leases
 from mediator.schema.parse import parse_schema
 from mediator.staleness_probes import service
-from mediator.staleness_probes.model import ProbePlan, ProbeRequest
+from mediator.staleness_probes.model import ProbeRequest
 from mediator.staleness_probes.service import StalenessProbes
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.data.memory_plane import MemoryPlane, routing_model
 from tests.process.service import NOWHERE, unique
 
-LONG = ProbeRequest("news", "notes", "fresh", ProbePlan(count=1_000, rate=10.0))
-SHORT = ProbeRequest("news", "notes", "fresh", ProbePlan(count=2, rate=100.0))
+LONG = ProbeRequest(database="news", class_name="notes", count=1_000, rate=10.0)
+SHORT = ProbeRequest(database="news", class_name="notes", count=2, rate=100.0)
 
 
 @dataclass

@@ -25,6 +25,7 @@ from sketch.client.resources import QueryResource
 from sketch.filter.bloom import BloomFilter
 from sketch.filter.hashing import hash_all, positions
 from sketch.filter.shape import FilterShape
+from sketch.protocol.port import FilterSnapshot
 from sketch.protocol.wire import FilterDocument, GroupMap, encode, encode_json
 
 __all__ = ["VECTORS", "key_of", "vectors", "written"]
@@ -146,14 +147,15 @@ def _filters() -> Iterator[tuple[FilterDocument, tuple[str, ...]]]:
     yield _filter(wide, (), _MAP), ()
     yield _filter(narrow, (), {}), ()
     full = b"\xff" * wide.size
-    everything = FilterDocument(wide, full, _TIME_US, 1, _RUN_ID, 2**53 - 1, _MAP, True)
-    yield everything, _KEYS
+    everything = FilterSnapshot(wide, full, _TIME_US, _RUN_ID, 2**53 - 1, True)
+    yield FilterDocument(everything, 1, _MAP), _KEYS
 
 
 def _filter(shape: FilterShape, keys: tuple[str, ...], groups: GroupMap) -> FilterDocument:
     held = BloomFilter(shape)
     held.add_many(keys)
-    return FilterDocument(shape, bytes(held.bits), _TIME_US, 60_000, _RUN_ID, len(keys), groups)
+    snapshot = FilterSnapshot(shape, bytes(held.bits), _TIME_US, _RUN_ID, len(keys))
+    return FilterDocument(snapshot, 60_000, groups)
 
 
 def _document(document: FilterDocument, holds: tuple[str, ...]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sketch.client.resources import ObjectResource, QueryResource
 from sketch.filter.hashing import hash_all, positions
 from sketch.filter.shape import FilterShape
 from sketch.protocol.keys import canonical_query
+from sketch.protocol.port import FilterSnapshot
 from sketch.protocol.wire import (
     FilterDocument,
     GroupMap,
@@ -34,7 +35,7 @@ MAP: GroupMap = {
     "people": {"all": ("name",)},
 }
 EXAMPLE = FilterDocument(
-    FilterShape(64, 2, 5), b"\x80" * 8, 17, 1000, "0123456789abcdef" * 2, 9, MAP
+    FilterSnapshot(FilterShape(64, 2, 5), b"\x80" * 8, 17, "0123456789abcdef" * 2, 9), 1000, MAP
 )
 RAW = encode(EXAMPLE)
 
@@ -43,20 +44,19 @@ MAPS = st.dictionaries(
     NAMES, st.dictionaries(NAMES, st.lists(NAMES, max_size=3).map(tuple), max_size=3), max_size=3
 )
 FILTERS = st.builds(
-    lambda size, hashes, seed, rest: FilterDocument(
-        FilterShape(8 * size, hashes, seed), bytes(range(size)), *rest
+    lambda size, hashes, seed, snapshot, rest: FilterDocument(
+        FilterSnapshot(FilterShape(8 * size, hashes, seed), bytes(range(size)), *snapshot), *rest
     ),
     st.integers(1, 100),
     st.integers(1, 32),
     st.integers(0, 2**32 - 1),
     st.tuples(
         st.integers(0, 2**64 - 1),
-        st.integers(0, 2**32 - 1),
         st.binary(min_size=16, max_size=16).map(bytes.hex),
         st.integers(0, 2**64 - 1),
-        MAPS,
         st.booleans(),
     ),
+    st.tuples(st.integers(0, 2**32 - 1), MAPS),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 2**64 - 1) | st.floats() | st.text(max_size=40),
@@ -115,16 +115,16 @@ def test_both_encodings_are_complete(filter_: FilterDocument) -> None:
     assert document == {
         "version": 1,
         "hash": 1,
-        "k": filter_.shape.hashes,
-        "m": filter_.shape.bits,
-        "seed": filter_.shape.seed,
-        "bits": base64.b64encode(filter_.bits).decode(),
-        "time_us": filter_.time_us,
+        "k": filter_.snapshot.shape.hashes,
+        "m": filter_.snapshot.shape.bits,
+        "seed": filter_.snapshot.shape.seed,
+        "bits": base64.b64encode(filter_.snapshot.bits).decode(),
+        "time_us": filter_.snapshot.time_us,
         "valid_for_ms": filter_.valid_for_ms,
-        "generation": filter_.generation,
-        "revision": str(filter_.revision),
+        "generation": filter_.snapshot.generation,
+        "revision": str(filter_.snapshot.revision),
         "map": orjson.loads(filter_.map_text),
-        "revalidate_all": filter_.revalidate_all,
+        "revalidate_all": filter_.snapshot.revalidate_all,
     }
 
 
@@ -199,18 +199,24 @@ def test_invalid_encodings_are_refused(raw: bytes) -> None:
         {"time_us": 2**64},
         {"time_us": -1},
         {"revision": 2**64},
-        {"valid_for_ms": 2**32},
         {"generation": "lost"},
     ],
 )
 def test_an_invalid_filter_is_not_built(changes: dict[str, Any]) -> None:
     with pytest.raises(WireError):
-        replace(EXAMPLE, **changes)
+        replace(EXAMPLE, snapshot=replace(EXAMPLE.snapshot, **changes))
+
+
+@pytest.mark.parametrize("validity_ms", [-1, 2**32])
+def test_the_validity_is_bounded(validity_ms: int) -> None:
+    with pytest.raises(WireError):
+        replace(EXAMPLE, valid_for_ms=validity_ms)
 
 
 def test_everything_is_revalidated_if_the_filter_requires_it() -> None:
     assert not EXAMPLE.contains("articles/7#text")
-    assert replace(EXAMPLE, revalidate_all=True).contains("articles/7#text")
+    lost = replace(EXAMPLE.snapshot, revalidate_all=True)
+    assert replace(EXAMPLE, snapshot=lost).contains("articles/7#text")
 
 
 @pytest.mark.parametrize(
