@@ -201,8 +201,7 @@ class Registry:
 
     async def close(self) -> None:
         await self._retirement.close()
-        stores = [guarded.store for guarded in self._systems]
-        await asyncio.gather(*(store.close() for store in stores))
+        await asyncio.gather(*(guarded.store.close() for guarded in self._systems))
 
     def candidates(
         self, statements: Mapping[str, Mapping[str, Any]] | None = None
@@ -275,8 +274,7 @@ class Registry:
         def reached(now: KnownSystem) -> KnownSystem:
             if settings is not None:
                 # The address is that of the store, which may be there before that of the settings.
-                here = replace(settings, config=now.registration.config)
-                now = configured(here, now)
+                now = configured(replace(settings, config=now.registration.config), now)
             return replace(now, findings=findings, error="")
 
         await self._add(store, known, reached)
