@@ -98,7 +98,9 @@ async def pages(
     """
     while True:
         beyond = None if after is None else Position((), after)
-        query = Query(database, class_name, limit=PAGE, after=beyond, fields=fields)
+        query = Query(
+            database, class_name, limit=PAGE, after=beyond, fields=fields, may_end_early=True
+        )
         answer = await plane.query(query, STRONG)
         if answer.items:
             yield [item.outcome for item in answer.items]

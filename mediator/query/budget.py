@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Final, TypeVar
 
 from mediator.base.clock import Clock
@@ -33,17 +34,19 @@ class Limits:
         rows: Records that stores may send for it.
         seconds: Time it may take.
         groups: Groups that an aggregate may have.
+        bytes: Sizes together of the objects that are read for it, joined ones included.
     """
 
     rows: int = 100_000
     seconds: float = 10.0
     groups: int = 10_000
+    bytes: int = 2**28
 
     def under(self, ceiling: Ceiling) -> Limits:
         """Return these limits, where they are not above a ceiling."""
         rows = self.rows if ceiling.rows is None else min(self.rows, ceiling.rows)
         seconds = self.seconds if ceiling.seconds is None else min(self.seconds, ceiling.seconds)
-        return Limits(rows, seconds, self.groups)
+        return replace(self, rows=rows, seconds=seconds)
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ class Budget:
     clock: Clock
     started: float = 0.0
     rows: int = 0
+    bytes: int = 0
     round_trips: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -75,6 +79,44 @@ class Budget:
                 " field of the filter, or a narrower filter.",
                 extra={"rows": self.limits.rows},
             )
+
+    @property
+    def room(self) -> int:
+        """How many bytes of objects may still be read."""
+        return max(self.limits.bytes - self.bytes, 0)
+
+    def admit(self, sizes: Sequence[int], *, partly: bool = False) -> int:
+        """Count objects that were read, by their sizes in bytes.
+
+        Args:
+            sizes: Of each object.
+            partly: Whether those that are too much can be left out; else the query is given up.
+
+        Returns:
+            How many objects are within the limit; the very first one always is.
+        """
+        total = sum(sizes)
+        if self.bytes + total > self.limits.bytes:
+            if not partly:
+                raise self.too_large()
+            sizes = self._fitting(sizes)
+            total = sum(sizes)
+        self.bytes += total
+        return len(sizes)
+
+    def _fitting(self, sizes: Sequence[int]) -> Sequence[int]:
+        sums = accumulate(sizes, initial=self.bytes)
+        count = sum(1 for each in sums if each <= self.limits.bytes) - 1
+        return sizes[: max(count, 0 if self.bytes else 1)]
+
+    def too_large(self) -> TooCostly:
+        error = TooCostly(
+            f"The query reads objects of more than {self.limits.bytes} bytes. What helps: fewer"
+            " fields, a smaller limit, or a narrower filter.",
+            extra={"bytes": self.limits.bytes},
+        )
+        error.examined = self.rows
+        return error
 
     def too_long(self) -> TooCostly:
         return TooCostly(

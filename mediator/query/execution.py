@@ -12,6 +12,7 @@ from mediator.model.evaluate import Lookup, lookup_of
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.model.order import Top, beyond, position_of, sort_key
 from mediator.model.query import CountMode, OrderBy, Position
+from mediator.model.sizes import sizes_of
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
@@ -108,6 +109,7 @@ class Execution:
         self._seen: set[str] = set()
         self._late = FilterEvaluator(plan.late, budget) if plan.late is not None else None
         self._partial: set[str] = set()
+        self.has_ended_early = False
         query = plan.query
         self._resource = Get(query.database, query.class_name, "", plan.fields)
 
@@ -147,21 +149,27 @@ class Execution:
         return query.after is None or not query.order
 
     async def _documents(self, projection: Projection) -> QueryResult:
-        query = self._plan.query
+        query, budget = self._plan.query, self._budget
         page = await self._driver.documents(query.after, projection)
-        following = None
-        if page.last is not None:
-            lookup = lookup_of(page.last.id, page.last.values)
-            following = position_of(query.order, lookup, page.last.id)
-        budget = self._budget
-        return QueryResult((), (), following, self._plan, budget, documents=page.documents)
+        documents, last, following = page.documents, page.last, None
+        sizes = await sizes_of(documents, projection.large(self._plan.driver))
+        partly = query.may_end_early and projection.shows(query.order)
+        count = budget.admit(sizes, partly=partly)
+        if count < len(documents):
+            documents = documents[:count]
+            last = Record(documents[-1]["id"], 0, {}, documents[-1])
+        if last is not None:
+            following = position_of(query.order, lookup_of(last.id, last.values), last.id)
+        return QueryResult((), (), following, self._plan, budget, documents=documents)
 
     async def find(self) -> list[Item]:
         """Find the objects that are answered, and one more if more follow."""
         plan = self._plan
         items = await (self._first() if plan.ordered else self._best())
-        if plan.rest is not None and len(items) <= plan.query.limit:
-            items += await self._following(plan.rest).find()
+        if plan.rest is not None and not self.has_ended_early and len(items) <= plan.query.limit:
+            following = self._following(plan.rest)
+            items += await following.find()
+            self.has_ended_early = following.has_ended_early
         return items
 
     def _following(self, rest: QueryPlan) -> Execution:
@@ -174,7 +182,8 @@ class Execution:
         """Take objects as they come, which is in order, until there are enough."""
         wanted = self._plan.query.limit + 1
         items: list[Item] = []
-        async for page in self._objects(self._plan.query.after):
+        may_end_early = self._plan.query.may_end_early
+        async for page in self._objects(self._plan.query.after, may_end_early=may_end_early):
             if self._plan.late is None:
                 page = page[: wanted - len(items)]  # noqa: PLW2901 - what is not shown is not joined
             items += await self._finished(page)
@@ -226,16 +235,24 @@ class Execution:
         return replace(answer, items=tuple(replace(item, lists=own) for item, own in pairs))
 
     def _answer(self, items: Sequence[Item]) -> QueryResult:
-        query = self._plan.query
-        page = tuple(items[: query.limit])
+        query, ends_early = self._plan.query, self.has_ended_early
+        if ends_early and not items:
+            raise self._budget.too_large()
+        # The last one that is not shown shows that more follow.
+        page = tuple(items[: min(query.limit, max(len(items) - ends_early, 1))])
         following = None
-        if len(items) > query.limit:
+        if len(items) > len(page) or ends_early:
             last = page[-1]
             following = position_of(query.order, last.lookup(), last.outcome.id)
         return QueryResult(page, (), following, self._plan, self._budget)
 
-    async def _objects(self, after: Position | None) -> AsyncIterator[list[Item]]:
-        """Find objects page by page, put them together, and apply the filter on their fields."""
+    async def _objects(
+        self, after: Position | None, *, may_end_early: bool = False
+    ) -> AsyncIterator[list[Item]]:
+        """Find objects page by page, put them together, and apply the filter on their fields.
+
+        If they are too large together, the query is given up, or ends where it `may_end_early`.
+        """
         plan = self._plan
         own = plan.own
         # What one store found by all of the filter needs no second look.
@@ -249,7 +266,13 @@ class Execution:
             seen.update([record.id for record in records])
             outcomes = await self._complete(records)
             items = [Item(outcome, _UNJOINED) for outcome in outcomes if outcome is not None]
+            sizes = await self._driver.object_pages.measure([i.outcome.values or {} for i in items])
+            count = self._budget.admit(sizes, partly=may_end_early)
+            self.has_ended_early = count < len(items)
+            items = items[:count]
             yield items if evaluator is None else await evaluator.select(items, Item.lookup)
+            if self.has_ended_early:
+                return
 
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
         """Join what the driver found with the fragments that others hold, in one round trip."""
