@@ -99,8 +99,8 @@ class StandingQueries:
     _context: HolderContext
     # By a factory: a function that is an attribute of the class would be bound as a method.
     admitted: Admitted = field(default_factory=lambda: at_once, init=False)
-    _holders: Holders = field(default_factory=Holders, init=False)
-    _deliveries: Holders = field(default_factory=Holders, init=False)
+    _holders: Holders[str] = field(default_factory=Holders, init=False)
+    _deliveries: Holders[str] = field(default_factory=Holders, init=False)
     _planning: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     """Requests for plans are answered one after the other: each takes seconds of a processor."""
 
