@@ -60,6 +60,9 @@ class NarrowedPlane:
     async def route(self, database: str, class_name: str) -> ClassRoute:
         return await self._plane.route(database, class_name)
 
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
+        return await self._plane.read(operation, preference)
+
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return a remembered answer: the operation's id contains its subject, so it is its own."""
         return await self._plane.recall(operation)
@@ -71,9 +74,6 @@ class MeteredPlane(NarrowedPlane):
     def __init__(self, plane: DataPlane, meter: Meter) -> None:
         super().__init__(plane)
         self._meter = meter
-
-    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
-        return await self._plane.read(operation, preference)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Raises `StorageFull` if it would create one object too many."""

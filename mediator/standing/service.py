@@ -17,8 +17,7 @@ from mediator.base.holding import Holders
 from mediator.base.observation import StandingQueriesCounted
 from mediator.base.offload import offload
 from mediator.base.periodic_tasks import PeriodicTask
-from mediator.data_plane.admitted import Admitted, at_once
-from mediator.data_plane.port import DataPlane
+from mediator.data_plane.port import Admitted, DataPlane, at_once
 from mediator.event_streams.port import EventStream, StreamKey
 from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
