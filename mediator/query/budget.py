@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,10 +11,15 @@ from typing import Final, TypeVar
 from mediator.base.clock import Clock
 from mediator.base.errors import TooCostly
 from mediator.base.offload import offload
+from mediator.base.slices import Slices
 from mediator.model.evaluate import Lookup, compile_filter
 from mediator.model.filters import And, Contains, Filter, Like, Not, Or, Path
 
-__all__ = ["LONG", "Budget", "Ceiling", "Checkpoints", "FilterEvaluator", "Limits"]
+__all__ = ["LONG", "Budget", "Ceiling", "FilterEvaluator", "Limits"]
+
+
+_SLICE_S: Final = 0.002
+"""Seconds after which the event loop goes on with what else is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,10 @@ class Budget:
         if left <= 0:
             raise self.too_long()
         return left
+
+    def slices(self) -> Slices:
+        """Return slices of this query's work; `TooCostly` is raised when its time is over."""
+        return Slices(self.clock, _SLICE_S, self.left_s)
 
     def spend(self, system: str, rows: int) -> None:
         """Count a round trip, and the rows that came back."""
@@ -126,9 +134,6 @@ class Budget:
         )
 
 
-SLICE_S: Final = 0.002
-"""Seconds after which the event loop goes on with what else is due."""
-
 LONG: Final = 2**14
 """Characters or elements from which on a value is searched in a thread: to search one may take
 longer than a slice. RE2 lets the interpreter go on meanwhile."""
@@ -137,41 +142,18 @@ longer than a slice. RE2 lets the interpreter go on meanwhile."""
 _T = TypeVar("_T")
 
 
-class Checkpoints:
-    """Yields to the event loop every few milliseconds, in a loop over many objects."""
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._monotonic = budget.clock.monotonic
-        self._until_s = self._slice_end_s()
-
-    def is_due(self) -> bool:
-        """Whether `checkpoint` would yield; a hot loop awaits it only then."""
-        return self._monotonic() >= self._until_s
-
-    async def checkpoint(self) -> None:
-        """Yield if it is due; raises `TooCostly` if the time of the query is over."""
-        if self.is_due():
-            self._budget.left_s()
-            await asyncio.sleep(0)
-            self._until_s = self._slice_end_s()
-
-    def _slice_end_s(self) -> float:
-        return self._monotonic() + min(SLICE_S, self._budget.left_s())
-
-
 class FilterEvaluator:
     def __init__(self, filter_: Filter, budget: Budget) -> None:
         self._test = compile_filter(filter_)
         self._searched = _searched(filter_)
-        self._checkpoints = Checkpoints(budget)
+        self._slices = budget.slices()
 
     async def select(self, objects: Iterable[_T], lookup: Callable[[_T], Lookup]) -> list[_T]:
         """Return the objects that the filter holds for; raises `TooCostly` when time is over."""
         selected: list[_T] = []
         for each in objects:
-            if self._checkpoints.is_due():
-                await self._checkpoints.checkpoint()
+            if self._slices.is_due():
+                await self._slices.checkpoint()
             values = lookup(each)
             is_long = self._is_long(values)
             holds = await offload(True, self._test, values) if is_long else self._test(values)

@@ -16,7 +16,7 @@ from mediator.model.sizes import sizes_of
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
-from mediator.query.budget import Budget, Checkpoints, FilterEvaluator
+from mediator.query.budget import Budget, FilterEvaluator
 from mediator.query.driver import Driver
 from mediator.query.joins import Joiner, ResolveTornReads
 from mediator.query.planner import QueryPlan
@@ -197,10 +197,10 @@ class Execution:
         key = sort_key(query.order)
         follows = beyond(query.order, query.after) if query.after else None
         top = Top[Item](query.limit + 1)
-        early, checkpoints = self._joins_early(), Checkpoints(self._budget)
+        early, slices = self._joins_early(), self._budget.slices()
         async for page in self._objects(None):
             for item in await self._finished(page) if early else page:
-                await checkpoints.checkpoint()
+                await slices.checkpoint()
                 lookup, id_ = item.lookup(), item.outcome.id
                 if follows is None or follows(lookup, id_):
                     top.add(key(lookup, id_), item)
@@ -297,10 +297,10 @@ class Execution:
         for fragment, _ in others if reads else ():
             self._budget.spend(fragment.system, len(records))
         outcomes: list[Outcome | None] = []
-        checkpoints = Checkpoints(self._budget)
+        slices = self._budget.slices()
         for record in records:
-            if checkpoints.is_due():
-                await checkpoints.checkpoint()
+            if slices.is_due():
+                await slices.checkpoint()
             own = [record if f is plan.driver else next(rest) for f, _ in fragments]
             outcomes.append(merge_fragments(plan.route, whole, record.id, own))
         return outcomes
@@ -315,14 +315,14 @@ class Execution:
     async def _grouped(self) -> list[Row]:
         assert self._plan.query.aggregate is not None
         groups = Groups(self._plan.query.aggregate, self._budget.limits.groups)
-        checkpoints = Checkpoints(self._budget)
+        slices = self._budget.slices()
         async for page in self._objects(None):
             for item in await self._finished(page):
-                await checkpoints.checkpoint()
+                await slices.checkpoint()
                 groups.add(item.lookup())
         rows: list[Row] = []
         for row in groups.rows():
-            await checkpoints.checkpoint()
+            await slices.checkpoint()
             rows.append(row)
         return rows
 
@@ -336,8 +336,8 @@ class Execution:
         if aggregate.having is not None:
             rows = await FilterEvaluator(aggregate.having, self._budget).select(rows, lookup)
         key = sort_key(query.order + tuple(OrderBy(path) for path in aggregate.group))
-        top, checkpoints = Top[Row](query.limit), Checkpoints(self._budget)
+        top, slices = Top[Row](query.limit), self._budget.slices()
         for row in rows:
-            await checkpoints.checkpoint()
+            await slices.checkpoint()
             top.add(key(lookup(row), ""), row)
         return top.items()
