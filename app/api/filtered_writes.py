@@ -91,6 +91,7 @@ class _Request:
             limit=limit,
             after=None if self.after is None else Position((), self.after),
             fields=tuple(sorted(named & resource.schema.fields.keys())),
+            may_end_early=True,
         )
 
 

@@ -122,7 +122,8 @@ class Queries:
             schema = routed.schema
             most, is_long = self._options.page_limit, length > SMALL_QUERY
             read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
-            read = replace(read, query=replace(read.query, as_documents=True))
+            query = replace(read.query, as_documents=True, may_end_early=True)
+            read = replace(read, query=query)
             if read.after is None and not is_long:
                 known[key] = read
         return read

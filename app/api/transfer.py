@@ -31,6 +31,7 @@ from mediator.access.metering import refusal
 from mediator.access.model import Scope
 from mediator.base.errors import StorageFull, TooManyRequests, Unavailable
 from mediator.base.offload import offload
+from mediator.base.page_size import PageSize
 from mediator.model.operations import ANYTHING, Outcome
 from mediator.model.query import Position, Query
 from mediator.query.execution import QueryResult
@@ -40,6 +41,9 @@ from mediator.schema.ids import check_id
 __all__ = ["Exports", "Imports", "Line", "split_lines"]
 
 _CHUNK_BYTES: Final = 4 * 2**20
+
+_FIRST_PAGE: Final = 100
+"""Objects that an export reads first: nothing is known of their sizes then."""
 
 
 @dataclass(slots=True)
@@ -133,9 +137,9 @@ class Imports:
 
 @dataclass(eq=False)
 class Exports:
-    """`_size` objects are read at a time."""
+    """`_most` objects are read at a time."""
 
-    _size: int
+    _most: int
 
     async def get(self, routed: RoutedRequest) -> Response:
         forbid_body(routed.request)
@@ -143,42 +147,50 @@ class Exports:
         selection = routed.resource.select(parameters.fields)
         after = None if parameters.after is None else check_id(parameters.after, "after")
         routed.request.phases.end("parse")
+        export = _Export(routed, selection, self._most)
         # The first page is read before the status is sent, so that its errors can be answered.
-        first = await self._page(routed, selection, after)
+        first = await export.page(after)
         routed.request.phases.end("store")
         headers = [(b"content-type", NDJSON.encode()), NO_STORE]
-        return Response(200, headers, chunks=self._stream(routed, selection, first))
+        return Response(200, headers, chunks=export.stream(first))
 
-    async def _page(
-        self, routed: RoutedRequest, selection: FieldSelection, after: str | None
-    ) -> QueryResult:
-        resource = routed.resource
+
+@dataclass(eq=False)
+class _Export:
+    """One export, whose pages are as large as the objects allow."""
+
+    _routed: RoutedRequest
+    _selection: FieldSelection
+    _most: int
+    _page_size: PageSize = field(default_factory=lambda: PageSize(_FIRST_PAGE), init=False)
+
+    async def page(self, after: str | None) -> QueryResult:
+        resource = self._routed.resource
         query = Query(
             resource.database,
             resource.name,
             after=None if after is None else Position((), after),
-            limit=self._size,
-            fields=selection.fields,
+            limit=min(self._most, self._page_size.count),
+            fields=self._selection.fields,
+            may_end_early=True,
+            is_sized=True,
         )
-        return await routed.plane.query(query, WHOLE)
+        return await self._routed.plane.query(query, WHOLE)
 
-    async def _stream(
-        self, routed: RoutedRequest, selection: FieldSelection, page: QueryResult
-    ) -> AsyncIterator[bytes]:
-        resource = routed.resource
+    async def stream(self, page: QueryResult) -> AsyncIterator[bytes]:
         while True:
             if page.items:
-                yield _lines(resource, page)
+                lines = _lines(self._routed.resource, page)
+                self._page_size.succeeded([len(line) for line in lines])
+                yield b"".join(lines)
             if page.next is None:
                 return
-            following = await self._following(routed, selection, page.next.id)
+            following = await self._following(page.next.id)
             if following is None:
                 return
             page = following
 
-    async def _following(
-        self, routed: RoutedRequest, selection: FieldSelection, after: str
-    ) -> QueryResult | None:
+    async def _following(self, after: str) -> QueryResult | None:
         """Read a page as soon as the tenant's limits allow it: a stream can wait.
 
         Returns:
@@ -187,23 +199,24 @@ class Exports:
         Raises:
             Forbidden: The sender may not read the class any more; as `Access.require` does.
         """
+        routed = self._routed
         while not routed.request.is_disconnected:
             routed.access.require(Scope.READ, routed.database, routed.class_name)
             try:
-                return await self._page(routed, selection, after)
+                return await self.page(after)
             except TooManyRequests as error:
                 await asyncio.sleep(error.retry_after_s)
         return None
 
 
-def _lines(resource: ClassResource, page: QueryResult) -> bytes:
-    return b"".join(
+def _lines(resource: ClassResource, page: QueryResult) -> list[bytes]:
+    return [
         orjson.dumps(
             document_of(resource.codec, o.id, o.values or {}),
             option=orjson.OPT_APPEND_NEWLINE,
         )
         for o in (item.outcome for item in page.items)
-    )
+    ]
 
 
 class Line(NamedTuple):

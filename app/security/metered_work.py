@@ -40,7 +40,7 @@ class MeteredWork:
 
     @asynccontextmanager
     async def admitted(self, plane: DataPlane, database: str) -> AsyncIterator[DataPlane]:
-        """Implements `mediator.data_plane.admitted.Admitted`."""
+        """Implements `mediator.data_plane.port.Admitted`."""
         meter = await self._enter(database)
         try:
             yield MeteredPlane(plane, meter) if meter.bounds_operations else plane

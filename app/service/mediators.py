@@ -82,7 +82,9 @@ def mediator_options(
         proposal_margin=settings.proposal_margin,
         proposal_dwell_s=settings.proposal_dwell_s,
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
-        query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
+        query_limits=Limits(
+            rows=settings.query_rows, seconds=settings.query_seconds, bytes=settings.query_bytes
+        ),
         energy=settings.energy or Energy(),
         flow_services=HttpServices(
             HttpHosts.of(settings.flow_hosts, private=settings.flow_private_addresses)

@@ -212,6 +212,9 @@ class MediatorSettings(BaseSettings):
         100_000, gt=0, description="Records that stores may send for one query."
     )
     query_seconds: float = Field(10.0, gt=0, description="Time that one query may take.")
+    query_bytes: int = Field(
+        2**28, gt=0, description="Bytes of the objects that may be read for one query, about."
+    )
     flow_hosts: list[Annotated[str, AfterValidator(_flow_host)]] = Field(
         default_factory=list,
         description="Hosts whose HTTP services message flows may invoke, each as `host` or"

@@ -60,6 +60,9 @@ class NarrowedPlane:
     async def route(self, database: str, class_name: str) -> ClassRoute:
         return await self._plane.route(database, class_name)
 
+    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
+        return await self._plane.read(operation, preference)
+
     async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
         """Return a remembered answer: the operation's id contains its subject, so it is its own."""
         return await self._plane.recall(operation, whole=whole)
@@ -71,9 +74,6 @@ class MeteredPlane(NarrowedPlane):
     def __init__(self, plane: DataPlane, meter: Meter) -> None:
         super().__init__(plane)
         self._meter = meter
-
-    async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
-        return await self._plane.read(operation, preference)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Raises `StorageFull` if it would create one object too many."""
@@ -126,12 +126,16 @@ class MeteredPlane(NarrowedPlane):
             await asyncio.sleep(debt_s)
 
     def _charge(self, error: TooCostly) -> None:
-        """Charge for a query that was given up: all that it could have, by rows or by time."""
+        """Charge for a query that was given up.
+
+        By rows or by time it is all that it could have, by memory what it had examined.
+        """
         limits, extra = self._meter.limits, error.extra
         for limit, name in (("query_rows", "rows"), ("query_seconds", "seconds")):
             if name in extra and extra[name] == getattr(limits, limit):
                 extra["limit"] = limit
-        self._meter.spend(extra.get("rows") or (limits.rows_rate or 0) * extra.get("seconds", 0))
+        time = (limits.rows_rate or 0) * extra.get("seconds", 0)
+        self._meter.spend(extra.get("rows") or error.examined or time)
 
 
 def metered(transact: Transact, meter: Meter, model: RoutingModel) -> Transact:

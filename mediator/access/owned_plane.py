@@ -22,7 +22,6 @@ that is, is (`mediator.access.hidden_references`).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -52,7 +51,7 @@ from mediator.base.errors import (
     PreconditionRequired,
     StillReferenced,
 )
-from mediator.data_plane.port import DataPlane, in_turn
+from mediator.data_plane.port import DataPlane, in_lanes
 from mediator.model.filters import And, Compare, Comparison
 from mediator.model.operations import (
     NEVER,
@@ -69,15 +68,13 @@ from mediator.operations.merge import check_if_match, if_match_error, narrow_to_
 from mediator.operations.read_modify_write import ATTEMPTS, alternative
 from mediator.query.budget import Ceiling
 from mediator.query.execution import QueryResult
-from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
+from mediator.routing.freshness import ANY, STRONG, ReadPreference
 from mediator.routing.model import ClassRoute
 
 __all__ = ["OwnedPlane", "OwnerOf"]
 
 OwnerOf: TypeAlias = Callable[[str, str], str | None]
 """Returns, for a database and a class, the subject whose objects are visible; None: all."""
-
-_CONCURRENCY: Final = 16
 
 _REFUSALS: Final = (AlreadyExists, NotFound, PreconditionFailed, PreconditionRequired)
 """What a write is refused with for what its object is; a repetition may have made it that."""
@@ -121,7 +118,7 @@ class OwnedPlane(NarrowedPlane):
         together: dict[int, Operation] = {}
         restricted: dict[int, tuple[ClassRoute, Get, Owner]] = {}
         owners: dict[str, tuple[ClassRoute, Owner]] = {}
-        lanes: dict[tuple[str, str], list[int]] = {}
+        lanes: dict[tuple[str, str], dict[int, Operation]] = {}
         for index, operation in enumerate(operations):
             try:
                 route, owner = await self._owner(operation.database, operation.class_name)
@@ -132,23 +129,16 @@ class OwnedPlane(NarrowedPlane):
                 together[index] = operation
             else:
                 owners[operation.class_name] = route, owner
-                lanes.setdefault((operation.class_name, operation.id), []).append(index)
-        for key, indices in list(lanes.items()):
-            gets = {i: get for i in indices if isinstance(get := operations[i], Get)}
-            if len(gets) == len(indices):  # objects that are only read take few round trips
+                lanes.setdefault((operation.class_name, operation.id), {})[index] = operation
+        for key, lane in list(lanes.items()):
+            gets = {i: get for i, get in lane.items() if isinstance(get, Get)}
+            if len(gets) == len(lane):  # objects that are only read take few round trips
                 del lanes[key]
                 route, owner = owners[key[0]]
                 together |= {i: with_owner(get, owner) for i, get in gets.items()}
                 restricted |= {i: (route, get, owner) for i, get in gets.items()}
-        slots, preference = asyncio.Semaphore(_CONCURRENCY), WHOLE if whole else ANY
-        ordered = [[operations[i] for i in indices] for indices in lanes.values()]
-        work = [
-            self._plane.batch(list(together.values()), whole=whole),
-            *(in_turn(self, own, slots, preference) for own in ordered),
-        ]
-        found = await asyncio.gather(*work)
-        for indices, results in zip([list(together), *lanes.values()], found, strict=True):
-            answers.update(zip(indices, results, strict=True))
+        batch = self._plane.batch(list(together.values()), whole=whole)
+        answers |= await in_lanes(self, lanes.values(), together, batch, whole=whole)
         for index, request in restricted.items():
             answers[index] = checked(*request, answers[index])
         for index, answer in answers.items():

@@ -159,7 +159,12 @@ class NeedsScan(MediatorError):
 
 
 class TooCostly(MediatorError):
-    """The query examines more rows, or takes more time, than it may."""
+    """The query examines more rows, takes more time or needs more memory than it may.
+
+    `examined` are the rows until then, where another limit was exceeded.
+    """
+
+    examined: int = 0
 
 
 class AdvisoryOnly(Conflict):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 from mediator.base.concurrency import end
@@ -28,7 +28,10 @@ RENEW_S: Final = 0.5
 PAUSE_S: Final = 0.5
 
 _GRACE_S: Final = 2.0
+_OUTAGE_S: Final = 30.0
+"""Whoever has worked for so long before an error has not failed for the reason of the last one."""
 
+_Id = TypeVar("_Id", bound=Hashable)
 _Work: TypeAlias = Callable[[Lease], Coroutine[Any, Any, None]]
 
 
@@ -40,6 +43,8 @@ class Holder:
         name: The name of the lease.
         held: What is held, for the log.
         has_ended: Whether the process is about to end.
+        longest_pause_s: How long it waits at most after an error; twice as long after each.
+        on_error: Called with each error, after which it tries again.
     """
 
     leases: Leasing
@@ -47,23 +52,39 @@ class Holder:
     name: str
     held: str
     has_ended: Callable[[], bool]
+    longest_pause_s: float = PAUSE_S
+    on_error: Callable[[PortolanError], Awaitable[object]] | None = None
     _failing: bool = field(default=False, init=False)
+    _pause_s: float = field(default=PAUSE_S, init=False)
 
     async def run(self, work: _Work) -> None:
         """Hold until the process is about to end, whatever happens."""
         while not self.has_ended():
+            started = asyncio.get_running_loop().time()
             try:
                 await self._hold(work)
-                self._failing = False
+                self._works()
             except LeaseLost:
                 log.info("another replica holds %s now", self.held)
             except PortolanError as error:
-                if not self._failing:  # once for each outage
-                    log.warning("%s: %s", self.held, error)
-                self._failing = True
+                if asyncio.get_running_loop().time() - started > _OUTAGE_S:
+                    self._works()  # it did for a while, so this is another outage
+                await self._failed(error)
             except Exception:
                 log.exception("holding %s failed", self.held)
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(self._pause_s)
+
+    def _works(self) -> None:
+        self._failing, self._pause_s = False, PAUSE_S
+
+    async def _failed(self, error: PortolanError) -> None:
+        if not self._failing:  # once for each outage
+            log.warning("%s: %s", self.held, error)
+        self._failing = True
+        self._pause_s = min(2 * self._pause_s, self.longest_pause_s)
+        if self.on_error is not None:
+            with suppress(PortolanError):
+                await self.on_error(error)
 
     async def _hold(self, work: _Work) -> None:
         # A token for each time: what a former one has sent late must not be taken for this one's.
@@ -79,13 +100,13 @@ class Holder:
 
 
 @dataclass(eq=False)
-class Holders:
-    """The holders in this process, each by the id of its database."""
+class Holders(Generic[_Id]):
+    """The holders in this process, each by an id, such as that of its database."""
 
-    _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _tasks: dict[_Id, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     async def reconcile(
-        self, wanted: set[str], start: Callable[[str], Coroutine[Any, Any, None]]
+        self, wanted: set[_Id], start: Callable[[_Id], Coroutine[Any, Any, None]]
     ) -> None:
         """Start those that are wanted, and cancel the others."""
         for id_ in wanted - self._tasks.keys():
@@ -99,7 +120,11 @@ class Holders:
         """
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=_GRACE_S)
+        await self.cancel()
+
+    async def cancel(self) -> None:
+        """Cancel all of them."""
         await self._end(list(self._tasks))
 
-    async def _end(self, ids: Iterable[str]) -> None:
+    async def _end(self, ids: Iterable[_Id]) -> None:
         await end([self._tasks.pop(id_) for id_ in ids])

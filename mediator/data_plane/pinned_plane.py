@@ -7,7 +7,6 @@ fields that there are in the version, and creates an object only if there is non
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Final, TypeAlias
 from mediator.base.errors import AlreadyExists, MediatorError, NotFound, PreconditionFailed
 from mediator.data_plane.pinned_operations import PinnedOperation
 from mediator.data_plane.pinned_queries import PinnedQuery, changed_meanwhile
-from mediator.data_plane.port import DataPlane, in_turn
+from mediator.data_plane.port import DataPlane, in_lanes
 from mediator.model.operations import (
     ANYTHING,
     Condition,
@@ -42,7 +41,6 @@ _Transact: TypeAlias = Callable[[CommitRequest], Awaitable[list[Outcome]]]
 _ATTEMPTS: Final = 2
 """How often a put is tried: its object may be created, or deleted, just in between."""
 
-_CONCURRENCY: Final = 16
 _ABSENT: Final = Condition(present=False)
 
 
@@ -111,24 +109,15 @@ class PinnedPlane:
     ) -> list[Outcome | MediatorError]:
         """Do many operations; where objects are put over hidden fields, one by one, in order."""
         pinned = [self._pinned(operation) for operation in operations]
-        lanes: dict[tuple[str, str], list[int]] = {}
+        lanes: dict[tuple[str, str], dict[int, Operation]] = {}
         for each in pinned:
             if each.keeps_hidden:
-                lanes[each.operation.class_name, each.operation.id] = []
-        together: list[int] = []
+                lanes[each.operation.class_name, each.operation.id] = {}
+        together: dict[int, Operation] = {}
         for index, operation in enumerate(operations):
-            lanes.get((operation.class_name, operation.id), together).append(index)
-        slots, preference = asyncio.Semaphore(_CONCURRENCY), WHOLE if whole else ANY
-        found = await asyncio.gather(
-            self._together([pinned[index] for index in together], whole=whole),
-            *(
-                in_turn(self, [operations[index] for index in lane], slots, preference)
-                for lane in lanes.values()
-            ),
-        )
-        answers: dict[int, Outcome | MediatorError] = {}
-        for indices, results in zip([together, *lanes.values()], found, strict=True):
-            answers.update(zip(indices, results, strict=True))
+            lanes.get((operation.class_name, operation.id), together)[index] = operation
+        batch = self._together([pinned[index] for index in together], whole=whole)
+        answers = await in_lanes(self, lanes.values(), together, batch, whole=whole)
         return [answers[index] for index in range(len(operations))]
 
     async def _together(

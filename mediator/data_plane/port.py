@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Final, Protocol, TypeAlias
 
 from mediator.base.concurrency import result_or_error
 from mediator.base.errors import AdvisoryOnly, MediatorError, NotFound
@@ -13,13 +13,16 @@ from mediator.model.operations import Get, Operation, Outcome, WriteOperation
 from mediator.model.query import Position, Query
 from mediator.query.budget import Ceiling
 from mediator.query.execution import QueryResult
-from mediator.routing.freshness import ANY, STRONG, ReadPreference
+from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 
-__all__ = ["DataPlane", "in_turn", "is_outdated", "pages"]
+__all__ = ["Admitted", "DataPlane", "at_once", "in_lanes", "is_outdated", "pages"]
 
 PAGE: Final = 500
 """Objects read at once."""
+
+_CONCURRENCY: Final = 16
+"""Lanes of one batch at the same time."""
 
 
 class DataPlane(Protocol):
@@ -95,7 +98,47 @@ async def is_outdated(plane: DataPlane, route: DatabaseRoute) -> bool:
     return plane.model.by_id.get(route.id) is not route
 
 
-async def in_turn(
+Admitted: TypeAlias = Callable[[DataPlane, str], AbstractAsyncContextManager[DataPlane]]
+"""Lets a request that no client sends, such as one of a message flow, in when its time has come;
+takes its database, and yields the plane that it is for."""
+
+
+@asynccontextmanager
+async def at_once(plane: DataPlane, _: str) -> AsyncIterator[DataPlane]:
+    """Bound nothing: requests are not authenticated, so they belong to no tenant."""
+    yield plane
+
+
+async def in_lanes(
+    plane: DataPlane,
+    lanes: Collection[Mapping[int, Operation]],
+    others: Collection[int],
+    batch: Awaitable[Sequence[Outcome | MediatorError]],
+    *,
+    whole: bool,
+) -> dict[int, Outcome | MediatorError]:
+    """Do lanes of operations, each in its order, while a batch does others together.
+
+    Args:
+        plane: Does the operations of the lanes, one by one.
+        lanes: Those on one object each, by their numbers.
+        others: The numbers of the others, in the order in which the batch answers.
+        batch: Does the others.
+        whole: As of `DataPlane.batch`.
+
+    Returns:
+        The answers by number.
+    """
+    slots, preference = asyncio.Semaphore(_CONCURRENCY), WHOLE if whole else ANY
+    work = [_in_turn(plane, [*lane.values()], slots, preference) for lane in lanes]
+    answers: dict[int, Outcome | MediatorError] = {}
+    found = await asyncio.gather(batch, *work)
+    for numbers, results in zip([others, *lanes], found, strict=True):
+        answers.update(zip(numbers, results, strict=True))
+    return answers
+
+
+async def _in_turn(
     plane: DataPlane,
     operations: Sequence[Operation],
     slots: asyncio.Semaphore,
@@ -125,7 +168,9 @@ async def pages(
     """
     while True:
         beyond = None if after is None else Position((), after)
-        query = Query(database, class_name, limit=PAGE, after=beyond, fields=fields)
+        query = Query(
+            database, class_name, limit=PAGE, after=beyond, fields=fields, may_end_early=True
+        )
         answer = await plane.query(query, STRONG)
         if answer.items:
             yield [item.outcome for item in answer.items]

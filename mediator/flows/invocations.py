@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mediator.base.errors import Invalid, Location, NotFound
-from mediator.data_plane.admitted import Admitted, at_once
-from mediator.data_plane.port import DataPlane
+from mediator.data_plane.port import Admitted, DataPlane, at_once
 from mediator.flows.http_request import HttpRequest
 from mediator.flows.http_services import HttpServices
 from mediator.flows.plan import Query, Write

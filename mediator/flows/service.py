@@ -17,8 +17,7 @@ from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, NotFound
 from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
-from mediator.data_plane.admitted import Admitted, at_once
-from mediator.data_plane.port import DataPlane
+from mediator.data_plane.port import Admitted, DataPlane, at_once
 from mediator.flows.allowed_flows import AllowedFlows, NotAllowed, RefusedFlow, stored_flow
 from mediator.flows.http_services import HttpServices
 from mediator.flows.invocations import PlanInvoker

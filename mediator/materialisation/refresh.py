@@ -104,7 +104,6 @@ class Slot:
 
     database: str
     partition: int
-    lease: Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +132,8 @@ class Refresher:
     progress: MaterialiserProgress = field(default_factory=MaterialiserProgress)
     _page_size: PageSize = field(default_factory=PageSize, init=False)
 
-    async def refresh(self) -> bool:
-        """Apply new changes; return whether those were all there are.
+    async def refresh(self, lease: Lease) -> bool:
+        """Apply new changes, under the lease of the partition; return whether those were all.
 
         Raises:
             Unavailable: A store or the feed does not answer; the cursor stays.
@@ -149,7 +148,7 @@ class Refresher:
         new = await self._new_changes(state.cursor, routes)
         steps, started = await self._steps(routes, state, until, new, finished)
         cursor = (state.cursor, new.cursor)
-        await self._state.advance(slot.database, slot.partition, cursor, steps, slot.lease)
+        await self._state.advance(slot.database, slot.partition, cursor, steps, lease)
         # After the cursor is recorded: what is written while a build reads comes in later changes.
         self._builds.drop(finished)
         await self._builds.start(started)

@@ -162,6 +162,9 @@ class Query:
         allow_scan: Whether a store without a fitting index may be read through (within the cost
             limits).
         as_documents: Whether documents are an answer as well as objects (`QueryResult.documents`).
+        may_end_early: Whether the answer may have fewer objects than there are within the limit, if
+            these are large: who asks goes on behind the last one. Else the query is refused.
+        is_sized: Whether who asks knows how large objects are, and adapts the limit to it.
     """
 
     database: str
@@ -178,6 +181,8 @@ class Query:
     count: CountMode | None = None
     allow_scan: bool = False
     as_documents: bool = False
+    may_end_early: bool = False
+    is_sized: bool = False
 
     @property
     def paths(self) -> set[Path]:

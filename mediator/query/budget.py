@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Final, TypeVar
 
 from mediator.base.clock import Clock
 from mediator.base.errors import TooCostly
 from mediator.base.offload import offload
+from mediator.base.slices import Slices
 from mediator.model.evaluate import Lookup, compile_filter
 from mediator.model.filters import And, Contains, Filter, Like, Not, Or, Path
 
-__all__ = ["LONG", "Budget", "Ceiling", "Checkpoints", "FilterEvaluator", "Limits"]
+__all__ = ["LONG", "Budget", "Ceiling", "FilterEvaluator", "Limits"]
+
+
+_SLICE_S: Final = 0.002
+"""Seconds after which the event loop goes on with what else is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +38,19 @@ class Limits:
         rows: Records that stores may send for it.
         seconds: Time it may take.
         groups: Groups that an aggregate may have.
+        bytes: Sizes together of the objects that are read for it, joined ones included.
     """
 
     rows: int = 100_000
     seconds: float = 10.0
     groups: int = 10_000
+    bytes: int = 2**28
 
     def under(self, ceiling: Ceiling) -> Limits:
         """Return these limits, where they are not above a ceiling."""
         rows = self.rows if ceiling.rows is None else min(self.rows, ceiling.rows)
         seconds = self.seconds if ceiling.seconds is None else min(self.seconds, ceiling.seconds)
-        return Limits(rows, seconds, self.groups)
+        return replace(self, rows=rows, seconds=seconds)
 
 
 @dataclass(slots=True)
@@ -54,6 +61,7 @@ class Budget:
     clock: Clock
     started: float = 0.0
     rows: int = 0
+    bytes: int = 0
     round_trips: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -64,6 +72,10 @@ class Budget:
         if left <= 0:
             raise self.too_long()
         return left
+
+    def slices(self) -> Slices:
+        """Return slices of this query's work; `TooCostly` is raised when its time is over."""
+        return Slices(self.clock, _SLICE_S, self.left_s)
 
     def spend(self, system: str, rows: int) -> None:
         """Count a round trip, and the rows that came back."""
@@ -76,6 +88,44 @@ class Budget:
                 extra={"rows": self.limits.rows},
             )
 
+    @property
+    def room(self) -> int:
+        """How many bytes of objects may still be read."""
+        return max(self.limits.bytes - self.bytes, 0)
+
+    def admit(self, sizes: Sequence[int], *, partly: bool = False) -> int:
+        """Count objects that were read, by their sizes in bytes.
+
+        Args:
+            sizes: Of each object.
+            partly: Whether those that are too much can be left out; else the query is given up.
+
+        Returns:
+            How many objects are within the limit; the very first one always is.
+        """
+        total = sum(sizes)
+        if self.bytes + total > self.limits.bytes:
+            if not partly:
+                raise self.too_large()
+            sizes = self._fitting(sizes)
+            total = sum(sizes)
+        self.bytes += total
+        return len(sizes)
+
+    def _fitting(self, sizes: Sequence[int]) -> Sequence[int]:
+        sums = accumulate(sizes, initial=self.bytes)
+        count = sum(1 for each in sums if each <= self.limits.bytes) - 1
+        return sizes[: max(count, 0 if self.bytes else 1)]
+
+    def too_large(self) -> TooCostly:
+        error = TooCostly(
+            f"The query reads objects of more than {self.limits.bytes} bytes. What helps: fewer"
+            " fields, a smaller limit, or a narrower filter.",
+            extra={"bytes": self.limits.bytes},
+        )
+        error.examined = self.rows
+        return error
+
     def too_long(self) -> TooCostly:
         return TooCostly(
             f"The query takes more than {self.limits.seconds:g} s. What helps: an index on a field"
@@ -83,9 +133,6 @@ class Budget:
             extra={"seconds": self.limits.seconds},
         )
 
-
-SLICE_S: Final = 0.002
-"""Seconds after which the event loop goes on with what else is due."""
 
 LONG: Final = 2**14
 """Characters or elements from which on a value is searched in a thread: to search one may take
@@ -95,41 +142,18 @@ longer than a slice. RE2 lets the interpreter go on meanwhile."""
 _T = TypeVar("_T")
 
 
-class Checkpoints:
-    """Yields to the event loop every few milliseconds, in a loop over many objects."""
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._monotonic = budget.clock.monotonic
-        self._until_s = self._slice_end_s()
-
-    def is_due(self) -> bool:
-        """Whether `checkpoint` would yield; a hot loop awaits it only then."""
-        return self._monotonic() >= self._until_s
-
-    async def checkpoint(self) -> None:
-        """Yield if it is due; raises `TooCostly` if the time of the query is over."""
-        if self.is_due():
-            self._budget.left_s()
-            await asyncio.sleep(0)
-            self._until_s = self._slice_end_s()
-
-    def _slice_end_s(self) -> float:
-        return self._monotonic() + min(SLICE_S, self._budget.left_s())
-
-
 class FilterEvaluator:
     def __init__(self, filter_: Filter, budget: Budget) -> None:
         self._test = compile_filter(filter_)
         self._searched = _searched(filter_)
-        self._checkpoints = Checkpoints(budget)
+        self._slices = budget.slices()
 
     async def select(self, objects: Iterable[_T], lookup: Callable[[_T], Lookup]) -> list[_T]:
         """Return the objects that the filter holds for; raises `TooCostly` when time is over."""
         selected: list[_T] = []
         for each in objects:
-            if self._checkpoints.is_due():
-                await self._checkpoints.checkpoint()
+            if self._slices.is_due():
+                await self._slices.checkpoint()
             values = lookup(each)
             is_long = self._is_long(values)
             holds = await offload(True, self._test, values) if is_long else self._test(values)

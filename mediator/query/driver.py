@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from mediator.model.query import Position
+from mediator.model.query import Aggregate, Position
+from mediator.model.sizes import large_fields, sizes_of
 from mediator.operations.expiry import live_records
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
+from mediator.query.object_pages import FIRST, ObjectPages
 from mediator.query.planner import QueryPlan
 from mediator.query.semi_joins import PAGE_VALUES, Projection
 from mediator.stores.port import (
     Aggregating,
+    ComputedGroup,
     DocumentPage,
     Estimating,
     Joining,
@@ -37,7 +40,13 @@ _T = TypeVar("_T")
 
 
 class Driver:
+    """Finds what a plan says; `object_pages` are the pages in which its objects are read."""
+
     def __init__(self, plan: QueryPlan, systems: Systems, budget: Budget) -> None:
+        width = len(plan.driver.fields if plan.driver_fields is None else plan.driver_fields)
+        most = min(PAGE, PAGE_VALUES // max(width, 1))
+        first = most if plan.query.is_sized else FIRST
+        self.object_pages = ObjectPages(plan.route.schema.fields, plan.fields, most, first)
         self._plan = plan
         self._guarded = systems.get(plan.driver.system)
         self._now_for = systems.now_for
@@ -47,30 +56,32 @@ class Driver:
         """Find records, page by page, in the order of the query if the plan says so."""
         plan, fields, resume = self._plan, self._plan.driver_fields, None
         driver, pushed = plan.driver, plan.pushdown.pushed
-        width = len(driver.fields if fields is None else fields)
-        page = min(PAGE, PAGE_VALUES // max(width, 1))
-        limit = min(page, plan.query.limit + 1) if plan.limited else page
-        order = plan.query.order if plan.ordered else ()
+        limit = plan.query.limit + 1 if plan.limited else PAGE
+        order, budget = plan.query.order if plan.ordered else (), self._budget
         while True:
-            left_s = self._budget.left_s()
+            count, left_s = min(limit, self.object_pages.count), budget.left_s()
             semi = plan.semi_joins.joins
             request = SearchRequest(
-                driver, pushed, order, limit, after, resume, fields, left_s, semi
+                driver, pushed, order, count, after, resume, fields, left_s, semi, budget.room
             )
             results = await self._find(request)
             yield self._live(results)
             if results.resume is None:
                 return
             # Only the first page begins at the cursor; the next ones where the store stopped.
-            limit, after, resume = page, None, results.resume
+            after, resume = None, results.resume
+            # If all that were wanted have come, some of them were none that are answered.
+            limit = limit - len(results.records) if plan.limited else PAGE
+            limit = limit if limit > 0 else PAGE
 
     async def documents(self, after: Position | None, projection: Projection) -> DocumentPage:
         plan = self._plan
         store = cast("Joining", self._guarded.store)  # or else the plan would have no projection
         query, pushed = plan.query, plan.pushdown.pushed
         left_s = self._budget.left_s()
+        most = self._budget.room if query.may_end_early else None
         request = SearchRequest(
-            plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s
+            plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s, most_bytes=most
         )
         page = await self._bounded(
             partial(store.documents, request, projection.names, projection.joins)
@@ -95,9 +106,16 @@ class Driver:
         )
         rows = await self._bounded(call)
         self._budget.spend(self._guarded.name, len(rows))
+        await self._admit_groups(aggregate, rows)
         if len(rows) > most:
             raise too_many_groups(most)
         return [checked(Row(group, computed)) for group, computed in rows]
+
+    async def _admit_groups(self, aggregate: Aggregate, rows: Sequence[ComputedGroup]) -> None:
+        named = {path[0] for path in aggregate.paths}
+        if large_fields(self._plan.route.schema.fields, named):
+            values = [{"": [*group, *computed.values()]} for group, computed in rows]
+            self._budget.admit(await sizes_of(values, ("",)))
 
     async def estimate(self) -> int:
         """Estimate how many records the plan finds."""

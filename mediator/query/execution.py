@@ -12,10 +12,11 @@ from mediator.model.evaluate import Lookup, lookup_of
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.model.order import Top, beyond, position_of, sort_key
 from mediator.model.query import CountMode, OrderBy, Position
+from mediator.model.sizes import sizes_of
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
-from mediator.query.budget import Budget, Checkpoints, FilterEvaluator
+from mediator.query.budget import Budget, FilterEvaluator
 from mediator.query.driver import Driver
 from mediator.query.joins import Joiner, ResolveTornReads
 from mediator.query.planner import QueryPlan
@@ -108,6 +109,7 @@ class Execution:
         self._seen: set[str] = set()
         self._late = FilterEvaluator(plan.late, budget) if plan.late is not None else None
         self._partial: set[str] = set()
+        self.has_ended_early = False
         query = plan.query
         self._resource = Get(query.database, query.class_name, "", plan.fields)
 
@@ -147,21 +149,27 @@ class Execution:
         return query.after is None or not query.order
 
     async def _documents(self, projection: Projection) -> QueryResult:
-        query = self._plan.query
+        query, budget = self._plan.query, self._budget
         page = await self._driver.documents(query.after, projection)
-        following = None
-        if page.last is not None:
-            lookup = lookup_of(page.last.id, page.last.values)
-            following = position_of(query.order, lookup, page.last.id)
-        budget = self._budget
-        return QueryResult((), (), following, self._plan, budget, documents=page.documents)
+        documents, last, following = page.documents, page.last, None
+        sizes = await sizes_of(documents, projection.large(self._plan.driver))
+        partly = query.may_end_early and projection.shows(query.order)
+        count = budget.admit(sizes, partly=partly)
+        if count < len(documents):
+            documents = documents[:count]
+            last = Record(documents[-1]["id"], 0, {}, documents[-1])
+        if last is not None:
+            following = position_of(query.order, lookup_of(last.id, last.values), last.id)
+        return QueryResult((), (), following, self._plan, budget, documents=documents)
 
     async def find(self) -> list[Item]:
         """Find the objects that are answered, and one more if more follow."""
         plan = self._plan
         items = await (self._first() if plan.ordered else self._best())
-        if plan.rest is not None and len(items) <= plan.query.limit:
-            items += await self._following(plan.rest).find()
+        if plan.rest is not None and not self.has_ended_early and len(items) <= plan.query.limit:
+            following = self._following(plan.rest)
+            items += await following.find()
+            self.has_ended_early = following.has_ended_early
         return items
 
     def _following(self, rest: QueryPlan) -> Execution:
@@ -174,7 +182,8 @@ class Execution:
         """Take objects as they come, which is in order, until there are enough."""
         wanted = self._plan.query.limit + 1
         items: list[Item] = []
-        async for page in self._objects(self._plan.query.after):
+        may_end_early = self._plan.query.may_end_early
+        async for page in self._objects(self._plan.query.after, may_end_early=may_end_early):
             if self._plan.late is None:
                 page = page[: wanted - len(items)]  # noqa: PLW2901 - what is not shown is not joined
             items += await self._finished(page)
@@ -188,10 +197,10 @@ class Execution:
         key = sort_key(query.order)
         follows = beyond(query.order, query.after) if query.after else None
         top = Top[Item](query.limit + 1)
-        early, checkpoints = self._joins_early(), Checkpoints(self._budget)
+        early, slices = self._joins_early(), self._budget.slices()
         async for page in self._objects(None):
             for item in await self._finished(page) if early else page:
-                await checkpoints.checkpoint()
+                await slices.checkpoint()
                 lookup, id_ = item.lookup(), item.outcome.id
                 if follows is None or follows(lookup, id_):
                     top.add(key(lookup, id_), item)
@@ -226,16 +235,24 @@ class Execution:
         return replace(answer, items=tuple(replace(item, lists=own) for item, own in pairs))
 
     def _answer(self, items: Sequence[Item]) -> QueryResult:
-        query = self._plan.query
-        page = tuple(items[: query.limit])
+        query, ends_early = self._plan.query, self.has_ended_early
+        if ends_early and not items:
+            raise self._budget.too_large()
+        # The last one that is not shown shows that more follow.
+        page = tuple(items[: min(query.limit, max(len(items) - ends_early, 1))])
         following = None
-        if len(items) > query.limit:
+        if len(items) > len(page) or ends_early:
             last = page[-1]
             following = position_of(query.order, last.lookup(), last.outcome.id)
         return QueryResult(page, (), following, self._plan, self._budget)
 
-    async def _objects(self, after: Position | None) -> AsyncIterator[list[Item]]:
-        """Find objects page by page, put them together, and apply the filter on their fields."""
+    async def _objects(
+        self, after: Position | None, *, may_end_early: bool = False
+    ) -> AsyncIterator[list[Item]]:
+        """Find objects page by page, put them together, and apply the filter on their fields.
+
+        If they are too large together, the query is given up, or ends where it `may_end_early`.
+        """
         plan = self._plan
         own = plan.own
         # What one store found by all of the filter needs no second look.
@@ -249,7 +266,13 @@ class Execution:
             seen.update([record.id for record in records])
             outcomes = await self._complete(records)
             items = [Item(outcome, _UNJOINED) for outcome in outcomes if outcome is not None]
+            sizes = await self._driver.object_pages.measure([i.outcome.values or {} for i in items])
+            count = self._budget.admit(sizes, partly=may_end_early)
+            self.has_ended_early = count < len(items)
+            items = items[:count]
             yield items if evaluator is None else await evaluator.select(items, Item.lookup)
+            if self.has_ended_early:
+                return
 
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
         """Join what the driver found with the fragments that others hold, in one round trip."""
@@ -274,10 +297,10 @@ class Execution:
         for fragment, _ in others if reads else ():
             self._budget.spend(fragment.system, len(records))
         outcomes: list[Outcome | None] = []
-        checkpoints = Checkpoints(self._budget)
+        slices = self._budget.slices()
         for record in records:
-            if checkpoints.is_due():
-                await checkpoints.checkpoint()
+            if slices.is_due():
+                await slices.checkpoint()
             own = [record if f is plan.driver else next(rest) for f, _ in fragments]
             outcomes.append(merge_fragments(plan.route, whole, record.id, own))
         return outcomes
@@ -292,14 +315,14 @@ class Execution:
     async def _grouped(self) -> list[Row]:
         assert self._plan.query.aggregate is not None
         groups = Groups(self._plan.query.aggregate, self._budget.limits.groups)
-        checkpoints = Checkpoints(self._budget)
+        slices = self._budget.slices()
         async for page in self._objects(None):
             for item in await self._finished(page):
-                await checkpoints.checkpoint()
+                await slices.checkpoint()
                 groups.add(item.lookup())
         rows: list[Row] = []
         for row in groups.rows():
-            await checkpoints.checkpoint()
+            await slices.checkpoint()
             rows.append(row)
         return rows
 
@@ -313,8 +336,8 @@ class Execution:
         if aggregate.having is not None:
             rows = await FilterEvaluator(aggregate.having, self._budget).select(rows, lookup)
         key = sort_key(query.order + tuple(OrderBy(path) for path in aggregate.group))
-        top, checkpoints = Top[Row](query.limit), Checkpoints(self._budget)
+        top, slices = Top[Row](query.limit), self._budget.slices()
         for row in rows:
-            await checkpoints.checkpoint()
+            await slices.checkpoint()
             top.add(key(lookup(row), ""), row)
         return top.items()

@@ -19,6 +19,7 @@ from mediator.model.query import Join, Query, ReverseJoin
 from mediator.operations.calls import StoreCalls
 from mediator.operations.torn_reads import read_objects
 from mediator.query.budget import Budget
+from mediator.query.object_pages import ObjectPages
 from mediator.query.reverse_joins import Found, ReverseSearch
 from mediator.routing.fragments import reaching, resource_of
 from mediator.routing.model import ClassRoute
@@ -108,14 +109,16 @@ class Joiner:
         fields = reaching(route, _needed(query, join), route.anchor)
         resource = Get(query.database, join.class_name, "", fields)
         objects: dict[str, Outcome] = {}
-        for start in range(0, len(ids), CHUNK):
-            chunk = ids[start : start + CHUNK]
+        pages, left = ObjectPages(route.schema.fields, resource.fields, CHUNK), ids
+        while left:
+            chunk, left = left[: pages.count], left[pages.count :]
             self._budget.left_s()
             outcomes = await read_objects(self._calls, route, resource, chunk)
             for fragment, _ in resource_of(route, resource.fields).fragments:
                 self._budget.spend(fragment.system, len(chunk))
             outcomes = list(await self._resolve_torn(route, resource, outcomes))
             there = [outcome for outcome in outcomes if outcome is not None]
+            self._budget.admit(await pages.measure([outcome.values or {} for outcome in there]))
             objects |= {outcome.id: outcome for outcome in there}
             self.partial.update(*(outcome.partial for outcome in there))
         return objects

@@ -19,7 +19,8 @@ from typing import Final, TypeAlias
 
 from mediator.model.evaluate import holds
 from mediator.model.filters import ID, And, Filter, Not, Or, paths_of
-from mediator.model.query import Join, Query
+from mediator.model.query import Join, OrderBy, Query
+from mediator.model.sizes import large_fields
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING
 from mediator.stores.port import (
@@ -151,6 +152,15 @@ class Projection:
 
     names: tuple[str, ...]
     joins: tuple[ShownJoin, ...]
+
+    def shows(self, order: Sequence[OrderBy]) -> bool:
+        """Whether a document has all that it is ordered by."""
+        return {level.path[0] for level in order} <= {*ID, *self.names}
+
+    def large(self, own: Fragment) -> tuple[str, ...]:
+        """Return the members of a document that may be large: fields, and objects joined."""
+        joined = (j.alias for j in self.joins if large_fields(j.fragment.fields, j.names))
+        return (*large_fields(own.fields, self.names), *joined)
 
 
 def projection_of(

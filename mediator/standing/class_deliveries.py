@@ -17,8 +17,7 @@ from mediator.base.errors import AlreadyExists, IdempotencyReused, Invalid, Medi
 from mediator.base.holding import Holder
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
-from mediator.data_plane.admitted import Admitted
-from mediator.data_plane.port import is_outdated
+from mediator.data_plane.port import Admitted, is_outdated
 from mediator.model.operations import Create
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute

@@ -17,8 +17,7 @@ from mediator.base.holding import Holders
 from mediator.base.observation import StandingQueriesCounted
 from mediator.base.offload import offload
 from mediator.base.periodic_tasks import PeriodicTask
-from mediator.data_plane.admitted import Admitted, at_once
-from mediator.data_plane.port import DataPlane, is_outdated
+from mediator.data_plane.port import Admitted, DataPlane, at_once, is_outdated
 from mediator.event_streams.port import EventStream, StreamKey
 from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
@@ -99,8 +98,8 @@ class StandingQueries:
     _context: HolderContext
     # By a factory: a function that is an attribute of the class would be bound as a method.
     admitted: Admitted = field(default_factory=lambda: at_once, init=False)
-    _holders: Holders = field(default_factory=Holders, init=False)
-    _deliveries: Holders = field(default_factory=Holders, init=False)
+    _holders: Holders[str] = field(default_factory=Holders, init=False)
+    _deliveries: Holders[str] = field(default_factory=Holders, init=False)
     _planning: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     """Requests for plans are answered one after the other: each takes seconds of a processor."""
 

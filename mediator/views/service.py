@@ -28,7 +28,7 @@ class IncrementalViews:
     """Serves views, whichever replica holds them."""
 
     _context: HolderContext
-    _holders: Holders = field(default_factory=Holders, init=False)
+    _holders: Holders[str] = field(default_factory=Holders, init=False)
 
     def relaying_tasks(self) -> list[PeriodicTask]:
         """Return the periodic tasks of the process that relays, which evaluates views as well."""

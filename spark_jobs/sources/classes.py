@@ -258,6 +258,7 @@ class _OpenClass:
             after=after,
             fields=fields,
             allow_scan=True,
+            may_end_early=True,
         )
         return self._runner.run(self._mediator.data.query(query, STRONG))
 

@@ -99,6 +99,7 @@ class SearchRequest:
         fields: Fields to return; None: all.
         deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
         semi_joins: What leaves out further records; only where the store is `Joining`.
+        most_bytes: A page may end once it has so many bytes of values, about; None: it does not.
     """
 
     fragment: Fragment
@@ -110,6 +111,7 @@ class SearchRequest:
     fields: tuple[str, ...] | None = None
     deadline_s: float = 10.0
     semi_joins: tuple[SemiJoin, ...] = ()
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

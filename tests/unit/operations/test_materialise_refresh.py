@@ -191,7 +191,7 @@ class World:
             systems.add(GuardedStore(store, lambda _: None, SystemClock()))
         copier = WorldCopier(self, systems)
         builds = Builds(copier, 0, SystemClock())
-        slot = Slot("db", 0, Lease("materialise:db:0", "me"))
+        slot = Slot("db", 0)
         feed, state = cast("Feed", self), cast("ViewState", self)
         return Refresher(slot, lambda: {"notes": self.route}, feed, state, copier, builds), builds
 
@@ -201,12 +201,13 @@ class World:
 
 
 COMPLETE = CopyState(until_tick=1)
+LEASE = Lease("materialise:db:0", "me")
 
 
 async def test_a_refresh_records_only_what_it_has_done() -> None:
     world = World(change("a"), change("a"), change("b"), state=COMPLETE)
     refresher, _ = world.refresher()
-    assert await refresher.refresh()
+    assert await refresher.refresh(LEASE)
     assert world.calls == ["until", "read", "copy", "advance"]
     assert world.copied == ["a", "b"]
     assert world.state.cursor == "first/3"
@@ -227,14 +228,14 @@ async def test_a_copy_is_as_old_as_the_system_that_is_furthest_behind(
     world = World(change("a"), state=COMPLETE)
     world.route, world.until = SPLIT, until
     refresher, _ = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.known == CopyState(complete_until)
 
 
 async def test_deleted_objects_are_forgotten_before_their_successors_are_copied() -> None:
     world = World(change("a", "delete"), change("a", "create"), state=COMPLETE)
     refresher, _ = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.calls == ["until", "read", "forget", "copy", "advance"]
     assert world.deleted == {"a": 7}
 
@@ -244,7 +245,7 @@ async def test_an_unavailable_store_ends_the_round_and_the_cursor_stays() -> Non
     world.away = True
     refresher, _ = world.refresher()
     with pytest.raises(Unavailable):
-        await refresher.refresh()
+        await refresher.refresh(LEASE)
     assert world.state.cursor == "first/0"
     assert world.known == COMPLETE
 
@@ -253,14 +254,14 @@ async def test_an_object_that_cannot_be_copied_does_not_block_others() -> None:
     world = World(*(change(f"n{n}") for n in range(9)), state=COMPLETE)
     world.failing = {"n4"}
     refresher, _ = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert sorted(world.copied) == [f"n{n}" for n in range(9) if n != 4]
     # But the copy is not reported as complete until the object is copied after all.
     assert world.known == CopyState(1, "", ("n4",))
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.known == CopyState(1, "", ("n4",))
     world.failing = set()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.known == CopyState(UNTIL)
     assert "n4" in world.copied
 
@@ -268,7 +269,7 @@ async def test_an_object_that_cannot_be_copied_does_not_block_others() -> None:
 async def test_the_watermark_never_goes_back() -> None:
     world = World(state=CopyState(UNTIL + 5))
     refresher, _ = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.known == CopyState(UNTIL + 5)
 
 
@@ -276,7 +277,7 @@ async def test_the_watermark_stays_while_a_system_does_not_report() -> None:
     world = World(change("a"), state=COMPLETE)
     world.until = {}
     refresher, _ = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.known == COMPLETE
     assert world.copied == ["a"]
 
@@ -284,9 +285,9 @@ async def test_the_watermark_stays_while_a_system_does_not_report() -> None:
 async def test_a_backlog_is_processed_before_the_watermark_advances() -> None:
     world = World(*(change(f"n{n}") for n in range(MAX_PAGES * 1_000 + 5)), state=COMPLETE)
     refresher, _ = world.refresher()
-    assert not await refresher.refresh()
+    assert not await refresher.refresh(LEASE)
     assert world.known == COMPLETE
-    assert await refresher.refresh()
+    assert await refresher.refresh(LEASE)
     assert world.known == CopyState(UNTIL)
 
 
@@ -294,7 +295,7 @@ async def test_large_changes_are_read_few_at_a_time() -> None:
     large = {"text": "x" * 100_000}
     world = World(*(replace(change(f"n{n}"), after=large) for n in range(600)), state=COMPLETE)
     refresher, _ = world.refresher()
-    assert await refresher.refresh()
+    assert await refresher.refresh(LEASE)
     assert max(world.limits[1:]) <= 40
     assert len(world.copied) == 600
 
@@ -302,13 +303,13 @@ async def test_large_changes_are_read_few_at_a_time() -> None:
 async def test_an_unknown_copy_is_built() -> None:
     world = World(change("a"))
     refresher, builds = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     token = world.known.build
     assert token
     assert world.known == CopyState(None, token)
     while world.known.build:
         await asyncio.sleep(0)
-        await refresher.refresh()
+        await refresher.refresh(LEASE)
     assert world.known == CopyState(UNTIL)
     assert builds.progress() == {}
 
@@ -320,10 +321,10 @@ def ids_of_the_partition(count: int) -> list[str]:
 
 async def built(world: World, refresher: Refresher) -> None:
     """Refresh up to the end of the build that begins, or goes on."""
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     while world.known.build:
         await asyncio.sleep(0)
-        await refresher.refresh()
+        await refresher.refresh(LEASE)
 
 
 async def test_a_build_that_leaves_many_objects_is_not_repeated_before_they_are_copied() -> None:
@@ -334,16 +335,16 @@ async def test_a_build_that_leaves_many_objects_is_not_repeated_before_they_are_
     await built(world, refresher)
     named = world.known
     assert named == CopyState(None, "", tuple(world.objects[:MAX_STUCK]), more_stuck=True)
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.known == named
     # One of them is left: what is not named is not searched for.
     world.failing = {world.objects[0]}
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.known == CopyState(None, "", (world.objects[0],), more_stuck=True)
     assert builds.progress() == {}
     # None is left: a build finds the others.
     world.failing = set()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     await built(world, refresher)
     assert world.known == CopyState(UNTIL)
     assert {*world.objects} <= {*world.copied}
@@ -355,7 +356,7 @@ async def test_changes_of_many_objects_that_cannot_be_copied_start_no_build() ->
     world.failing = {*ids}
     refresher, builds = world.refresher()
     for _ in range(2):
-        await refresher.refresh()
+        await refresher.refresh(LEASE)
         assert world.known == CopyState(1, "", tuple(ids[:MAX_STUCK]), more_stuck=True)
         assert builds.progress() == {}
 
@@ -365,14 +366,14 @@ async def test_many_objects_that_are_stuck_during_a_build_are_built_again() -> N
     ids = [f"n{number:04}" for number in range(MAX_STUCK + 3)]
     world = World(*map(change, ids))
     refresher, builds = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     world.state = ViewPartition("first/0", world.state.copies)
     world.failing = {*ids}
     await built(world, refresher)
     assert world.known == CopyState(None, "", tuple(ids[:MAX_STUCK]), more_stuck=True)
     world.failing = set()
-    await refresher.refresh()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
+    await refresher.refresh(LEASE)
     assert world.known.build
     await builds.cancel()
 
@@ -380,7 +381,7 @@ async def test_many_objects_that_are_stuck_during_a_build_are_built_again() -> N
 async def test_the_build_of_a_failed_replica_is_restarted() -> None:
     world = World(state=CopyState(None, "theirs"))
     refresher, builds = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.known.build not in ("", "theirs")
     await builds.cancel()
 
@@ -390,7 +391,7 @@ async def test_copies_are_built_anew_if_changes_are_missing(generation: str) -> 
     world = World(change("a"), change("b"), state=COMPLETE)
     world.current, world.gone = generation, generation == "first"
     refresher, builds = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert world.state.cursor == f"{generation}/2"
     assert world.known.until_tick is None
     assert world.known.build
@@ -401,7 +402,7 @@ async def test_copies_of_dropped_classes_are_forgotten() -> None:
     world = World(state=COMPLETE)
     world.state = ViewPartition("first/0", {COPY: COMPLETE, "notes@view.0@postgres": COMPLETE})
     refresher, _ = world.refresher()
-    await refresher.refresh()
+    await refresher.refresh(LEASE)
     assert set(world.state.copies) == {COPY}
 
 
@@ -413,5 +414,5 @@ async def test_without_the_lease_no_build_is_started(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(world, "advance", refuse)
     refresher, builds = world.refresher()
     with pytest.raises(LeaseLost):
-        await refresher.refresh()
+        await refresher.refresh(LEASE)
     assert builds.progress() == {}

@@ -1,23 +1,37 @@
-"""What a query costs while it is carried out, over a store in memory: time, counted by a clock."""
+"""What a query costs while it is carried out, over a store in memory: slices of time, and bytes."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mediator.base.clock import Clock, SystemClock
+from mediator.base.errors import TooCostly
 from mediator.data_plane.executor import Executor
-from mediator.model.filters import Filter
+from mediator.model.filters import Compare, Comparison, Filter
 from mediator.model.guard import NullGuard
-from mediator.model.query import Aggregate, Computation, Function, Query
+from mediator.model.query import Aggregate, Computation, Function, OrderBy, Query
+from mediator.model.sizes import large_fields, sizes_of
 from mediator.operations.calls import StoreCalls
 from mediator.query.budget import Limits
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.tree import ClassSchema, Field, Schema
 from mediator.schema.types import FieldType, Values
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import Fragment, Write, WriteKind
+from mediator.stores.port import (
+    AccessPath,
+    Fragment,
+    Pushdown,
+    SearchPage,
+    SearchRequest,
+    Write,
+    WriteKind,
+)
 from mediator.stores.systems import Systems
 from tests.conformance.searching_model import SearchingModel
 
@@ -44,17 +58,28 @@ class Ticking:
 
 
 class Listing(SearchingModel):
-    """Finds records, and computes nothing."""
+    """Finds records, and computes nothing; `limits` are those of the pages that were requested."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[int] = []
+
+    async def find(self, find: SearchRequest) -> SearchPage:
+        self.limits.append(find.limit)
+        return await super().find(find)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         return False
 
 
 async def executor_of(
-    objects: Mapping[str, Values], limits: Limits, clock: Clock | None = None
+    objects: Mapping[str, Values],
+    limits: Limits,
+    clock: Clock | None = None,
+    store: Listing | None = None,
 ) -> Executor:
     """Return the executor of a class with these objects."""
-    store, systems, unused = Listing(), Systems(), _any(None)
+    store, systems, unused = store or Listing(), Systems(), _any(None)
     await store.prepare(FRAGMENT)
     create = WriteKind.CREATE
     await store.write([Write(FRAGMENT, i, create, i, ("main",), v) for i, v in objects.items()])
@@ -96,3 +121,106 @@ async def test_the_event_loop_runs_while_groups_are_computed() -> None:
     assert len(result.rows) == count
     # Each object, each group that is computed, and each that is sorted is a slice of its own.
     assert ticks >= 2.5 * count
+
+
+LARGE = "x" * 1_000
+LIMITS = Limits(bytes=20_500)
+ALL = Query("db", "things", limit=1_000, may_end_early=True, allow_scan=True)
+
+
+async def pages_of(executor: Executor, query: Query) -> list[list[str]]:
+    """Return the ids of all pages of a query."""
+    pages: list[list[str]] = []
+    while True:
+        result = await executor.query(query)
+        pages.append([item.outcome.id for item in result.items])
+        if result.next is None:
+            return pages
+        query = replace(query, after=result.next)
+
+
+@pytest.mark.parametrize("down", [False, True])
+async def test_a_page_of_large_objects_ends_early_and_the_next_one_goes_on(down: bool) -> None:
+    objects = numbered(50, text=LARGE)
+    executor = await executor_of(objects, LIMITS)
+    pages = await pages_of(executor, replace(ALL, order=(OrderBy(("n",), down),)))
+    assert [id_ for page in pages for id_ in page] == sorted(objects, reverse=down)
+    # Within the limit are 20; that the last is left shows that more follow.
+    assert [len(page) for page in pages] == [19, 19, 12]
+
+
+async def test_an_object_beyond_the_limit_is_a_page_of_its_own() -> None:
+    executor = await executor_of(numbered(3, text=30 * LARGE), LIMITS)
+    assert await pages_of(executor, ALL) == [["0000"], ["0001"], ["0002"]]
+
+
+async def test_a_query_that_may_not_end_early_is_refused() -> None:
+    executor = await executor_of(numbered(21, text=LARGE), LIMITS)
+    for query in (
+        replace(ALL, may_end_early=False),
+        replace(ALL, aggregate=averages("text")),
+    ):
+        with pytest.raises(TooCostly) as refused:
+            await executor.query(query)
+        assert refused.value.extra == {"bytes": LIMITS.bytes}
+        assert refused.value.examined == 21
+    narrow = await executor.query(replace(ALL, fields=("n",), may_end_early=False))
+    assert len(narrow.items) == 21
+
+
+async def test_a_query_that_finds_nothing_within_the_limit_is_refused() -> None:
+    """It has no last object, behind which the next page could begin."""
+
+    class Searching(Listing):
+        def pushdown(
+            self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+        ) -> Pushdown:
+            return Pushdown(None, filter_, AccessPath.CLIENT_SCAN, ordered=True)
+
+    executor = await executor_of(numbered(50, text=LARGE), LIMITS, store=Searching())
+    few = await executor.query(replace(ALL, filter=Compare(Comparison.LT, ("n",), 10)))
+    assert [item.outcome.id for item in few.items] == [f"{number:04}" for number in range(9)]
+    assert few.next is not None
+    with pytest.raises(TooCostly):
+        await executor.query(replace(ALL, filter=Compare(Comparison.GT, ("n",), 40)))
+
+
+async def test_pages_of_the_store_adapt_to_the_sizes_of_objects() -> None:
+    for values, fields, limits in (
+        ({"text": 40 * LARGE}, None, [101, 100, 100, 100]),
+        ({"text": LARGE}, None, [101, 202, 98]),
+        ({"text": LARGE}, ("n",), [401]),
+    ):
+        store = Listing()
+        executor = await executor_of(numbered(401, **values), Limits(), store=store)
+        result = await executor.query(replace(ALL, limit=400, fields=fields))
+        assert (len(result.items), store.limits) == (400, limits)
+    store.limits.clear()
+    await executor.query(replace(ALL, limit=400, is_sized=True))
+    assert store.limits == [401]
+
+
+async def test_sizes_of_many_elements_are_counted_in_a_thread() -> None:
+    document = {"k": [["ab", b"cd"], {"e": 1}]}
+    assert await sizes_of([{"d": document, "s": "abc"}, {}], ("d", "s")) == [17, 0]
+    here, threads = threading.get_ident(), set[int]()
+
+    class Noted(dict[str, Any]):
+        def get(self, name: str, default: Any = None) -> Any:
+            threads.add(threading.get_ident())
+            return super().get(name, default)
+
+    assert await sizes_of([Noted(d=[1] * 100_000)], ("d",)) == [800_000]
+    assert threads > {here}
+
+
+def test_fields_of_bounded_size_are_not_looked_at() -> None:
+    fields = {
+        "n": Field("n", FieldType.INTEGER),
+        "short": Field("short", FieldType.STRING, max_length=100),
+        "long": Field("long", FieldType.STRING, max_length=10_000),
+        "any": Field("any", FieldType.BINARY),
+        "all": Field("all", FieldType.LIST, items=FieldType.STRING),
+    }
+    assert large_fields(fields, None) == ("long", "any", "all")
+    assert large_fields(fields, ("all", "n")) == ("all",)

@@ -21,6 +21,7 @@ from mediator.base.bounded_cache import IdentityCache
 from mediator.base.offload import offload
 from mediator.model.filters import ID, Filter, all_of, conjuncts
 from mediator.model.query import PARTS, Aggregate, OrderBy, Position
+from mediator.model.sizes import large_fields
 from mediator.schema.types import projected
 from mediator.stores.port import (
     AccessPath,
@@ -42,6 +43,7 @@ from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.read.statements import RecordReader, are_large
 from mediator.stores.postgres.search.aggregates import grouping_of, groups_of
 from mediator.stores.postgres.search.conditions import named, served
+from mediator.stores.postgres.search.fetch import Fetch
 from mediator.stores.postgres.search.joins import DocumentReader, document_shape, shape_of
 from mediator.stores.postgres.search.predicates import (
     FilterShape,
@@ -88,6 +90,7 @@ class _Prepared(NamedTuple, Generic[_R]):
         reader: What reads rows.
         is_long: Whether to put its statement together takes more than a millisecond or two.
         decodes: Whether it computes values, and so takes longer for large ones.
+        is_bounded: Whether no value is large.
     """
 
     search: SearchShape
@@ -95,6 +98,7 @@ class _Prepared(NamedTuple, Generic[_R]):
     reader: _R
     is_long: bool
     decodes: bool
+    is_bounded: bool
 
     def is_long_to_read(self, rows: Sequence[Any]) -> bool:
         """Whether to read rows takes more than about a millisecond."""
@@ -116,12 +120,10 @@ class Searcher:
         prepared = self._prepared(
             find.fragment, find.filter, find.order, find.fields, find.semi_joins
         )
-        rows = await self._page(prepared, find)
-        found = await offload(
-            prepared.is_long_to_read(rows), _read, prepared.reader, rows[: find.limit]
-        )
+        rows, has_more = await self._page(prepared, find)
+        found = await offload(prepared.is_long_to_read(rows), _read, prepared.reader, rows)
         more = None
-        if len(rows) > find.limit and found:
+        if has_more and found:
             more = position(found[-1], prepared.search)
         return SearchPage(_narrowed(found, find), more)
 
@@ -130,23 +132,24 @@ class Searcher:
     ) -> DocumentPage:
         """Return a page of documents; see `Joining`."""
         prepared = self._joined(find.fragment, find.filter, find.order, names, joins)
-        rows = await self._page(prepared, find)
-        reader, last = prepared.reader, None
-        if len(rows) > find.limit:
-            rows.pop()
-            last = reader.record(rows[-1])
+        rows, has_more = await self._page(prepared, find)
+        reader = prepared.reader
+        last = reader.record(rows[-1]) if has_more and rows else None
         documents = await offload(prepared.is_long_to_read(rows), reader.documents, rows)
         return DocumentPage(documents, last)
 
-    async def _page(self, prepared: _Prepared[Any], find: SearchRequest) -> list[Any]:
-        """Read the rows of a page, and one more if more follow."""
+    async def _page(self, prepared: _Prepared[Any], find: SearchRequest) -> tuple[list[Any], bool]:
+        """Read the rows of a page; return whether more follow, too."""
         start: Position | None = find.after if find.resume is None else find.resume
         search = prepared.search
         if start is not None:
             search = search._replace(ranks=ranks(start))
         statement = await offload(prepared.is_long, self._statements.search, search)
         given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
-        return await self._rows(statement.text, statement.arguments(given), find.deadline_s)
+        most = None if prepared.is_bounded else find.most_bytes
+        fetch = Fetch(statement.text, statement.arguments(given), find.limit + 1, most)
+        rows, ends_early = await self._fetched(fetch, find.deadline_s)
+        return rows[: find.limit], ends_early or len(rows) > find.limit
 
     async def aggregate(
         self,
@@ -202,7 +205,9 @@ class Searcher:
         bound = tuple(shape_of(each, self._shaped_filter, constants) for each in semi_joins)
         search = SearchShape(fragment, shaped.shape, chosen, None, names, bound)
         reader, decodes = self._statements.reader(fragment, names), self._decodes(fragment, names)
-        return _Prepared(search, named(constants), reader, len(constants) > _SMALL, decodes)
+        is_bounded = not large_fields(fragment.fields, names)
+        is_long = len(constants) > _SMALL
+        return _Prepared(search, named(constants), reader, is_long, decodes, is_bounded)
 
     def _prepare_documents(
         self,
@@ -222,7 +227,8 @@ class Searcher:
         is_long = len(constants) > _SMALL or shape.width > _NARROW
         shown = [(fragment, names), *((join.fragment, join.names) for join in joins)]
         decodes = any(self._decodes(*each) for each in shown)
-        return _Prepared(search, named(constants), reader, is_long, decodes)
+        is_bounded = not any(large_fields(each.fields, of) for each, of in shown)
+        return _Prepared(search, named(constants), reader, is_long, decodes, is_bounded)
 
     def _decodes(self, fragment: Fragment, names: Iterable[str]) -> bool:
         codecs = self._statements.records(fragment).codecs
@@ -235,14 +241,17 @@ class Searcher:
         return chosen
 
     async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
+        rows, _ = await self._fetched(Fetch(text, arguments), deadline_s)
+        return rows
+
+    async def _fetched(self, fetch: Fetch, deadline_s: float) -> tuple[list[Any], bool]:
         limit_ms = round(1000 * _STEP_S * max(1, math.ceil(deadline_s / _STEP_S)))
         given_up_s = deadline_s + GRACE_S
 
-        async def run(connection: Any) -> list[Any]:
+        async def run(connection: Any) -> tuple[list[Any], bool]:
             if self._limits_ms.get(connection) != limit_ms:
                 await self._limit(connection, limit_ms, given_up_s)
-            rows: list[Any] = await connection.fetch(text, *arguments, timeout=given_up_s)
-            return rows
+            return await fetch.run(connection, given_up_s)
 
         try:
             return await self.pool.use(run, deadline_s)

@@ -30,6 +30,7 @@ from mediator.model.query import Aggregate, Computation, Function
 from mediator.stores.conformance.samples import HOSTILE_TEXTS
 from mediator.stores.port import (
     Fragment,
+    SearchRequest,
     StoreTimeout,
     StoreTooCostly,
     StoreUnavailable,
@@ -39,6 +40,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.postgres.search import searcher
+from mediator.stores.postgres.search.fetch import STEP
 from mediator.stores.postgres.statements import SEARCHES
 from tests.conformance.postgres.search.searches import COUNT, FIELDS, NAMESPACE, eq, found, table_of
 from tests.faults.conditions import eventually
@@ -116,6 +118,23 @@ async def test_sessions_do_not_keep_large_statements(store: PostgresStore, many:
         await found(store, many, And(tuple(conditions)))
     longest = "SELECT max(length(statement)) FROM pg_prepared_statements"
     assert await store.searcher.pool.use(lambda c: c.fetchval(longest)) <= 2**14
+
+
+async def test_a_page_of_large_values_ends_early_and_goes_on(
+    store: PostgresStore, many: Fragment
+) -> None:
+    search = SearchRequest(many, None, (), 1_000, fields=("text",))
+    [whole, few] = [await store.find(replace(search, most_bytes=most)) for most in (2**30, 1)]
+    assert (len(whole.records), len(few.records)) == (1_000, STEP)
+    last, projection = whole.records[STEP - 1], ("text",)
+    page = await store.documents(replace(search, most_bytes=1), projection, ())
+    assert [document["id"] for document in page.documents] == [r.id for r in few.records]
+    assert page.last is not None
+    assert page.last.id == last.id
+    following = await store.find(replace(search, resume=few.resume))
+    assert following.records[: 1_000 - STEP] == whole.records[STEP:]
+    bounded = await store.find(replace(search, fields=("n",), most_bytes=1))
+    assert len(bounded.records) == 1_000
 
 
 # Deadlines

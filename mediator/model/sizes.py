@@ -1,0 +1,81 @@
+"""Sizes of values in memory, about: characters of texts, bytes, and a little for all else.
+
+They are known without encoding anything, and only fields that may be large are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Any, Final
+
+from mediator.base.offload import offload
+from mediator.schema.tree import Field
+from mediator.schema.types import SCALARS, FieldType
+
+__all__ = ["large_fields", "sizes_of"]
+
+_SMALL: Final = 1_000
+"""Characters or bytes up to which a value is small: a page of such objects is."""
+
+_SCALAR: Final = 8
+
+_TEXTS: Final = frozenset({FieldType.STRING, FieldType.BINARY})
+
+_MOST_AT_ONCE: Final = 5_000
+"""Elements of lists, maps and documents that are counted in about a millisecond."""
+
+
+def large_fields(fields: Mapping[str, Field], names: Iterable[str] | None) -> tuple[str, ...]:
+    """Return those of some fields (None: of all) whose values may be large."""
+    chosen = fields.keys() if names is None else names
+    return tuple([name for name in chosen if name in fields and _may_be_large(fields[name])])
+
+
+def _may_be_large(field: Field) -> bool:
+    if field.type not in SCALARS:
+        return True
+    is_text = field.type in _TEXTS and not field.enum
+    return is_text and (field.max_length is None or field.max_length > _SMALL)
+
+
+async def sizes_of(objects: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[int]:
+    """Return the sizes in memory, in bytes, of what objects have under some names."""
+    if not names:
+        return [0] * len(objects)
+    sizes = _sizes(objects, names, _MOST_AT_ONCE)
+    if sizes is None:
+        sizes = await offload(True, _sizes, objects, names, inf)
+        assert sizes is not None  # no number of elements is too many
+    return sizes
+
+
+def _sizes(
+    objects: Sequence[Mapping[str, Any]], names: Sequence[str], most: float
+) -> list[int] | None:
+    """Return the sizes of objects; None: their values have more than `most` elements."""
+    sizes = []
+    for each in objects:
+        size, rest = 0, []
+        for name in names:
+            value = each.get(name)
+            if type(value) is str:  # as most are
+                size += len(value)
+            elif value is not None:
+                rest.append(value)
+        while rest:
+            value = rest.pop()
+            if isinstance(value, str | bytes):
+                size += len(value)
+                continue
+            if not isinstance(value, list | dict):
+                size += _SCALAR
+                continue
+            most -= len(value)
+            if most < 0:
+                return None
+            rest += value
+            if isinstance(value, dict):
+                rest += value.values()
+        sizes.append(size)
+    return sizes
