@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from sketch.protocol.keys import tag_of
+from sketch.protocol.port import Purge
 
 __all__ = [
     "CachedKey",
@@ -29,6 +30,10 @@ class CachedKey(NamedTuple):
 
     database: str
     key: str
+
+    @classmethod
+    def of(cls, purge: Purge) -> CachedKey:
+        return cls(purge.partition.database, purge.key)
 
     @property
     def tag(self) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Final
 
 from sketch.protocol.port import Partition, Purge, PurgeQueue, SketchUnavailable
-from sketch.purging.port import CachedKey, PurgeEvents, PurgeQueueUnanswered, Purger, PurgesWaiting
+from sketch.purging.port import CachedKey, PurgeEvents, PurgeQueueUnanswered, Purger
 from sketch.purging.sender import PurgeSender, PurgingLimits, Timing
+from sketch.purging.waiting import WaitingKeys
 
-__all__ = ["Purging", "WaitingKeys"]
+__all__ = ["Purging"]
 
 
 class Purging:
@@ -99,7 +99,7 @@ class Purging:
         except SketchUnavailable:
             self._on_event(PurgeQueueUnanswered())
             return ()
-        self._waiting.take(self._timing.clock(), map(_key_of, taken))
+        self._waiting.take(self._timing.clock(), taken)
         return taken
 
     def _may_take(self) -> bool:
@@ -121,8 +121,8 @@ class Purging:
         It returns the keys that the purger has confirmed, now or before.
         """
         name = sender.purger.name
-        before = {_key_of(it) for it in taken if self._waiting.is_confirmed(name, it)}
-        left = [key for key in map(_key_of, taken) if key not in before]
+        before = {CachedKey.of(it) for it in taken if self._waiting.is_confirmed(name, it)}
+        left = [key for key in map(CachedKey.of, taken) if key not in before]
         return self._delivered(name, taken, before, sender.deliver(left))
 
     async def _delivered(
@@ -133,21 +133,21 @@ class Purging:
         delivery: Awaitable[frozenset[CachedKey]],
     ) -> frozenset[CachedKey]:
         keys = (await delivery) | before
-        self._waiting.confirm(name, (purge for purge in taken if _key_of(purge) in keys))
+        self._waiting.confirm(name, (purge for purge in taken if CachedKey.of(purge) in keys))
         return keys
 
     async def _acknowledge(
         self, taken: Sequence[Purge], sent: Sequence[asyncio.Task[frozenset[CachedKey]]]
     ) -> None:
         everywhere = frozenset.intersection(*await asyncio.gather(*sent))
-        done = [purge for purge in taken if _key_of(purge) in everywhere]
+        done = [purge for purge in taken if CachedKey.of(purge) in everywhere]
         try:
             if done:
                 await self._queue.acknowledge_purges(done)
         except SketchUnavailable:
             self._on_event(PurgeQueueUnanswered())
         else:
-            self._waiting.forget(everywhere)
+            self._waiting.acknowledged(done)
         self._on_event(self._waiting.event(self._timing.clock()))
         self._woken.set()
 
@@ -155,58 +155,3 @@ class Purging:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.look_every_s):
                 await self._woken.wait()
-
-
-def _key_of(purge: Purge) -> CachedKey:
-    return CachedKey(purge.partition.database, purge.key)
-
-
-_MOST: Final = 100_000
-_FORGOTTEN_S: Final = 120.0
-"""A key that was not handed out for so long was purged by another replica."""
-
-
-class WaitingKeys:
-    """Remembers keys that not all purgers have confirmed; the queue remembers what is owed."""
-
-    def __init__(self) -> None:
-        self._since: dict[CachedKey, float] = {}
-        self._taken: dict[CachedKey, float] = {}
-        self._tickets: dict[CachedKey, dict[str, int]] = {}
-        self._repeated = 0
-
-    def take(self, now: float, keys: Iterable[CachedKey]) -> None:
-        """Record keys that the queue handed out, in the order of their last time."""
-        for key in keys:
-            if self._taken.pop(key, None) is not None:
-                self._repeated += 1
-            elif len(self._taken) >= _MOST:
-                continue
-            self._taken[key] = now
-            self._since.setdefault(key, now)
-
-    def is_confirmed(self, purger: str, purge: Purge) -> bool:
-        """Whether a purger has confirmed this purge, and no earlier one of its key."""
-        return self._tickets.get(_key_of(purge), {}).get(purger) == purge.ticket
-
-    def confirm(self, purger: str, purges: Iterable[Purge]) -> None:
-        for purge in purges:
-            key = _key_of(purge)
-            if key in self._taken:
-                self._tickets.setdefault(key, {})[purger] = purge.ticket
-
-    def forget(self, keys: Iterable[CachedKey]) -> None:
-        for key in keys:
-            for remembered in (self._taken, self._since, self._tickets):
-                remembered.pop(key, None)
-
-    def event(self, now: float) -> PurgesWaiting:
-        """Return what is waiting; keys count as repeated once."""
-        while self._taken:
-            key, taken = next(iter(self._taken.items()))
-            if now - taken < _FORGOTTEN_S:
-                break
-            self.forget([key])
-        repeated, self._repeated = self._repeated, 0
-        oldest = next(iter(self._since.values()), now)
-        return PurgesWaiting(len(self._taken), now - oldest, repeated)

@@ -26,6 +26,7 @@ from sketch.purging.port import (
 from sketch.purging.purgers import TagPurger, UrlPurger
 from sketch.purging.purgers import varnish as varnish_api
 from sketch.purging.sender import PurgingLimits
+from sketch.purging.waiting import WaitingKeys
 from sketch.purging.worker import Purging
 from tests.proxies.nginx import Nginx
 from tests.proxies.scripted_purger import PassingTime, ScriptedPurger
@@ -150,31 +151,49 @@ async def test_what_one_has_confirmed_is_sent_to_the_others_alone(writes: Writes
     events: list[PurgeEvent] = []
     good, bad = ScriptedPurger("good"), ScriptedPurger("bad", broken=True)
 
-    def repeated(times: int) -> Callable[[], bool]:
-        """Let leases end, until the queue has given out what it had so often."""
+    async def given_out_again() -> None:
+        """Let a lease end, and wait until the queue has given out what it had, and all are done."""
         count = len(events)
-
-        def is_repeated() -> bool:
-            writes.advance(LEASE_S / 10)
-            rounds = [e for e in events[count:] if isinstance(e, PurgesWaiting)]
-            return sum(each.repeated for each in rounds) >= times
-
-        return is_repeated
+        writes.advance(LEASE_S)
+        await until(
+            lambda: any(isinstance(e, PurgesWaiting) and e.repeated for e in events[count:])
+        )
 
     await writes.write("articles/a#main")
     async with purging(writes, good, bad, on_event=events.append):
-        await until(repeated(3))
+        await until(lambda: any(isinstance(e, PurgesWaiting) and e.keys for e in events))
+        for _ in range(3):
+            await given_out_again()
         assert keys_sent(good) == ["articles/a#main"]
         await writes.write("articles/a#main")
         await until(lambda: len(good.sent) == 2)
         writes.advance(2 * F_S)
         await until(lambda: len(good.sent) == 3)
-        await until(repeated(3))
+        await given_out_again()
         bad.broken = False
-        await until(lambda: repeated(0)() and bad.sent != [])
+
+        def is_done() -> bool:
+            writes.advance(LEASE_S / 10)
+            return isinstance(events[-1], PurgesWaiting) and events[-1].keys == 0
+
+        await until(is_done)
     assert keys_sent(good) == 3 * ["articles/a#main"]
-    assert keys_sent(bad) == ["articles/a#main"]
+    assert set(keys_sent(bad)) == {"articles/a#main"}
     assert await writes.owed() == set()
+
+
+def test_a_key_waits_until_the_last_purge_that_was_taken_is_acknowledged() -> None:
+    first, later = (Purge(PARTITION, "articles/a#main", ticket) for ticket in (1, 2))
+    waiting = WaitingKeys()
+    for now, purge in ((0.0, first), (1.0, later)):
+        waiting.take(now, [purge])
+    for purge in (later, first):  # their requests may end in any order
+        waiting.confirm("one", [purge])
+    waiting.acknowledged([first])
+    assert waiting.is_confirmed("one", later)
+    assert waiting.event(1.0) == PurgesWaiting(1, 1.0, 1)
+    waiting.acknowledged([later])
+    assert waiting.event(1.0) == PurgesWaiting(0, 0.0, 0)
 
 
 async def test_what_a_purger_that_is_down_misses_ends_with_the_copies(writes: Writes) -> None:
