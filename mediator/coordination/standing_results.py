@@ -37,7 +37,6 @@ from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
 from mediator.standing.results import (
     MOST_RESULTS,
-    UNKNOWN,
     Delivery,
     LogEntry,
     LoggedBatch,
@@ -232,7 +231,7 @@ def _query(definition: Definition) -> StoredQuery:
         document["query"],
         relations,
         shown,
-        document.get("into", UNKNOWN),
+        document["into"],
         frozenset(document.get("administered", ())),
         definition.created,
     )
@@ -282,9 +281,7 @@ def _entry_id(entry: LogEntry) -> str:
 
 
 def _tuples(rows: Sequence[Any]) -> list[LoggedTuple]:
-    # A batch that an older version has logged is one entry, whose rows are in their order.
-    placed = ((n, *row) if isinstance(row[0], str) else row for n, row in enumerate(rows))
-    return [LoggedTuple(*row) for _, *row in sorted(placed, key=itemgetter(0))]
+    return [LoggedTuple(*row) for _, *row in sorted(rows, key=itemgetter(0))]
 
 
 def _results(entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[StoredResult]:

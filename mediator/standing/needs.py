@@ -17,7 +17,6 @@ from mediator.standing.results import (
     BEHIND,
     BUILDING,
     STOPPED,
-    UNKNOWN,
     QueryState,
     StoredQuery,
 )
@@ -125,7 +124,7 @@ def _obstacle(
     streams: Mapping[str, EventStream],
 ) -> str | None:
     """Return why results may not go where they are to go; None: they may."""
-    if stored.into not in (UNKNOWN, stream_into(query, streams)):
+    if stored.into != stream_into(query, streams):
         return _ANEW.format(name=stored.document["into"]["stream"])
     name = closed_class(stored, database)
     return None if name is None else _CLOSED.format(name=name)

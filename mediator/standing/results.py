@@ -28,7 +28,6 @@ __all__ = [
     "READY",
     "RESUMING",
     "STOPPED",
-    "UNKNOWN",
     "Delivery",
     "LogEntry",
     "LoggedBatch",
@@ -51,9 +50,6 @@ BUILDING, READY, PAUSED, RESUMING, STOPPED = "building", "ready", "paused", "res
 
 BEHIND: Final = frozenset({PAUSED, RESUMING})
 """States of queries that the others are ahead of."""
-
-UNKNOWN: Final = ""
-"""`StoredQuery.into`, if the query was created when this was not written down."""
 
 
 class QueryKey(NamedTuple):
@@ -87,7 +83,7 @@ class StoredQuery:
         relations: Those that it reads.
         state: Its state.
         into: The id of the event stream that its results go to: a later one of this name is
-            another; None: they go to none; `UNKNOWN`: to whichever has the name.
+            another; None: they go to none.
         administered: Classes of the query that who created it could administer.
         created: When, by the clock of a replica; `EPOCH`: it was not written down.
     """

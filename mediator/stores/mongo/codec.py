@@ -160,11 +160,6 @@ def _json(stored: Any) -> Any:
     return int(stored) if type(stored) is Int64 else stored
 
 
-def _octets(stored: bytes | str) -> bytes:
-    """Read either form: indexed fields were once texts of U+0000 to U+00FF."""
-    return stored.encode("latin-1") if isinstance(stored, str) else bytes(stored)
-
-
 _ITEMS: Final[Mapping[FieldType, Codec]] = {
     FieldType.STRING: Codec(_same, _same),
     FieldType.REFERENCE: Codec(_same, _same),
@@ -173,7 +168,7 @@ _ITEMS: Final[Mapping[FieldType, Codec]] = {
     FieldType.DECIMAL: Codec(sortable_decimal, decimal_of),
     FieldType.BOOLEAN: Codec(_same, _same),
     FieldType.TIMESTAMP: Codec(_timestamp, moment),
-    FieldType.BINARY: Codec(bytes, _octets),
+    FieldType.BINARY: Codec(bytes, bytes),
     FieldType.DOCUMENT: Codec(_document, _json),
 }
 

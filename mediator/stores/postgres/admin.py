@@ -60,21 +60,6 @@ _HEAD_OF: Final = {
     "text": f"left(element, {INDEXED_CHARACTERS})",
     "bytea": f"substr(element, 1, {INDEXED_CHARACTERS})",
 }
-_TEXT: Final = 'text COLLATE "C"'
-_ADDED_COLUMNS: Final = {
-    "_intent": _TEXT,
-    "_redo": _TEXT,
-    "_joint": _TEXT,
-    "_fences": "jsonb",
-}
-"""Columns of `fragment_table` that older versions did not make, and their types."""
-
-_MISSING_COLUMNS: Final = """
-SELECT "table", later FROM {classes}, unnest($2::text[]) AS later WHERE NOT EXISTS (
-    SELECT FROM pg_attribute WHERE attname = later
-    AND attrelid = to_regclass(quote_ident($1) || '.' || quote_ident("table"))
-)
-"""
 _PURGE: Final = """
 WITH span AS (SELECT id, _nulls FROM {table} WHERE id > $1 ORDER BY id LIMIT $2),
 purged AS (
@@ -107,7 +92,6 @@ async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) 
         for table in namespace_tables:
             if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is None:
                 await _create(connection, table)
-        await _add_bookkeeping(connection, namespace_tables)
         await _add_functions(connection, namespace)
 
 
@@ -118,15 +102,6 @@ async def _add_functions(connection: Any, namespace: str) -> None:
         if await connection.fetchval("SELECT to_regprocedure($1)", f"{name}({type_}[])") is None:
             statement = _TRUNCATE.format(name=name, type=type_, head=head)
             await connection.execute(statement)
-
-
-async def _add_bookkeeping(connection: Any, namespace_tables: NamespaceTables) -> None:
-    """Add the columns that older versions did not make."""
-    namespace, types = str(namespace_tables.classes.schema), _ADDED_COLUMNS
-    query = _MISSING_COLUMNS.format(classes=qualified(namespace_tables.classes))
-    for table, column in await connection.fetch(query, namespace, list(types)):
-        name = quoted(namespace, table)
-        await connection.execute(f"ALTER TABLE {name} ADD COLUMN {column} {types[column]}")
 
 
 async def _create(connection: Any, table: sa.Table) -> None:

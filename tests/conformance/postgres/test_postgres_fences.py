@@ -353,22 +353,3 @@ async def test_a_fence_races_with_the_reaper(
         await other.fetch(store.statements.fence(subject.fragment), "x", "another")
         assert await _reaped(store, time.time()) == 0
     assert await _reaped(store, time.time()) == 0
-
-
-async def test_tables_of_an_older_version_get_the_new_columns(
-    config: SystemConfig, store: PostgresStore, subject: ScratchClass
-) -> None:
-    await subject.create("x", {"n": 1})
-    for later in ("_fences", "_intent", "_redo", "_joint"):
-        await sql(store, subject, f"ALTER TABLE {{table}} DROP COLUMN {later}")
-    newer = PostgresStore(config)
-    await newer.open()
-    assert (await late(newer, subject.change("x", {"n": 2}))).status is Status.APPLIED
-    await newer.fence(subject.fragment, "x", LOST)
-    assert (await late(newer, subject.change("x", {"n": 3}))).status is Status.FENCED
-    key = (subject.fragment, "x")
-    assert (await newer.lock([key], "intent", "redo"))[0].intent == "intent"
-    assert (await newer.record_states([key], redo=True))[0].redo == "redo"
-    await newer.close()
-    await store.open()  # with all columns there, there is nothing to do
-    assert await subject.values("x") == {"n": 2}

@@ -338,26 +338,3 @@ async def test_a_stream_is_declared_anew_while_nobody_holds_the_query(
         await eventually(has_failed)
         await declare_anew(bench)
     await is_stopped(bench, query)
-
-
-async def test_a_query_of_an_older_version_goes_on_filling_its_stream(bench: Bench) -> None:
-    """It was created when its stream was not written down with it."""
-    await bench.declare("pairs", "k")
-    query, shared = await bench.ready(PAIRS), bench.service.mediator.coordination
-    assert shared is not None
-    base = f"{{portolan:standing:{bench.id}}}:"
-    text = await shared.redis.hget(f"{base}queries", query)
-    assert text is not None
-    document = orjson.loads(text)
-    del document["into"]
-    await shared.redis.hset(f"{base}queries", query, orjson.dumps(document))
-    await shared.redis.hincrby(f"{base}published", "revision", 1)
-    # When another query is ready, the holder has read this one again.
-    await bench.ready(WITH_T)
-    await burst(bench, 1)
-
-    async def is_there() -> bool:
-        return await bench.streams.last(StreamKey(bench.id, "pairs")) == 1
-
-    await eventually(is_there)
-    assert await bench.has_state(query, "ready")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import orjson
 import pytest
 
 from mediator.base.clock import SystemClock
@@ -21,7 +19,6 @@ from mediator.standing.model import Join
 from mediator.standing.query import Destination, Source, StandingQuery
 from mediator.standing.results import (
     READY,
-    UNKNOWN,
     Delivery,
     LogEntry,
     LoggedTuple,
@@ -42,31 +39,6 @@ async def test_a_batch_is_read_back_as_it_was_published(published: Published) ->
         key.query: replace(QUERY, state=QueryState(READY))
     }
     assert await published.found() == [b"one", b"two"]
-
-
-async def test_what_an_older_version_has_logged_is_read_and_forgotten(published: Published) -> None:
-    """It wrote an entry for a batch, whose rows have no positions."""
-    tuples = [*TUPLES, replace(TUPLES[0], number=8)]
-    for sequence in (1, 2):
-        rows = [(t.stream, t.time_s, t.values, t.number, t.versions) for t in tuples]
-        entry: dict[Any, Any] = {"tuples": orjson.dumps(rows)}
-        await published.redis.xadd(f"{published.base}batches", entry, f"{sequence}-0")
-    await published.redis.hset(f"{published.base}published", "sequence", "2")
-    await published.publish(2)
-    batches = published.results.batches
-    found = [tuple(each) async for each in batches(published.key.database)]
-    assert found == [(1, tuples), (2, tuples), (3, TUPLES)]
-    await published.publish(3, tuples=[], keep_from=3)
-    assert await published.batches() == [3]
-
-
-async def test_a_query_of_an_older_version_does_not_say_where_its_results_go(
-    published: Published,
-) -> None:
-    document = {"query": QUERY.document, "relations": QUERY.relations}
-    name = f"{published.base}queries"
-    await published.redis.hset(name, published.key.query, orjson.dumps(document))
-    assert await published.results.query(published.key) == replace(QUERY, into=UNKNOWN)
 
 
 async def test_a_progress_without_tuples_has_no_time(published: Published) -> None:

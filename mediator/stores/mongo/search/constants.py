@@ -56,9 +56,6 @@ class Constants:
             return [self._json(value)]
         if self.type not in SCALARS:
             raise Inexact
-        if isinstance(value, bytes):
-            # Indexed fields were once stored as texts.
-            return [value, value.decode("latin-1")]
         return [item_codec(self.type).encode(value)]
 
     def bound(self, value: Value) -> Any:
