@@ -30,9 +30,14 @@ class Fetch(NamedTuple):
     limit: int = 0
     most_bytes: int | None = None
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether rows are fetched in steps."""
+        return self.most_bytes is not None and self.limit > STEP
+
     async def run(self, connection: Any, timeout_s: float) -> tuple[list[Any], bool]:
         """Return the rows, and whether there are more of them, which were not fetched."""
-        if self.most_bytes is None or self.limit <= STEP:
+        if self.most_bytes is None or not self.has_steps:
             return await connection.fetch(self.text, *self.arguments, timeout=timeout_s), False
         rows: list[Any] = []
         size = 0

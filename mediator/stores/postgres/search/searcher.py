@@ -43,7 +43,7 @@ from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.read.statements import RecordReader, are_large
 from mediator.stores.postgres.search.aggregates import grouping_of, groups_of
 from mediator.stores.postgres.search.conditions import named, served
-from mediator.stores.postgres.search.fetch import Fetch
+from mediator.stores.postgres.search.fetch import STEP, Fetch
 from mediator.stores.postgres.search.joins import DocumentReader, document_shape, shape_of
 from mediator.stores.postgres.search.predicates import (
     FilterShape,
@@ -148,6 +148,13 @@ class Searcher:
         given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
         most = None if prepared.is_bounded else find.most_bytes
         fetch = Fetch(statement.text, statement.arguments(given), find.limit + 1, most)
+        if fetch.has_steps and not find.order:
+            # Most searches find few rows, and those in the order of ids find the first ones soon:
+            # to try that takes one round trip, a transaction with its steps takes three.
+            few = statement.arguments({**given, "limit": STEP + 1})
+            rows, _ = await self._fetched(Fetch(statement.text, few), find.deadline_s)
+            if len(rows) <= STEP:
+                return rows, False
         rows, ends_early = await self._fetched(fetch, find.deadline_s)
         return rows[: find.limit], ends_early or len(rows) > find.limit
 
