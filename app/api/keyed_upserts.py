@@ -225,9 +225,8 @@ def _parse(routed: RoutedRequest) -> _Key:
         raise wrong_parameter(_UPSERT, "is given more than once")
     if not parse_flag(_UPSERT, flags[0]):
         raise wrong_parameter(_UPSERT, "must be true, or left out to write by conditions")
-    schema = routed.plane.model.databases[routed.database].schema
     conditions = [pair for pair in pairs if pair[0] != _UPSERT]
-    read = parse_parameters(conditions, schema, routed.class_name, most=1)
+    read = parse_parameters(conditions, routed.schema, routed.class_name, most=1)
     values = _values(read.query.filter)
     constraints = routed.resource.schema.unique_constraints
     named = {name for name, _ in conditions}
