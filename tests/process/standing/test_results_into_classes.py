@@ -173,7 +173,7 @@ async def test_each_result_is_written_once_wherever_deliveries_fail(
         assert (shown["n"], shown["name"], shown["city"]) == (7, str(number), "Rome")
     await eventually(partial(has_delivered, bench, query, 6))
     assert await found(bench, f"hits/{query}-7") is None
-    assert max(faults.writes, faults.notes) > 2
+    assert max(faults.writes, faults.notes) > 1  # the first one failed, of as many results as came
     # Written twice, an object would have two changes.
     for number in range(6):
         await eventually(partial(bench.has_changes, f"{query}-{number + 1}", 1))
