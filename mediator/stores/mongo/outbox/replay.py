@@ -22,11 +22,11 @@ from mediator.model.operators import OperatorCall
 from mediator.schema.constraints import unconstrained
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType
+from mediator.stores.mongo import sizes
 from mediator.stores.mongo.codec import moment, path_key, plain_text
 from mediator.stores.mongo.layout import Document, Layout, is_live, layout_of
 from mediator.stores.mongo.outbox.effect import OutboxEntry, converted
 from mediator.stores.mongo.outbox.entries import acknowledged
-from mediator.stores.mongo.sizes import LARGEST, TAKEN, size_of, text_size
 from mediator.stores.outboxes import JSON_DECODERS
 from mediator.stores.port import Fragment, UnrelayedChanges, WriteKind
 
@@ -37,9 +37,6 @@ AT_ONCE: Final = 256
 
 Their bytes are bounded as well (`sizes`).
 """
-
-_LARGE: Final = 2**20
-"""Bytes of an acknowledgement from which on it is compared with what MongoDB takes."""
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +79,7 @@ class Replay:
                 ``_acknowledged``, and one entry more of ``_pending`` than can be replayed together,
                 if there are so many.
         """
-        texts = next(batches_by_size(document["_pending"], text_size, AT_ONCE, LARGEST))
+        texts = next(batches_by_size(document["_pending"], sizes.text_size, AT_ONCE, sizes.LARGEST))
         effects = [OutboxEntry.read(text) for text in texts]
         states = [_base(document), *[None] * len(texts)]
         for number, effect in enumerate(effects):
@@ -109,11 +106,11 @@ class Replay:
         if state is None:
             return None
         base = orjson.dumps(state).decode()
-        gone, size = sum(map(text_size, texts)), text_size(base)
-        if gone + size < _LARGE:
+        gone, size = sum(map(sizes.text_size, texts)), sizes.text_size(base)
+        if gone + size < sizes.LARGEST // 5:  # too little to matter
             return base
-        after = size_of(document) - gone - text_size(document.get("_base", "")) + size
-        if max(gone + size, after) <= TAKEN:
+        after = sizes.size_of(document) - gone - sizes.text_size(document.get("_base", "")) + size
+        if max(gone + size, after) <= sizes.TAKEN:
             return base
         fragment = self._fragment
         log.error(

@@ -14,6 +14,7 @@ from typing import Final
 from bson.int64 import Int64
 
 from mediator.schema.types import Values
+from mediator.stores.mongo import sizes
 from mediator.stores.mongo.layout import (
     BOOKKEEPING,
     INTENT_FIELDS,
@@ -25,7 +26,6 @@ from mediator.stores.mongo.layout import (
     unfenced,
 )
 from mediator.stores.mongo.outbox.entries import VACANCY
-from mediator.stores.mongo.sizes import LARGEST, size_of
 from mediator.stores.mongo.write.claims import with_claims
 from mediator.stores.mongo.write.decision import replacing, returned
 from mediator.stores.mongo.write.operators import native
@@ -76,11 +76,11 @@ def _counted(attempt: UpdateAttempt, token: str) -> UpdateAttempt | None:
 
     A document grows by less than the update has: the paths there are longer than the keys here.
     """
-    added = size_of(attempt.update)
-    if added > LARGEST:
+    added = sizes.size_of(attempt.update)
+    if added > sizes.LARGEST:
         return None
     counted = attempt.update.get("$inc", {}) | {"_bytes": Int64(added)}
-    small: Document = {"_bytes": {"$lte": Int64(LARGEST - added)}}
+    small: Document = {"_bytes": {"$lte": Int64(sizes.LARGEST - added)}}
     query = attempt.query | unfenced(token) | small
     return replace(attempt, query=query, update=attempt.update | {"$inc": counted})
 

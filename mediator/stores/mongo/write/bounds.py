@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from mediator.stores.mongo import sizes
 from mediator.stores.mongo.layout import Layout, layout_of
-from mediator.stores.mongo.sizes import LARGEST, size_of, text_size
 from mediator.stores.mongo.write.single import SingleWriter
 from mediator.stores.port import SizedWrite, Status, Write, WriteKind, WriteResult
 
@@ -38,9 +38,9 @@ def _fits(layout: Layout, write: Write, size: int | None) -> bool:
     """Whether a write surely fits, by the size that its record has at most."""
     if size is None:
         return False
-    entry = text_size(layout.effects.text(write, dict.fromkeys(write.groups, 0), 0))
-    added = entry + size_of(layout.encode_all(write.values))
+    entry = sizes.text_size(layout.effects.text(write, dict.fromkeys(write.groups, 0), 0))
+    added = entry + sizes.size_of(layout.encode_all(write.values))
     if write.operators:
         added += _BSON_PER_JSON * entry
     # What is remembered has the values once more.
-    return (size + added) * (1 if write.returning is None else 2) <= LARGEST
+    return (size + added) * (1 if write.returning is None else 2) <= sizes.LARGEST

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mediator.stores.mongo import sizes
 from mediator.stores.mongo.layout import Document, Layout
 from mediator.stores.mongo.session import MongoSession
-from mediator.stores.mongo.sizes import LARGEST, MEASURED, MOST
 
 __all__ = ["measure"]
 
@@ -16,7 +16,8 @@ async def measure(session: MongoSession, layout: Layout, documents: Iterable[Doc
 
     Those that an older version has made have counted nothing.
     """
-    large = {each["_id"]: each for each in documents if each.get("_bytes", MOST) > LARGEST}
+    counted = ((each, each.get("_bytes", sizes.MOST)) for each in documents)
+    large = {each["_id"]: each for each, count in counted if count > sizes.LARGEST}
     if large:
         for stored_id, size in (await session.sizes(layout, list(large))).items():
-            large[stored_id][MEASURED] = size
+            large[stored_id][sizes.MEASURED] = size

@@ -10,18 +10,28 @@ import pytest
 from bson import encode
 
 from mediator.model.operators import Operator, OperatorCall
-from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo import MongoStore, sizes
 from mediator.stores.mongo.layout import layout_of
-from mediator.stores.mongo.sizes import LARGEST, MOST
 from mediator.stores.port import Fragment, Status, StoreBusy, Write, WriteKind
 from tests.conformance.mongo.outbox.relaying import increment, json_values, one, relayed, writing
 
-MIB = 2**20
-NEARLY = 8 * MIB - 2**16
+SCALE = 16
+"""The stand-in takes seconds for documents of 15 MiB: bounds are this much lower here."""
+
+MIB = 2**20 // SCALE
+LARGEST, MOST, TAKEN = (each // SCALE for each in (sizes.LARGEST, sizes.MOST, sizes.TAKEN))
+
+NEARLY = 8 * MIB - 2**12
 """Twice that is what MongoDB takes, and little more."""
 
 BOOKKEEPING = 2**12
 """Bytes of a document of these tests that are not counted."""
+
+
+@pytest.fixture(autouse=True)
+def _low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, bytes_ in (("LARGEST", LARGEST), ("MOST", MOST), ("TAKEN", TAKEN)):
+        monkeypatch.setattr(sizes, name, bytes_)
 
 
 def bounded(size: int) -> dict[str, Any]:

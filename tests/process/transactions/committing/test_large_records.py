@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,12 +11,15 @@ from mediator.base.errors import ObjectTooLarge
 from mediator.model.operations import Create, Put, Update, WriteOperation
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import Values
-from mediator.stores.mongo.sizes import LARGEST
+from mediator.stores.mongo import sizes
 from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.committing.shop import has_intent, run, transaction, values
 from tests.process.transactions.open_writes import all_over
 
-PART = "x" * (LARGEST // 2 + 2**16)
+BOUNDS = {name: getattr(sizes, name) // 16 for name in ("LARGEST", "MOST", "TAKEN")}
+"""The stand-in for MongoDB takes seconds for what is as large as it may be."""
+
+PART = "x" * (BOUNDS["LARGEST"] // 2 + 2**12)
 """Two of them are too large, one is not."""
 
 CLASSES = {
@@ -55,6 +59,14 @@ def too_large(database: str, class_name: str) -> dict[str, WriteOperation]:
             database, class_name, "x", unique(), values={"more": PART}, fingerprint="f"
         ),
     }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _low_bounds() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        for name, size in BOUNDS.items():
+            patched.setattr(sizes, name, size)
+        yield
 
 
 @pytest.fixture(scope="module")
