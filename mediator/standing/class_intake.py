@@ -153,6 +153,8 @@ class ClassIntake:
         for each in changes:
             if each.class_name in self._classes and each.after is not None:
                 latest[_Object(each.class_name, each.object_id)] = each
+        if not latest:
+            return
         database = self._route.schema.database
         found = await self._plane.batch([Get(database, *each) for each in latest], whole=True)
         for (object_, change), outcome in zip(latest.items(), found, strict=True):

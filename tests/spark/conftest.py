@@ -19,7 +19,7 @@ from mediator.stores.port import SystemConfig
 from spark_jobs.session import SparkOptions, open_session
 from spark_jobs.sources.classes import CATALOGUE
 from spark_jobs.sources.stream_request import COORDINATION
-from tests.process.service import scratch_catalogue
+from tests.process.service import scratch_catalogue, scratch_systems
 from tests.spark.office import Office
 
 # Processes of Spark inherit the environment of their first session: it names one catalogue, which
@@ -48,6 +48,15 @@ async def job_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
     """URL of the catalogue that tasks find in their environment."""
     async with scratch_catalogue(postgresql_config) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+async def job_systems(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> AsyncIterator[list[SystemConfig]]:
+    """The systems of that catalogue, which knows each by one namespace."""
+    async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
+        yield configs
 
 
 @pytest.fixture(scope="session")

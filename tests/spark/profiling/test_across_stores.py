@@ -19,19 +19,14 @@ from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
-from tests.process.service import field_on, scratch_systems, service
+from tests.process.service import field_on, service
 
 PEOPLE = 30
 
 
 @pytest.mark.timeout(300)
 async def test_columns_on_postgresql_and_mongodb(
-    redis_config: SystemConfig,
-    postgresql_config: SystemConfig,
-    mongodb_config: SystemConfig,
-    spark: SparkSession,
-    job_catalogue: str,
-    tmp_path: Path,
+    job_systems: list[SystemConfig], spark: SparkSession, job_catalogue: str, tmp_path: Path
 ) -> None:
     classes: dict[str, Any] = {
         "people": {"fields": {"number": field_on("postgres", "integer")}},
@@ -43,10 +38,7 @@ async def test_columns_on_postgresql_and_mongodb(
             }
         },
     }
-    async with (
-        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
-        service(configs, job_catalogue) as running,
-    ):
+    async with service(job_systems, job_catalogue) as running:
         await running.favour()
         database = await running.put_schema(classes)
         for n in range(PEOPLE):

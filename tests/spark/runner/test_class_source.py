@@ -23,7 +23,6 @@ from spark_jobs.sources.reading import read_input
 from tests.process.service import (
     Service,
     field_on,
-    scratch_systems,
     service,
     unique,
 )
@@ -55,17 +54,10 @@ class PeopleDatabase:
 
 @pytest.fixture(scope="module")
 async def people(
-    redis_config: SystemConfig,
-    postgresql_config: SystemConfig,
-    mongodb_config: SystemConfig,
-    spark: SparkSession,
-    job_catalogue: str,
+    job_systems: list[SystemConfig], spark: SparkSession, job_catalogue: str
 ) -> AsyncIterator[PeopleDatabase]:
     """People in one system, and people whose groups are split over two."""
-    async with (
-        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
-        service(configs, job_catalogue) as running,
-    ):
+    async with service(job_systems, job_catalogue) as running:
         await running.favour()
         yield PeopleDatabase(await fill(running), spark)
 

@@ -10,21 +10,15 @@ from pyspark.sql import SparkSession
 
 from mediator.stores.port import SystemConfig
 from spark_jobs.sources.streams import StreamData
-from tests.process.service import Service, scratch_systems, service
+from tests.process.service import Service, service
 from tests.spark.streams.database_streams import FIELDS, OTHERS, Streams
 
 
 @pytest.fixture(scope="module")
 async def running(
-    redis_config: SystemConfig,
-    postgresql_config: SystemConfig,
-    mongodb_config: SystemConfig,
-    job_catalogue: str,
+    job_systems: list[SystemConfig], redis_config: SystemConfig, job_catalogue: str
 ) -> AsyncIterator[Service]:
-    async with (
-        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
-        service(configs, job_catalogue, coordination_url=redis_config.url) as started,
-    ):
+    async with service(job_systems, job_catalogue, coordination_url=redis_config.url) as started:
         await started.favour()
         yield started
 
