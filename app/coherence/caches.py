@@ -61,6 +61,7 @@ __all__ = [
     "CacheEvents",
     "Caches",
     "Connect",
+    "has_sketch",
     "log_purging",
     "make_caches",
     "make_purgers",
@@ -316,6 +317,13 @@ def sketch_limits(settings: CacheSettings) -> SketchLimits:
     )
 
 
+def has_sketch(settings: CacheSettings, *, is_coordinated: bool) -> bool:
+    """Whether anything may be cached; `is_coordinated`: whether there is a coordination Redis."""
+    if settings.sketch == "auto":
+        return is_coordinated or bool(settings.sketch_url)
+    return settings.sketch != "off"
+
+
 def make_caches(
     settings: CacheSettings,
     coordination_url: str | None,
@@ -335,9 +343,9 @@ def make_caches(
     Raises:
         MissingSetting: Something is missing, or cannot be what it is.
     """
-    url = settings.sketch_url.get_secret_value() if settings.sketch_url else coordination_url
-    if settings.sketch == "off" or (settings.sketch == "auto" and url is None):
+    if not has_sketch(settings, is_coordinated=coordination_url is not None):
         return None
+    url = settings.sketch_url.get_secret_value() if settings.sketch_url else coordination_url
     limits = replace(sketch_limits(settings), earlier_lifetime_s=earlier_lifetime_s)
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
     if settings.sketch == "memory":

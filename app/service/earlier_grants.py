@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.coherence.caches import sketch_limits
+from app.coherence.caches import has_sketch, sketch_limits
 from app.settings.main import CacheSettings, MediatorSettings
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.installation import highest
@@ -23,14 +23,15 @@ _NAME: Final = "sketch:lifetime_us"
 async def earlier_lifetime_s(settings: MediatorSettings, caching: CacheSettings) -> float:
     """Return for how long copies may be fresh that any replica was ever set to hand out (seconds).
 
-    To be called before the first is handed out: it remembers these settings, too.
+    To be called before the first is handed out: it remembers these settings, too. Where none is,
+    the catalogue is not asked.
 
     Raises:
         MissingSetting: There is no catalogue.
         CatalogueMismatch: This code cannot work with the tables there are.
         Unavailable: The catalogue does not answer.
     """
-    if caching.sketch == "off":
+    if not has_sketch(caching, is_coordinated=bool(settings.coordination_url)):
         return 0.0
     migrate = settings.catalogue_migrate == "auto"
     catalogue = Catalogue(settings.required_catalogue_url, migrate=migrate)
