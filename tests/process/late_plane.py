@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
+from mediator.base.concurrency import end
 from mediator.base.errors import Unavailable
+from mediator.base.lease import Leasing
 from mediator.data_plane.port import DataPlane
 from mediator.routing.model import ClassRoute
+from tests.faults.conditions import eventually
 
-__all__ = ["LatePlane"]
+__all__ = ["LatePlane", "holding"]
 
 
 class LatePlane:
@@ -30,3 +36,23 @@ class LatePlane:
                 raise Unavailable("The catalogue does not answer.", system="catalogue")
             self.model = self._plane.model
         return await self._plane.route(database, class_name)
+
+
+@asynccontextmanager
+async def holding(
+    leases: Leasing, name: str, run: Coroutine[Any, Any, None]
+) -> AsyncIterator[None]:
+    """Run a holder, which has the lease of this name by then."""
+
+    async def is_held() -> bool:
+        if await leases.acquire(name, "probe", 1.0):
+            await leases.release(name, "probe")
+            return False
+        return True
+
+    holder = asyncio.create_task(run)
+    try:
+        await eventually(is_held)
+        yield
+    finally:
+        await end([holder])

@@ -19,9 +19,10 @@ from mediator.control.known_systems import Findings
 from mediator.control.opening import Opening
 from mediator.control.port import SystemRegistration
 from mediator.stores.kinds import make_store
-from mediator.stores.port import Store, StoreUnavailable, SystemConfig
+from mediator.stores.port import Store, SystemConfig
 from tests.conformance.racy import RacyStore
 from tests.process.control.classes import on
+from tests.process.control.closed_stores import ClosedStores
 from tests.process.control.test_placing_anew import paused, stopped
 from tests.process.service import NOWHERE, Service, service, unique
 
@@ -157,38 +158,12 @@ async def test_an_invalid_url_is_refused_without_revealing_it(
     assert "hush-hush" not in f"{caught.value} {caught.value.extra} {caught.value.locations}"
 
 
-class Closed:
-    """A store whose server is not there yet."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.opens = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def open(self) -> None:
-        if not self.opens:
-            raise StoreUnavailable("connection refused")
-        await self._store.open()
-
-
 async def test_a_system_that_is_down_at_the_start_is_opened_later(
     mediator: Service, system_configs: Sequence[SystemConfig]
 ) -> None:
     name = await mediator.put_schema({"near": on("postgres"), "far": on("redis")})
-    stores: list[Any] = []
-
-    def factory(config: SystemConfig) -> Store:
-        if config.kind != "redis":
-            return make_store(config)
-        store: Any = Closed(make_store(config))
-        store.opens = bool(stores) and stores[0].opens
-        stores.append(store)
-        opened: Store = store
-        return opened
-
-    async with service(system_configs, mediator.catalogue_url, factory=factory) as late:
+    server = ClosedStores("redis")
+    async with service(system_configs, mediator.catalogue_url, factory=server) as late:
         await late.create(name, "near", "x", title="t")
         with pytest.raises(Unavailable):
             await late.create(name, "far", "x", title="t")
@@ -196,7 +171,7 @@ async def test_a_system_that_is_down_at_the_start_is_opened_later(
         assert (readiness["ready"], readiness["degraded"]) == (True, ["redis"])
         assert f"{name}.far" in readiness["systems"]["redis"]["serves"]
         assert await late.mediator.control.schema(name)
-        stores[0].opens = True
+        server.opens = True
         await late.mediator.registry.reconnect()
         await late.create(name, "far", "x", title="t")
         assert (await late.mediator.control.readiness())["degraded"] == []

@@ -24,12 +24,11 @@ from mediator.control import opening
 from mediator.control.known_systems import known_from
 from mediator.control.port import SystemRegistration
 from mediator.service import Mediator
-from mediator.stores.kinds import make_store
-from mediator.stores.port import Store, SystemConfig
+from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as Process
 from tests.process.access.examinations import recall
-from tests.process.control.test_system_registration import Closed
+from tests.process.control.closed_stores import ClosedStores
 from tests.process.service import (
     NOWHERE,
     Service,
@@ -154,19 +153,9 @@ async def test_an_address_that_does_not_answer_changes_nothing(
 async def test_refused_settings_of_a_system_that_is_down_are_not_applied_when_it_is_back(
     running: Service, first: SystemConfig
 ) -> None:
-    stores: list[Any] = []
-
-    def factory(config: SystemConfig) -> Store:
-        if config.name != "redis":
-            return make_store(config)
-        store: Any = Closed(make_store(config))
-        store.opens = bool(stores) and stores[0].opens
-        stores.append(store)
-        opened: Store = store
-        return opened
-
+    server = ClosedStores("redis")
     configs = [first, *(each for each in running.configs.values() if each.name != "redis")]
-    async with service(configs, running.catalogue_url, factory=factory) as other:
+    async with service(configs, running.catalogue_url, factory=server) as other:
         registry = other.mediator.registry
         refused = SystemRegistration(replace(first, namespace="elsewhere"), ("elasticity",))
         with pytest.raises(Conflict, match="another kind or namespace"):
@@ -174,7 +163,7 @@ async def test_refused_settings_of_a_system_that_is_down_are_not_applied_when_it
         absent = SystemRegistration(replace(first, url=NOWHERE))
         with pytest.raises(Unavailable):
             await registry.reconfigure([absent])
-        stores[0].opens = True
+        server.opens = True
         await registry.reconnect()
         assert other.mediator.systems.get("redis").store.config == first
     stored = {each.name: known_from(each) for each in await running.mediator.registrations.load()}

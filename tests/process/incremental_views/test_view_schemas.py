@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
 from mediator.base.clock import SystemClock
-from mediator.base.concurrency import end
 from mediator.data_plane.port import DataPlane
 from mediator.views.holder import HolderContext, ViewHolder
 from tests.faults.conditions import eventually
 from tests.process.incremental_views.shop import Shop, shop_in
-from tests.process.late_plane import LatePlane
+from tests.process.late_plane import LatePlane, holding
 from tests.process.service import field_on
 
 OLD = {"things": {"fields": {"text": field_on("postgres")}}}
@@ -39,20 +37,9 @@ async def held(shop: Shop, plane: LatePlane, database_id: str) -> AsyncIterator[
         "late",
         SystemClock(),
     )
-
-    async def is_held() -> bool:
-        name = f"views:{database_id}"
-        if await shared.leases.acquire(name, "probe", 1.0):
-            await shared.leases.release(name, "probe")
-            return False
-        return True
-
-    holder = asyncio.create_task(ViewHolder(context, database_id).run())
-    try:
-        await eventually(is_held)
+    run = ViewHolder(context, database_id).run()
+    async with holding(shared.leases, f"views:{database_id}", run):
         yield
-    finally:
-        await end([holder])
 
 
 async def test_a_view_of_a_class_and_of_a_field_that_are_new_is_not_stopped(shop: Shop) -> None:

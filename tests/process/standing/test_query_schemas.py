@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
@@ -13,13 +12,12 @@ import pytest
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.base.clock import SystemClock
-from mediator.base.concurrency import end
 from mediator.data_plane.port import DataPlane
 from mediator.standing.context import HolderContext
 from mediator.standing.holder import StandingHolder
 from mediator.standing.service import StandingQueries
 from tests.faults.conditions import eventually
-from tests.process.late_plane import LatePlane
+from tests.process.late_plane import LatePlane, holding
 from tests.process.service import Service, field_on
 from tests.process.standing.bench import Q1, Bench, bench_on
 
@@ -64,20 +62,9 @@ def late(bench: Bench, plane: LatePlane) -> HolderContext:
 @asynccontextmanager
 async def held(context: HolderContext, database_id: str) -> AsyncIterator[None]:
     """Hold the queries of a database, before there are any."""
-
-    async def is_held() -> bool:
-        name = f"standing:{database_id}"
-        if await context.leases.acquire(name, "probe", 1.0):
-            await context.leases.release(name, "probe")
-            return False
-        return True
-
-    holder = asyncio.create_task(StandingHolder(context, database_id).run())
-    try:
-        await eventually(is_held)
+    run = StandingHolder(context, database_id).run()
+    async with holding(context.leases, f"standing:{database_id}", run):
         yield
-    finally:
-        await end([holder])
 
 
 async def test_a_query_over_a_class_and_over_a_field_that_are_new_is_not_stopped(

@@ -26,6 +26,7 @@ from mediator.query.invalidation.registered_query import (
 )
 from mediator.query.parser import parse_query_document
 from mediator.schema.parse import parse_schema
+from tests.clocks import Ticking
 
 FIELDS = {
     "name": {"type": "string"},
@@ -73,20 +74,6 @@ def test_in_matches_equal_values_only(value: Any) -> None:
     expected = any(same_value(value, one) for one in values)
     assert holds(In(("x",), values), lookup_of("id", {"x": value})) is expected
     assert not holds(In(("y",), values), lookup_of("id", {"x": value}))
-
-
-class Ticking:
-    """A clock of which every reading takes a millisecond."""
-
-    def __init__(self) -> None:
-        self.readings = 0
-
-    def now(self) -> float:
-        return 0.0
-
-    def monotonic(self) -> float:
-        self.readings += 1
-        return self.readings / 1_000
 
 
 def _named(name: str) -> Lookup:

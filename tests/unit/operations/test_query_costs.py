@@ -33,6 +33,7 @@ from mediator.stores.port import (
     WriteKind,
 )
 from mediator.stores.systems import Systems
+from tests.clocks import Ticking
 from tests.conformance.searching_model import SearchingModel
 
 FIELDS = {
@@ -41,20 +42,6 @@ FIELDS = {
 }
 SCHEMA = ClassSchema("things", FIELDS)
 FRAGMENT = Fragment("model", "db", "things", FIELDS, {"main": tuple(FIELDS)})
-
-
-class Ticking:
-    """A clock of which every reading takes a millisecond."""
-
-    def __init__(self) -> None:
-        self.readings = 0
-
-    def now(self) -> float:
-        return 0.0
-
-    def monotonic(self) -> float:
-        self.readings += 1
-        return self.readings / 1_000
 
 
 class Listing(SearchingModel):
