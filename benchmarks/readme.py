@@ -1,8 +1,8 @@
 """The tables of figures, made from the reports in `docs/figures`.
 
 `portolan bench NAME --json docs/figures/NAME.json` records a report; `python -m benchmarks.readme`
-brings the README up to date, which has a summary, and `make reference` the page that has all of it.
-Tests hold them against each other.
+brings the README up to date, which has what concerns every reader and the bars that are missed, and
+`make reference` the page that has all of it. Tests hold them against each other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["FIGURES", "README", "bars_met", "renewed", "reports_in", "summary", "table"]
+__all__ = ["FIGURES", "README", "bars_met", "in_full", "in_short", "renewed", "reports_in"]
 
 _ROOT: Final = Path(__file__).parent.parent
 README: Final = _ROOT / "README.md"
@@ -21,6 +21,10 @@ FIGURES: Final = _ROOT / "docs" / "figures"
 
 _BEGIN: Final = "<!-- figures: made by `python -m benchmarks.readme`, not by hand -->\n"
 _END: Final = "<!-- end of figures -->\n"
+_FOR_EVERYONE: Final = ("overhead", "coherence", "query", "join", "split", "feed", "linkage")
+"""The benchmarks in the README: what a request, a cached read, a query, a write over two systems,
+the change feed and a job cost or yield."""
+
 _HEAD: Final = "| what | figure | compared with | ratio | bar | |\n|---|---|---|---|---|---|\n"
 _SUMMARY_HEAD: Final = (
     "| `portolan bench` | its worst result | figure | against | ratio | bar |"
@@ -35,23 +39,22 @@ def reports_in(directory: Path) -> list[dict[str, Any]]:
     return [orjson.loads(file.read_bytes()) for file in sorted(directory.glob("*.json"))]
 
 
-def table(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Render reports as Markdown: a table, and what each was measured on."""
+def in_full(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Render reports as Markdown: all in short, then a section with every result of each."""
     if not reports:
         return _NOTHING
-    rows = [_row(result) for report in reports for result in report["results"]]
-    return _HEAD + "".join(rows) + "\n" + "".join(_measured_on(report) for report in reports)
+    return in_short(reports) + "".join(map(_section, reports))
 
 
-def summary(reports: Sequence[Mapping[str, Any]]) -> str:
+def in_short(reports: Sequence[Mapping[str, Any]]) -> str:
     """Render of each report the result that stands worst: short of its bar, or nearest to it."""
     if not reports:
         return _NOTHING
-    return _SUMMARY_HEAD + "".join(_in_short(report) for report in reports)
+    return _SUMMARY_HEAD + "".join(map(_worst, reports))
 
 
 def renewed(readme: str, reports: Sequence[Mapping[str, Any]]) -> str:
-    """Return a README with its summary made anew.
+    """Return a README with its figures made anew.
 
     Raises:
         ValueError: The comments between which the table stands are not there.
@@ -60,10 +63,24 @@ def renewed(readme: str, reports: Sequence[Mapping[str, Any]]) -> str:
     _, end, after = rest.partition(_END)
     if not (begin and end):
         raise ValueError(f"the README has no place for figures: {_BEGIN.strip()}")
-    return before + begin + "\n" + summary(reports) + "\n" + end + after
+    shown = [report for report in reports if report["name"] in _FOR_EVERYONE]
+    return f"{before}{begin}\n{in_short(shown)}\n{_missed(reports)}\n{end}{after}"
 
 
-def _in_short(report: Mapping[str, Any]) -> str:
+def _missed(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Render how many bars there are, and which benchmarks do not reach all of theirs."""
+    judged = {report["name"]: _judged(report) for report in reports}
+    met, bars = (sum(counts) for counts in zip((0, 0), *judged.values(), strict=True))
+    short = [f"`{name}` ({met} of {bars})" for name, (met, bars) in judged.items() if met < bars]
+    return f"{met} of all {bars} bars are met. Short of theirs: {', '.join(short) or 'none'}.\n"
+
+
+def _section(report: Mapping[str, Any]) -> str:
+    rows = "".join(map(_row, report["results"]))
+    return f"\n## {report['name']}\n\n{_measured_on(report)}\n{_HEAD}{rows}"
+
+
+def _worst(report: Mapping[str, Any]) -> str:
     judged = [result for result in report["results"] if result["bar"] is not None]
     missed = [result for result in judged if not result["met"]]
     worst = min(missed, key=_nearness, default=None) or max(judged, key=_nearness, default=None)
@@ -71,8 +88,15 @@ def _in_short(report: Mapping[str, Any]) -> str:
 
 
 def bars_met(report: Mapping[str, Any]) -> str:
+    """Say how many bars of a report are met."""
+    met, bars = _judged(report)
+    return f"{met} of {bars}" if bars else "none is set"
+
+
+def _judged(report: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many bars of a report are met, and how many there are."""
     judged = [result["met"] for result in report["results"] if result["bar"] is not None]
-    return f"{sum(judged)} of {len(judged)}" if judged else "none is set"
+    return sum(judged), len(judged)
 
 
 def _nearness(result: Mapping[str, Any]) -> float:
@@ -110,7 +134,7 @@ def _measured_on(report: Mapping[str, Any]) -> str:
     machine = report["machine"]
     servers = ", ".join(sorted(set(report["versions"].values()))) or "no server"
     return (
-        f"- `portolan bench {report['name']}`: {machine['cores']} cores, {machine['processor']},"
+        f"`portolan bench {report['name']}`: {machine['cores']} cores, {machine['processor']},"
         f" Python {machine['python']}; {servers}; calibration {report['calibration']:g} s.\n"
     )
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from app.cli import command_line
 from benchmarks.harness.runner import available
-from benchmarks.readme import FIGURES, bars_met, reports_in, table
+from benchmarks.readme import FIGURES, bars_met, in_full, reports_in
 from docs.facts import TABLES, with_problem_sections
 
 __all__ = ["generated"]
@@ -32,7 +32,7 @@ def generated() -> Mapping[Path, str]:
     pages = {
         DOCS / "cli.md": _commands(),
         DOCS / "benchmarks.md": _benchmarks(),
-        DOCS / "measured.md": table(reports_in(FIGURES)),
+        DOCS / "measured.md": in_full(reports_in(FIGURES)),
     }
     texts = {page: _renewed(page.read_text(), made) for page, made in pages.items()}
     for facts in TABLES:
