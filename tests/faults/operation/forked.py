@@ -22,11 +22,15 @@ import orjson
 
 from app.cli import COMMANDS
 
-__all__ = ["Forked", "Result", "called", "calling", "connected", "exit_code_of"]
+__all__ = ["FORKS", "Forked", "Result", "called", "calling", "connected", "exit_code_of"]
 
-_FORKS = multiprocessing.get_context("forkserver")
+FORKS = multiprocessing.get_context("forkserver")
+"""Where all processes of tests are forked. A process has one server of them, so nothing else may
+decide what that imports: it would be instead of what is here."""
+
 _LATE = (
     "anyio._backends._asyncio",
+    "app.commands.line_ids",
     "app.commands.reconnection",
     "app.commands.service_client",
     "app.commands.yaml_text",
@@ -35,18 +39,22 @@ _LATE = (
     "mediator.stores.mongo.store",
     "rich._emoji_codes",
     "typer._adapters",
+    "typer._click._textwrap",
     "typer._click.decorators",
     "typer.rich_utils",
     "uvicorn.lifespan.off",
 )
 """What commands import when they are called."""
 
-_FORKS.set_forkserver_preload(
+_LAST = "tests.faults.operation.frozen"
+
+FORKS.set_forkserver_preload(
     [
         "app.service.serving",
         *sorted({where.partition(":")[0] for where in COMMANDS.values()}),
         *_LATE,
-        "tests.faults.operation.frozen",  # at last
+        "mediator.relocation.participant",
+        _LAST,
     ]
 )
 
@@ -70,7 +78,7 @@ class Result(NamedTuple):
 @asynccontextmanager
 async def calling(function: Callable[..., None], *arguments: Any) -> AsyncIterator[BaseProcess]:
     """Call a function of a module in a process of its own, which is killed at the end."""
-    process = _FORKS.Process(target=function, args=arguments, daemon=True)
+    process = FORKS.Process(target=function, args=arguments, daemon=True)
     await asyncio.to_thread(process.start)
     try:
         yield process
@@ -148,7 +156,7 @@ class Forked:
             stdout: Where it prints results.
             prepare: A function of a module, called in the process before.
         """
-        ours, theirs = _FORKS.Pipe(duplex=False)
+        ours, theirs = FORKS.Pipe(duplex=False)
         given, printed = (None if fd is None else Connection(os.dup(fd)) for fd in (stdin, stdout))
         process = _process([given, printed or theirs, theirs], arguments, environment, prepare)
         await asyncio.to_thread(process.start)
@@ -192,7 +200,7 @@ def _process(
 ) -> BaseProcess:
     """Return a process that is not started yet; without a standard input it reads nothing."""
     run = (streams, tuple(arguments), dict(environment), prepare)
-    return _FORKS.Process(target=_run, args=run, daemon=True)
+    return FORKS.Process(target=_run, args=run, daemon=True)
 
 
 def _run(
@@ -201,6 +209,8 @@ def _run(
     environment: Mapping[str, str],
     prepare: Callable[[], None] | None,
 ) -> None:
+    if _LAST not in sys.modules:
+        raise RuntimeError("something else decides what is imported before processes are forked")
     os.environ.clear()
     # Half of what a command takes would be to read all authorities that the Internet trusts.
     os.environ.update({"SSL_CERT_DIR": os.devnull, **environment})

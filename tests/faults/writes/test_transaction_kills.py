@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import random
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +15,7 @@ from multiprocessing.process import BaseProcess
 import pytest
 
 from mediator.stores.port import SystemConfig
+from tests.faults.operation.forked import FORKS
 from tests.faults.writes.killed_replica import Setup, run
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 from tests.process.transactions.histories import CLASSES, Attempt, History
@@ -67,10 +67,8 @@ class Replica:
             name,
             after,
         )
-        # Forked from a process that has imported the service already.
-        forks = multiprocessing.get_context("forkserver")
-        reports, theirs = forks.Pipe(duplex=False)
-        process = forks.Process(target=run, args=(setup, theirs), daemon=True)
+        reports, theirs = FORKS.Pipe(duplex=False)
+        process = FORKS.Process(target=run, args=(setup, theirs), daemon=True)
         process.start()
         theirs.close()
         return cls(process, reports)

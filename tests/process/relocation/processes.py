@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -14,13 +13,10 @@ from mediator.coordination.cluster_store import RedisClusterStore
 from mediator.relocation.cluster import Declared
 from mediator.relocation.messages import MANAGER
 from mediator.relocation.participant import Participant
+from tests.faults.operation.forked import FORKS
 from tests.properties.relocation.scenario import Found
 
 __all__ = ["ProcessCluster", "until"]
-
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload([__name__])
-"""What they need is imported once, and not for each of them."""
 
 
 class ProcessCluster:
@@ -37,7 +33,7 @@ class ProcessCluster:
 
     def start(self, *addresses: str, key: str | None = None) -> None:
         """Run participants in one process."""
-        made = _PROCESSES.Process(target=_run, args=(self.url, self.name, addresses), daemon=True)
+        made = FORKS.Process(target=_run, args=(self.url, self.name, addresses), daemon=True)
         made.start()
         self.processes[key or addresses[0]] = made
 
