@@ -219,12 +219,3 @@ async def test_redo_records_go_with_their_intents(
     await store.fence(*key, "m")
     await store.lock([key], "m", "redo")
     assert await admin.fetchval(stored) is None
-
-
-async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
-    store: PostgresStore, admin: Any, subject: Fragment
-) -> None:
-    await store.lock([(subject, "x")], "m", "redo")
-    await admin.execute(f"UPDATE {table_of(subject)} SET _intent = 'later'")
-    [state] = await store.record_states([(subject, "x")], redo=True)
-    assert (state.intent, state.redo) == ("later", "")

@@ -170,16 +170,6 @@ async def test_an_intent_on_an_absent_record_does_not_expire(
     assert await keys_of(server, config, f"{fragment.class_name}:r:") == []
 
 
-async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
-    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
-) -> None:
-    await store.lock([(fragment, "a")], "m", "redo")
-    [key] = await keys_of(server, config, f"{fragment.class_name}:r:")
-    await server.hset(key, "!m", "later")
-    [state] = await store.record_states([(fragment, "a")], redo=True)
-    assert (state.intent, state.redo) == ("later", "")
-
-
 async def test_intents_of_renamed_classes_carry_redo_records(
     store: RedisStore, fragment: Fragment
 ) -> None:
