@@ -10,6 +10,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from mediator.base.clock import Clock
 from mediator.base.offload import is_large, offload
+from mediator.stores.mongo import sizes
 from mediator.stores.mongo.claims import holders
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
 from mediator.stores.mongo.outbox.archive import OPERATIONS, add_archived, make_room
@@ -17,10 +18,9 @@ from mediator.stores.mongo.outbox.entries import FULL
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt, attempt_of
 from mediator.stores.mongo.write.decision import Decision, decide
-from mediator.stores.mongo.write.measuring import measure
 from mediator.stores.port import Status, StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
 
-__all__ = ["ENTIRE", "SingleWriter"]
+__all__ = ["ENTIRE", "SingleWriter", "measure"]
 
 _ATTEMPTS: Final = 64
 _FIRST_PAUSE_S: Final = 0.0005
@@ -140,6 +140,18 @@ class SingleWriter:
         if decision is None or isinstance(decision, WriteResult):
             return decision
         return decision.result if await self._session.apply(layout, decision) else None
+
+
+async def measure(session: MongoSession, layout: Layout, documents: Iterable[Document]) -> None:
+    """Add to documents that were read in part, and may be large, how many bytes they have.
+
+    What writes have counted is too much (`sizes`); those that have counted nothing may be large.
+    """
+    counted = ((each, each.get("_bytes", sizes.MOST)) for each in documents)
+    large = {each["_id"]: each for each, count in counted if count > sizes.LARGEST}
+    if large:
+        for stored_id, size in (await session.sizes(layout, list(large))).items():
+            large[stored_id][sizes.MEASURED] = size
 
 
 class _Stamps:
