@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 
 from mediator.base.clock import SystemClock
-from mediator.model.operators import Operator, OperatorCall
 from mediator.operations.intents import IntentStore
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
@@ -23,41 +21,11 @@ from mediator.stores.systems import Systems
 from tests.conformance.redis.records import (
     FIELDS,
     Server,
-    apply,
     keys_of,
     only,
     put,
-    value_of,
     write,
 )
-
-
-async def test_of_many_conditional_writes_one_wins(store: RedisStore, fragment: Fragment) -> None:
-    result = await only(store, put(fragment, "a", hits=0))
-    increment = OperatorCall("hits", Operator.INC, 1)
-    for round_ in range(1, 6):
-        calls = [apply(fragment, "a", increment, expect=result.versions) for _ in range(32)]
-        results = await asyncio.gather(*(only(store, call) for call in calls))
-        winners = [r for r in results if r.status is Status.APPLIED]
-        assert len(winners) == 1
-        assert {r.status for r in results} == {Status.APPLIED, Status.CONFLICT}
-        assert all(r.versions == winners[0].versions for r in results)
-        result = winners[0]
-        assert await value_of(store, fragment, "a", "hits") == round_
-
-
-async def test_many_writes_of_one_object_keep_their_order(
-    store: RedisStore, fragment: Fragment
-) -> None:
-    await only(store, put(fragment, "a", name="start"))
-    writes = [
-        write(fragment, "a", WriteKind.UPDATE, values={"name": f"{number}"}, returning=("name",))
-        for number in range(450)
-    ]
-    results = await store.write(writes)
-    assert [r.values["name"] for r in results] == [f"{number}" for number in range(450)]
-    versions = [r.versions["main"] for r in results]
-    assert versions == sorted(set(versions))
 
 
 async def test_all_keys_of_an_object_share_a_tag(

@@ -19,7 +19,6 @@ from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.port import (
     Fragment,
-    PendingChanges,
     Status,
     WriteKind,
 )
@@ -33,11 +32,6 @@ from tests.conformance.mongo.outbox.relaying import (
     relayed,
     writing,
 )
-
-
-def test_the_port_is_offered(store: MongoStore) -> None:
-    assert isinstance(store, PendingChanges)
-
 
 # Before and after
 
