@@ -28,10 +28,9 @@ from tests.conformance.mongo.outbox.relaying import (
     GROUPS,
     increment,
     json_values,
-    one,
     relayed,
-    writing,
 )
+from tests.conformance.mongo.records import one, writing
 
 # Before and after
 

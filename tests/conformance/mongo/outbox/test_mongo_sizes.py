@@ -13,7 +13,8 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.mongo import MongoStore, sizes
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.port import Fragment, Status, StoreBusy, Write, WriteKind
-from tests.conformance.mongo.outbox.relaying import increment, json_values, one, relayed, writing
+from tests.conformance.mongo.outbox.relaying import increment, json_values, relayed
+from tests.conformance.mongo.records import one, writing
 
 SCALE = 16
 """The stand-in takes seconds for documents of 15 MiB: bounds are this much lower here."""
