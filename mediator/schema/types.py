@@ -29,7 +29,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-__all__ = ["ARRAYS", "SCALARS", "FieldType", "Value", "Values", "projected"]
+__all__ = ["ARRAYS", "SCALARS", "TEXTS", "FieldType", "Value", "Values", "projected"]
 
 Value: TypeAlias = (
     str | int | float | Decimal | bool | datetime | bytes | list[Any] | dict[str, Any] | None
@@ -61,6 +61,9 @@ SCALARS = frozenset(FieldType) - {
     FieldType.MAP,
 }
 """Types with a total order and equality of their own; only they may be items of a set."""
+
+TEXTS = frozenset({FieldType.STRING, FieldType.REFERENCE})
+"""Types whose values are texts."""
 
 ARRAYS = frozenset({FieldType.LIST, FieldType.SET})
 """Types whose values are arrays of items; an index has an entry for each of these."""

@@ -14,7 +14,7 @@ from mediator.query.paths import NameScope, ResolvedPath, resolve_path
 from mediator.schema.errors import invalid
 from mediator.schema.ids import FIELD_NAME
 from mediator.schema.tree import ClassSchema, Schema
-from mediator.schema.types import FieldType
+from mediator.schema.types import TEXTS, FieldType
 from mediator.views.view import Source, View, ViewJoin
 
 __all__ = ["LONGEST_NAME", "MOST_COLUMNS", "MOST_JOINS", "MOST_KEYS", "parse_view"]
@@ -27,7 +27,6 @@ MOST_KEYS: Final = 8
 MOST_COLUMNS: Final = 64
 
 _NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
-_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 
 
 def parse_view(document: Any, schema: Schema) -> View:
@@ -232,7 +231,7 @@ def _are_comparable(one: ResolvedPath, other: ResolvedPath) -> bool:
         return False
     types = {one.type, other.type}
     # Within a document there may be any value.
-    return None in types or len(types) == 1 or types <= _NUMBERS or types <= _TEXTS
+    return None in types or len(types) == 1 or types <= _NUMBERS or types <= TEXTS
 
 
 def _is_name(value: Any) -> bool:

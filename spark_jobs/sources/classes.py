@@ -39,7 +39,7 @@ from mediator.query.execution import QueryResult
 from mediator.query.parser import parse_query_document
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
-from mediator.schema.types import FieldType
+from mediator.schema.types import TEXTS, FieldType
 from mediator.service import Mediator
 from mediator.stores.kinds import make_store
 from spark_jobs.runner.port import Input, InputUnfit
@@ -66,8 +66,6 @@ _TYPES: Final[Mapping[FieldType, pa.DataType]] = {
     FieldType.BINARY: pa.binary(),
 }
 """Types that Arrow has; decimals and structures are texts, as in JSON."""
-
-_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 
 
 def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataFrame:
@@ -244,7 +242,7 @@ class _OpenClass:
     def _column(self, name: str, outcomes: Sequence[Outcome]) -> list[Any]:
         values = [(outcome.values or {}).get(name) for outcome in outcomes]
         type_ = self._route.schema.fields[name].type
-        if type_ in _TYPES or type_ in _TEXTS:
+        if type_ in _TYPES or type_ in TEXTS:
             return values
         encode = self._route.codec.encode
         return [None if v is None else _text(encode({name: v})[name]) for v in values]

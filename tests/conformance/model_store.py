@@ -25,8 +25,6 @@ from mediator.stores.port import (
     Write,
     WriteKind,
     WriteResult,
-    redo_of,
-    stored_redo,
 )
 
 __all__ = ["ModelStore", "shown"]
@@ -40,7 +38,7 @@ class ModelStore:
         self.classes: dict[tuple[str, str], dict[str, StoredRecord]] = {}
         self.claimed: dict[tuple[str, str, str], Claims] = {}
         self.reserved: dict[tuple[str, str, str], Claims] = {}
-        self.redo: dict[tuple[str, str, str], str] = {}
+        self.redo: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     async def open(self) -> None: ...
 
@@ -84,7 +82,7 @@ class ModelStore:
             row = self.row(fragment, id_)
             if not row.intent and intent not in row.fenced:
                 row.intent = intent
-                self.redo[_key(fragment, id_)] = stored_redo(intent, redo)
+                self.redo[_key(fragment, id_)] = (intent, redo)
         return await self.record_states(keys)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
@@ -129,8 +127,10 @@ class ModelStore:
         return states if redo else [replace(state, redo="") for state in states]
 
     def _record_state(self, fragment: Fragment, id_: str) -> RecordState:
-        row, stored = self.row(fragment, id_), self.redo.get(_key(fragment, id_), "")
-        present, redo = row.creation_version if row.is_live else None, redo_of(row.intent, stored)
+        row = self.row(fragment, id_)
+        present = row.creation_version if row.is_live else None
+        intent, stored = self.redo.get(_key(fragment, id_), ("", ""))
+        redo = stored if row.intent == intent else ""
         return RecordState(present, dict(row.versions), row.intent, row.joint, redo)
 
     async def recall(

@@ -30,7 +30,6 @@ from mediator.stores.port import (
     Write,
     WriteKind,
     WriteResult,
-    stored_redo,
 )
 from tests.conformance.model_store import ModelStore
 
@@ -205,7 +204,7 @@ class Replacing(ModelStore):
         states = await super().lock(keys, intent, redo)
         for (fragment, id_), state in zip(keys, states, strict=True):
             key = (fragment.database, fragment.class_name, id_)
-            self.redo[key] = stored_redo(state.intent, redo)
+            self.redo[key] = (state.intent, redo)
         return states
 
 

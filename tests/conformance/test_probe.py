@@ -6,8 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
 import pytest
 
@@ -28,6 +27,7 @@ from tests.conformance.model_store import ModelStore
 from tests.conformance.racy import RacyStore
 from tests.conformance.real_stores import STORES, opened
 from tests.conformance.searching_model import SearchingModel
+from tests.faults.holding import proxied
 
 FUNCTIONAL = {
     Capability.POINT_LOOKUPS,
@@ -105,59 +105,13 @@ if FERRETDB_URL:
         assert not report.acceptable
 
 
-class _Link:
-    """A relay to a Redis server, on a port of its own, that can be cut."""
-
-    def __init__(self, url: str) -> None:
-        self._target = urlsplit(url)
-        self._streams: list[asyncio.StreamWriter] = []
-        self._relays: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        credentials, at, _ = self._target.netloc.rpartition("@")
-        port = self._server.sockets[0].getsockname()[1]
-        self.url = f"redis://{credentials}{at}127.0.0.1:{port}/0"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.cut()
-        await asyncio.gather(*self._relays, return_exceptions=True)
-
-    def cut(self) -> None:
-        self._server.close()
-        for stream in self._streams:
-            stream.transport.abort()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await self._connect()
-        self._streams += [writer, far_writer]
-        for source, sink in ((reader, far_writer), (far_reader, writer)):
-            self._relays.add(asyncio.create_task(_relay(source, sink)))
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._target.scheme == "unix":
-            return await asyncio.open_unix_connection(unquote(self._target.path))
-        return await asyncio.open_connection(self._target.hostname, self._target.port)
-
-
-async def _relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    try:
-        while data := await source.read(65_536):
-            sink.write(data)
-            await sink.drain()
-    except OSError:
-        pass
-    finally:
-        sink.transport.abort()
-
-
 async def test_lost_connection_is_unknown(redis_config: SystemConfig) -> None:
-    async with _Link(redis_config.url) as link:
-        config = replace(redis_config, url=link.url, namespace="cut", deadline_s=30.0)
-        async with opened(config) as store:
-            link.cut()
-            report = await probe(store, budget_s=5)
+    async with (
+        proxied(replace(redis_config, namespace="cut", deadline_s=30.0)) as (proxy, through),
+        opened(through) as store,
+    ):
+        proxy.cut()
+        report = await probe(store, budget_s=5)
     assert _states(report, FUNCTIONAL | IN_ORDER | OBSERVED) == {"unknown"}
     assert report.facts is None
     assert report.acceptable, "an unknown capability is not a refuted one"

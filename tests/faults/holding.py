@@ -78,8 +78,20 @@ class Holding:
         """Whether something is kept."""
         return bool(self._held)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one connection."""
+    async def listen(self) -> int:
+        """Accept connections; returns the port."""
+        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port: int = self._listener.sockets[0].getsockname()[1]
+        return port
+
+    def cut(self) -> None:
+        """Break off every connection, and accept no more."""
+        self._listener.close()
+        for link in self._links:
+            link.client.transport.abort()
+            link.server.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             server_reader, server_writer = await self._connect()
         except OSError:  # it is down
@@ -121,27 +133,22 @@ class Holding:
         link.server.close()
 
     async def close(self) -> None:
-        """Break off every connection."""
+        """Break off every connection, and wait until it is gone."""
+        self.cut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for link in self._links:
-            link.client.close()
-            link.server.close()
 
 
 @contextlib.asynccontextmanager
 async def proxied(config: SystemConfig) -> AsyncIterator[tuple[Holding, SystemConfig]]:
     """Put a proxy before a server; yields it, and how to reach the server through it."""
     holding = Holding(_connecting(config))
-    server = await asyncio.start_server(holding.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    reached = replace(config, url=_url(config, port))
+    reached = replace(config, url=_url(config, await holding.listen()))
     same_server(config.url, reached.url)
     try:
         yield holding, reached
     finally:
-        server.close()
         await holding.close()
 
 

@@ -29,12 +29,7 @@ local function trim(stream, view, added)
     redis.call('XDEL', stream, oldest[1])
     count = count - 1
   end
-  if count == 1 then
-    -- What is counted may be wrong: an older version adds and removes without counting.
-    redis.call('HSET', base .. 'delta_bytes', view, added)
-  elseif removed > 0 then
-    redis.call('HSET', base .. 'delta_bytes', view, math.max(0, bytes - removed))
-  end
+  if removed > 0 then redis.call('HINCRBY', base .. 'delta_bytes', view, -removed) end
 end
 
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end

@@ -13,7 +13,6 @@ import de.bwaldvogel.mongo.backend.h2.H2Backend;
 import de.bwaldvogel.mongo.backend.h2.H2Collection;
 import de.bwaldvogel.mongo.backend.h2.H2Database;
 import de.bwaldvogel.mongo.bson.Document;
-import de.bwaldvogel.mongo.exception.KeyConstraintError;
 import de.bwaldvogel.mongo.wire.MongoDatabaseHandler;
 import de.bwaldvogel.mongo.wire.MongoExceptionHandler;
 import de.bwaldvogel.mongo.wire.MongoWireMessageEncoder;
@@ -331,17 +330,7 @@ public final class MongoServerLauncher {
           Backend.file.openMap(
               compared(collection, index),
               new MVMap.Builder<KeyValue, Object>().keyType(new KeyType()));
-      takeOver(Backend.file, getDatabaseName() + "." + collection + "._index_" + index, map);
-      return new Narrowing(new Compared(map, index, keys, sparse), index, keys, sparse);
-    }
-
-    /** Brings over the entries of an index as the library keeps it. */
-    private static void takeOver(MVStore file, String former, MVMap<KeyValue, Object> map) {
-      if (file.hasMap(former)) {
-        MVMap<KeyValue, Object> entries = file.openMap(former);
-        entries.forEach(map::put);
-        file.removeMap(entries);
-      }
+      return new Compared(map, index, keys, sparse);
     }
 
     @Override
@@ -462,13 +451,38 @@ public final class MongoServerLauncher {
     }
   }
 
-  /** An index whose keys are compared by value. */
+  /**
+   * An index whose keys are compared by value, and which is asked about its own keys only. The
+   * library uses an index if it has all keys of the query, so that every conditional update would
+   * read the whole collection; the conditions that remain are checked on the documents found in any
+   * case.
+   */
   private static final class Compared extends AbstractUniqueIndex<Object> {
     private final MVMap<KeyValue, Object> map;
 
     Compared(MVMap<KeyValue, Object> map, String name, List<IndexKey> keys, boolean sparse) {
       super(name, keys, sparse);
       this.map = map;
+    }
+
+    private Document narrowed(Document query) {
+      Document narrowed = new Document();
+      for (String key : keys()) {
+        if (query.containsKey(key)) {
+          narrowed.append(key, query.get(key));
+        }
+      }
+      return narrowed;
+    }
+
+    @Override
+    public synchronized boolean canHandle(Document query) {
+      return super.canHandle(narrowed(query));
+    }
+
+    @Override
+    public synchronized Iterable<Object> getPositions(Document query) {
+      return super.getPositions(narrowed(query));
     }
 
     @Override
@@ -542,87 +556,6 @@ public final class MongoServerLauncher {
     @Override
     public KeyValue[] createStorage(int size) {
       return new KeyValue[size];
-    }
-  }
-
-  /**
-   * An index that is asked about its own keys only. The library uses an index if it has all keys of
-   * the query, so that every conditional update would read the whole collection; the conditions
-   * that remain are checked on the documents found in any case.
-   */
-  private static final class Narrowing extends Index<Object> {
-    private final Index<Object> index;
-
-    Narrowing(Index<Object> index, String name, List<IndexKey> keys, boolean sparse) {
-      super(name, keys, sparse);
-      this.index = index;
-    }
-
-    private Document narrowed(Document query) {
-      Document narrowed = new Document();
-      for (String key : keys()) {
-        if (query.containsKey(key)) {
-          narrowed.append(key, query.get(key));
-        }
-      }
-      return narrowed;
-    }
-
-    @Override
-    public boolean canHandle(Document query) {
-      return index.canHandle(narrowed(query));
-    }
-
-    @Override
-    public Iterable<Object> getPositions(Document query) {
-      return index.getPositions(narrowed(query));
-    }
-
-    @Override
-    public void checkAdd(Document document, MongoCollection<Object> collection) {
-      index.checkAdd(document, collection);
-    }
-
-    @Override
-    public void add(Document document, Object position, MongoCollection<Object> collection) {
-      index.add(document, position, collection);
-    }
-
-    @Override
-    public Object remove(Document document) {
-      return index.remove(document);
-    }
-
-    @Override
-    public Object getPosition(Document document) {
-      return index.getPosition(document);
-    }
-
-    @Override
-    public void checkUpdate(Document before, Document after, MongoCollection<Object> collection) {
-      index.checkUpdate(before, after, collection);
-    }
-
-    @Override
-    public void updateInPlace(
-        Document before, Document after, Object position, MongoCollection<Object> collection)
-        throws KeyConstraintError {
-      index.updateInPlace(before, after, position, collection);
-    }
-
-    @Override
-    public long getCount() {
-      return index.getCount();
-    }
-
-    @Override
-    public long getDataSize() {
-      return index.getDataSize();
-    }
-
-    @Override
-    public void drop() {
-      index.drop();
     }
   }
 }

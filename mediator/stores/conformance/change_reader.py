@@ -15,9 +15,24 @@ from mediator.schema.tree import Field
 from mediator.schema.values import encoder
 from mediator.stores.conformance.expect import NotOffered, applied, require, same
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import ChangeLog, Fragment, LogEntry, Store
+from mediator.stores.port import (
+    ChangeLog,
+    Fragment,
+    LogEntry,
+    PendingChanges,
+    Store,
+    UnrelayedChanges,
+)
 
-__all__ = ["ChangeReader", "ChangeSummary", "change_log", "expect_changes", "json_of", "summary"]
+__all__ = [
+    "ChangeReader",
+    "ChangeSummary",
+    "change_log",
+    "expect_changes",
+    "json_of",
+    "relay",
+    "summary",
+]
 
 _BATCH: Final = 100
 _DEADLINE_S: Final = 10.0
@@ -40,6 +55,16 @@ def change_log(store: Store) -> ChangeLog:
 def summary(change: Change) -> ChangeSummary:
     """Return the part of a change that checks compare."""
     return (change.group, change.kind, change.version, change.before, change.after)
+
+
+async def relay(subject: ScratchClass, ids: Sequence[str]) -> list[UnrelayedChanges]:
+    """Return the changes of records that are not relayed yet, where they keep them; take them."""
+    store = subject.store
+    if not isinstance(store, PendingChanges):
+        return []
+    pending = await store.pending(subject.fragment, ids)
+    await store.acknowledge(pending)
+    return pending
 
 
 def json_of(fragment: Fragment, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,7 @@ async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
             await subject.update("x", {"s": None}, operators=calls),
             await subject.delete("x"),
             await subject.replace("x", {"n": None}),
+            await subject.replace("x", {"n": 1}),
         )
     ]
     main, side = ([result.versions[group] for result in done] for group in ("main", "side"))
@@ -85,6 +86,8 @@ async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
         ("side", "delete", side[5], {"m": 5}, None),
         ("main", "create", main[6], None, {"n": None}),
         ("side", "create", side[6], None, {}),
+        ("main", "replace", main[7], {"n": None}, {"n": 1}),
+        ("side", "replace", side[7], {}, {}),
     )
 
 

@@ -39,7 +39,15 @@ from mediator.stores.conformance.query_cases import (
     searched,
     searched_again,
 )
-from mediator.stores.conformance.samples import collection, counter, edges_of, light, plain, text
+from mediator.stores.conformance.samples import (
+    LONG_TEXTS,
+    collection,
+    counter,
+    edges_of,
+    light,
+    plain,
+    text,
+)
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import IndexBuilding, Write
 
@@ -47,14 +55,11 @@ __all__ = ["THEME"]
 
 THEME = Theme("indexes")
 
-_NOISE: Final = "".join(chr(0x10000 + n * n * n % 65_521) for n in range(2_000))
-"""A text that no server compresses, of four bytes each character."""
-
 _LONG: Final[dict[FieldType, Sequence[Any]]] = {
-    FieldType.STRING: [_NOISE + end for end in ("", "a", "b")],
-    FieldType.BINARY: [_NOISE.encode() + end for end in (b"", b"a", b"b")],
+    FieldType.STRING: LONG_TEXTS,
+    FieldType.BINARY: [each.encode() for each in LONG_TEXTS],
 }
-"""Elements that differ beyond what an index may hold of them, or that are beyond it."""
+"""Elements that are beyond what an index holds."""
 
 
 def _tags(type_: FieldType, items: FieldType = FieldType.STRING, **rules: Any) -> Field:
@@ -279,7 +284,7 @@ async def texts_of_any_length_are_indexed_together(scratch: Scratch) -> None:
     names = [f"f{i}" for i in range(INDEX_FIELDS)]
     subject = await scratch.subject(*map(text, names), indexes=(tuple(names),))
     ids = ["i" * ID_BYTES, "j" * ID_BYTES]
-    rows: list[Values] = [{n: _NOISE[i:] + end for i, n in enumerate(names)} for end in "ab"]
+    rows: list[Values] = [{n: each[i:] for i, n in enumerate(names)} for each in LONG_TEXTS[1:]]
     await subject.apply_all([subject.creation(*each) for each in zip(ids, rows, strict=True)])
     found = await searched_again(subject)
     for row in rows:

@@ -28,7 +28,7 @@ from mediator.stores.conformance.query_cases import (
     searched,
     searched_again,
 )
-from mediator.stores.conformance.samples import collection, counter, plain
+from mediator.stores.conformance.samples import LONG_TEXTS, collection, counter, plain
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import Write
 
@@ -36,12 +36,8 @@ __all__ = ["THEME"]
 
 THEME = Theme("path_indexes")
 
-_NOISE: Final = "".join(chr(0x10000 + n * n * n % 65_521) for n in range(2_000))
-_LONG: Final = (_NOISE, f"{_NOISE}a", f"{_NOISE}b")
-"""Texts that no server compresses, and that differ beyond what an index may hold of them."""
-
 _AT: Final = ("value",)
-_TEXTS: Final = (*("", "a", "b", "1", "é"), *_LONG)
+_TEXTS: Final = (*("", "a", "b", "1", "é"), *LONG_TEXTS)
 _NUMBERS: Final = (*(each for each in DOCUMENT_VALUES if type(each) in (int, float)), *WHOLE_FLOATS)
 
 
@@ -58,7 +54,7 @@ async def paths_into_documents_are_found(scratch: Scratch) -> None:
     """An index of a path finds texts and numbers; arrays on the way are not looked into."""
     within = [keys for _, *keys in DOCUMENT_PATHS]
     paths = dict.fromkeys(".".join(keys) for keys in within if not keys[-1].isdecimal())
-    longer: list[Values] = [{"value": {"a": text}} for text in _LONG]
+    longer: list[Values] = [{"value": {"a": text}} for text in LONG_TEXTS]
     rows = await searched(scratch, [_document(*paths, "0")], [*DOCUMENTS, *longer])
     for keys in within:
         await rows.check_all(equalities((*_AT, *keys), (1, "a", True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise, product
@@ -309,20 +309,18 @@ class Searched:
         order: tuple[OrderBy, ...],
         limit: int,
         fields: tuple[str, ...] | None = None,
+        after: Position | None = None,
     ) -> list[Record]:
-        """Return what a store finds, page after page."""
+        """Return what a store finds, page after page, beyond a position if there is one."""
         found: list[Record] = []
-        resume = None
+        find = SearchRequest(self.subject.fragment, plan.pushed, order, limit, after, fields=fields)
         for _ in range(_MOST):
-            find = SearchRequest(
-                self.subject.fragment, plan.pushed, order, limit, resume=resume, fields=fields
-            )
             page = await self.store.find(find)
             require(len(page.records) <= limit, f"a page of {limit} has {len(page.records)}")
             found += page.records
             if page.resume is None:
                 return found
-            resume = page.resume
+            find = replace(find, resume=page.resume)
         raise ConformanceFailure("a search does not end")
 
     def in_order(self, ids: Sequence[str], order: tuple[OrderBy, ...]) -> list[str]:

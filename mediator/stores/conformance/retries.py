@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
+from mediator.stores.conformance.change_reader import relay
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
     ConformanceFailure,
@@ -21,7 +22,7 @@ from mediator.stores.conformance.expect import (
 )
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, counter, text
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import PendingChanges, Status, UnrelayedChanges, Write, WriteResult
+from mediator.stores.port import Status, Write, WriteResult
 
 __all__ = ["FENCING", "IDEMPOTENCY", "race", "racing_writes"]
 
@@ -137,11 +138,11 @@ async def what_changes_nothing_is_remembered(scratch: Scratch) -> None:
     subject = await scratch.subject(counter(), text(group="side"))
     await subject.create("x", {"n": 1, "s": "then"})
     state = present(await subject.read("x"), "the record")
-    await _relay(subject, "x")
+    await relay(subject, ["x"])
     write = subject.change("x", expect=state.versions, remember="f", returning=())
     first = applied(await subject.write(write), "UPDATE of no group")
     same((first.versions, first.values), (state.versions, state.values), "the result")
-    same(await _relay(subject, "x"), [], "changes to be relayed")
+    same(await relay(subject, ["x"]), [], "changes to be relayed")
     same(await subject.read("x"), state, "the record after an UPDATE of no group")
     applied(await subject.update("x", {"n": 9}), "a later UPDATE")
     _same_result(await subject.write(write), first, "UPDATE of no group sent again")
@@ -179,16 +180,6 @@ async def operations_can_be_recalled(scratch: Scratch) -> None:
     for id_, operation in (("x", "unknown"), ("y", "unknown")):
         unknown = await scratch.store.recall(subject.fragment, id_, operation)
         require(unknown is None, "an operation that never was is recalled")
-
-
-async def _relay(subject: ScratchClass, id_: str) -> list[UnrelayedChanges]:
-    """Return the changes of a record that are not relayed yet, where it has them, and take them."""
-    store = subject.store
-    if not isinstance(store, PendingChanges):
-        return []
-    pending = await store.pending(subject.fragment, [id_])
-    await store.acknowledge(pending)
-    return pending
 
 
 async def _send(subject: ScratchClass, write: Write, token: str = NAME) -> WriteResult:

@@ -17,6 +17,7 @@ from mediator.schema.types import SCALARS, FieldType, Value, Values
 __all__ = [
     "EDGES",
     "HOSTILE_TEXTS",
+    "LONG_TEXTS",
     "Case",
     "cases",
     "collection",
@@ -41,6 +42,10 @@ HOSTILE_TEXTS = (
     *("a.b", "a:b", "a#b", "a|b", "a,b", "_id", "__proto__", "%2F%00"),
 )
 """Texts with a meaning in some query language, template or key scheme."""
+
+_NOISE = "".join(chr(0x10000 + n * n * n % 65_521) for n in range(2_000))
+LONG_TEXTS = tuple(_NOISE + end for end in ("", "a", "b"))
+"""Texts that no server compresses, and that differ beyond what an index may hold of them."""
 
 _LIGHT = 1_500
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from mediator.schema.types import FieldType, Value
 from mediator.schema.unique import claims_of
-from mediator.stores.conformance.change_reader import ChangeReader, expect_changes
+from mediator.stores.conformance.change_reader import ChangeReader, expect_changes, relay
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
     applied,
@@ -33,12 +33,7 @@ from mediator.stores.conformance.unique_cases import (
     holders_of,
     unique_subject,
 )
-from mediator.stores.port import (
-    PendingChanges,
-    Status,
-    Write,
-    WriteKind,
-)
+from mediator.stores.port import Status, Write, WriteKind
 
 __all__ = ["THEME"]
 
@@ -229,11 +224,11 @@ async def a_claim_can_be_made_alone(scratch: Scratch) -> None:
     subject = await scratch.prepare(bound, free.fragment)
     ids = [f"{i}" for i in range(8)]
     before = await subject.read_all(ids)
-    await _acknowledge(subject, ids)
+    await relay(subject, ids)
     applied(await subject.write(await _claiming_alone(subject, ids[0])), "one claim")
     await subject.apply_all([await _claiming_alone(subject, id_) for id_ in ids])
     same(await subject.read_all(ids), before, "the records")
-    same(await _unrelayed(subject, ids), set(), "the records with changes to be relayed")
+    same(await relay(subject, ids), [], "changes to be relayed")
     expect_taken(await subject.create("z", {"email": "3"}), "3")
     late = await _claiming_alone(subject, "4")
     applied(await subject.update("4", {"email": "moved"}), "a write")
@@ -269,23 +264,9 @@ async def a_claim_that_is_made_alone_is_not_logged(scratch: Scratch) -> None:
     claiming_store(scratch)
     reader = await ChangeReader.to(scratch, EMAIL, unique=SINGLE)
     version = applied(await reader.subject.create("x", {"email": "a"})).versions["main"]
-    claiming = replace(reader.subject.change("x"), groups=(), claims={"email": "a claim"})
+    claiming = replace(reader.subject.change("x"), claims={"email": "a claim"})
     applied(await reader.subject.write(claiming), "a claim")
     await expect_changes(reader, "x", ("main", "create", version, None, {"email": "a"}))
-
-
-async def _acknowledge(subject: ScratchClass, ids: Sequence[str]) -> None:
-    store = subject.store
-    if isinstance(store, PendingChanges):
-        await store.acknowledge(await store.pending(subject.fragment, ids))
-
-
-async def _unrelayed(subject: ScratchClass, ids: Sequence[str]) -> set[str]:
-    """Return those of some records that keep changes which are not acknowledged."""
-    store = subject.store
-    if not isinstance(store, PendingChanges):
-        return set()
-    return {*await store.sweep(subject.fragment, None, 100)}.intersection(ids)
 
 
 async def _claiming_alone(subject: ScratchClass, id_: str) -> Write:
@@ -293,4 +274,4 @@ async def _claiming_alone(subject: ScratchClass, id_: str) -> Write:
     record = present(await subject.read(id_), id_)
     claims = claims_of(subject.fragment.unique, subject.fragment.fields, record.values)
     write = subject.change(id_, expect=dict(record.versions))
-    return replace(write, groups=(), claims=claims)
+    return replace(write, claims=claims)

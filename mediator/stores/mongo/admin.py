@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient
@@ -119,7 +120,9 @@ async def erase(
 async def observe(client: Client, config: SystemConfig) -> ServerFacts:
     build = await client.admin.command("buildInfo")
     hello = await client.admin.command("hello")
-    options = await _run_if_allowed(client, "getCmdLineOpts")
+    options: Mapping[str, Any] = {}
+    with suppress(OperationFailure):  # a server may not know the command, or not allow it to us
+        options = await client.admin.command("getCmdLineOpts")
     lost: float | None
     details = {"storage": ",".join(build.get("storageEngines", ()))}
     if is_stand_in(build):
@@ -153,12 +156,3 @@ def _loss(
     if concern.get("j", "setName" in hello):
         return 0.0
     return float(storage.get("journal", {}).get("commitIntervalMs", _JOURNAL_MS)) / 1000
-
-
-async def _run_if_allowed(client: Client, command: str) -> Mapping[str, Any]:
-    """Run a command that a server may not know, or not allow us."""
-    try:
-        answer: Mapping[str, Any] = await client.admin.command(command)
-    except OperationFailure:
-        return {}
-    return answer

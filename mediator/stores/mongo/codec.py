@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from bson.int64 import Int64
 
 from mediator.schema.tree import Field
-from mediator.schema.types import FieldType
+from mediator.schema.types import TEXTS, FieldType
 
 __all__ = [
     "Codec",
@@ -181,7 +181,7 @@ def field_codec(field: Field) -> Codec:
     if field.items is not None:
         return _COLLECTIONS[field.type](_ITEMS[field.items])
     # Texts keep their order; the server never sorts by items.
-    return _ORDERED_TEXT if field.type in _SORTED_AS_TEXT else _ITEMS[field.type]
+    return _ORDERED_TEXT if field.type in TEXTS else _ITEMS[field.type]
 
 
 def _list(item: Codec) -> Codec:
@@ -207,7 +207,6 @@ def _map(item: Codec) -> Codec:
 
 
 _ORDERED_TEXT: Final = Codec(ordered_text, plain_text)
-_SORTED_AS_TEXT: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 _COLLECTIONS: Final[Mapping[FieldType, Callable[[Codec], Codec]]] = {
     FieldType.LIST: _list,
     FieldType.SET: _set,

@@ -205,18 +205,14 @@ class MongoSession:
 
     async def modify(self, layout: Layout, attempt: UpdateAttempt) -> tuple[bool, Document | None]:
         """Run an attempt; return whether it applied, and the document of its projection."""
-        reply = await self._write(
+        document = await self._find_and_modify(
             layout,
-            {
-                "findAndModify": layout.fragment.stored_as,
-                "query": attempt.query,
-                "update": attempt.update,
-                "fields": attempt.projection,
-                "new": attempt.after,
-                "upsert": attempt.upsert,
-            },
+            query=attempt.query,
+            update=attempt.update,
+            fields=attempt.projection,
+            new=attempt.after,
+            upsert=attempt.upsert,
         )
-        document: Document | None = reply.get("value")
         # An upsert that neither updates nor fails by a duplicate key has inserted.
         return document is not None or attempt.upsert, document
 
@@ -224,16 +220,15 @@ class MongoSession:
         self, layout: Layout, query: Document, update: Document, projection: Document
     ) -> Document:
         """Update the document that a query selects, or insert it; return it as it is then."""
-        command: Document = {
-            "findAndModify": layout.fragment.stored_as,
-            "query": query,
-            "update": update,
-            "fields": projection,
-            "new": True,
-            "upsert": True,
-        }
-        reply = await self._write(layout, command)
-        document: Document = reply["value"]
+        document = await self._find_and_modify(
+            layout, query=query, update=update, fields=projection, new=True, upsert=True
+        )
+        assert document is not None
+        return document
+
+    async def _find_and_modify(self, layout: Layout, **what: Any) -> Document | None:
+        reply = await self._write(layout, {"findAndModify": layout.fragment.stored_as, **what})
+        document: Document | None = reply.get("value")
         return document
 
     async def change(self, layout: Layout, changes: Sequence[tuple[Document, Document]]) -> None:

@@ -34,7 +34,7 @@ from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
 from mediator.stores.mongo.search.aggregates import SUMMABLE, aggregated
 from mediator.stores.mongo.search.searcher import found, pushdown, selection_of, selects
 from mediator.stores.mongo.session import MongoSession
-from mediator.stores.mongo.write.bounds import exceeding
+from mediator.stores.mongo.write.single import exceeding
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
     RETENTION_S,

@@ -30,7 +30,7 @@ from mediator.stores.mongo.layout import (
     unfenced,
 )
 from mediator.stores.mongo.session import Lookup, MongoSession
-from mediator.stores.port import RecordState, redo_of, stored_redo
+from mediator.stores.port import RecordState
 
 __all__ = ["lock", "record_states", "unlock"]
 
@@ -49,7 +49,7 @@ async def lock(
     absent = {"tombstone": Int64(now_us), "creation_version": Int64(0), "_bytes": Int64(0)}
     change: Document = {"$set": {"_intent": intent}}
     if redo:
-        change["$set"]["_redo"] = stored_redo(intent, redo)
+        change["$set"]["_redo"] = redo
     update = change | {"$setOnInsert": absent}
     if len(ids) == 1:
         document = await _lock_one(session, layout, ids[0], intent, update)
@@ -132,12 +132,11 @@ def _record_state(layout: Layout, document: Mapping[str, object] | None) -> Reco
     if document is None:
         return RecordState(None, {}, "", size=0)
     creation_version = int(str(document["creation_version"])) if is_live(document) else None
-    intent = str(document.get("_intent", ""))
     return RecordState(
         creation_version,
         layout.decode_versions(document),
-        intent,
+        str(document.get("_intent", "")),
         str(document.get("_joint", "")),
-        redo_of(intent, str(document.get("_redo", ""))),
+        str(document.get("_redo", "")),
         int(str(document["_bytes"])) if "_bytes" in document else None,
     )

@@ -36,8 +36,6 @@ from mediator.stores.port.optional import (
     is_claiming,
     is_lockable,
     record_states,
-    redo_of,
-    stored_redo,
 )
 from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.search import (
@@ -136,6 +134,4 @@ __all__ = [
     "is_queryable",
     "only_level",
     "record_states",
-    "redo_of",
-    "stored_redo",
 ]

@@ -36,8 +36,6 @@ __all__ = [
     "is_claiming",
     "is_lockable",
     "record_states",
-    "redo_of",
-    "stored_redo",
 ]
 
 FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
@@ -209,7 +207,7 @@ class Lockable(Protocol):
         A record that is fenced against the intent as a token (`Store.fence`) does not take it.
 
         `redo`: a text that is stored with the intent where that is set by this call, and goes in
-        the step in which the intent goes (see `stored_redo`).
+        the step in which the intent goes.
         """
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
@@ -254,20 +252,6 @@ class Bounded(Protocol):
 
     async def exceeding(self, calls: Sequence[SizedWrite]) -> list[bool]:
         """Return which writes would be too large, before they are committed."""
-
-
-def stored_redo(intent: str, redo: str) -> str:
-    """Return what a store keeps of a redo record: with its intent, so that it counts for no other.
-
-    A process of an older version removes and sets intents and leaves redo records where they are.
-    """
-    return f"{intent}\n{redo}" if redo else ""
-
-
-def redo_of(intent: str, stored: str) -> str:
-    """Return the redo record that came with an intent, of what a store keeps; empty: none."""
-    own = f"{intent}\n"
-    return stored.removeprefix(own) if stored.startswith(own) else ""
 
 
 def is_claiming(store: object) -> TypeGuard[Claiming]:

@@ -22,6 +22,7 @@ from mediator.stores.postgres.sql import quoted
 __all__ = ["Batch", "ShippedRelations"]
 
 _NAME: Final = "the database of continuous queries"
+_DEADLINE_S: Final = 60.0
 _SETTINGS: Final = {
     "application_name": "portolan",
     "timezone": "UTC",
@@ -67,15 +68,8 @@ class ShippedRelations:
         tables: Types of the columns by the column, by the table.
     """
 
-    def __init__(
-        self,
-        url: str,
-        schema: str,
-        tables: Mapping[str, Mapping[str, str]],
-        deadline_s: float = 60.0,
-    ) -> None:
-        self._url, self._schema, self._deadline_s = url, schema, deadline_s
-        self._tables = tables
+    def __init__(self, url: str, schema: str, tables: Mapping[str, Mapping[str, str]]) -> None:
+        self._url, self._schema, self._tables = url, schema, tables
         self._connection: Any = None
 
     async def open(self) -> None:
@@ -87,8 +81,8 @@ class ShippedRelations:
         try:
             self._connection = await asyncpg.connect(
                 self._url,
-                timeout=self._deadline_s,
-                command_timeout=self._deadline_s,
+                timeout=_DEADLINE_S,
+                command_timeout=_DEADLINE_S,
                 server_settings=_SETTINGS,
             )
             if not await self._connection.fetchval(_LOCK, self._schema):

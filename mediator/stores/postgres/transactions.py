@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mediator.stores.port import RecordState, redo_of, stored_redo
+from mediator.stores.port import RecordState
 from mediator.stores.postgres.claims import ClaimStatements
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.layout import RecordTable
@@ -72,8 +72,7 @@ class IntentStatements:
     async def lock(
         self, connection: Any, ids: Sequence[str], intent: str, redo: str
     ) -> dict[str, RecordState]:
-        stored = stored_redo(intent, redo) or None
-        return self._states(await connection.fetch(self._lock, ids, intent, stored), ids)
+        return self._states(await connection.fetch(self._lock, ids, intent, redo or None), ids)
 
     async def unlock(
         self, connection: Any, ids: Sequence[str], intent: str, *, joint: bool
@@ -100,5 +99,4 @@ class IntentStatements:
         pairs = zip(self._groups, versions, strict=True)
         known = {group: version for group, version in pairs if version}
         present = creation_version if deleted is None else None
-        intent = intent or ""
-        return RecordState(present, known, intent, joint or "", redo_of(intent, redo or ""))
+        return RecordState(present, known, intent or "", joint or "", redo or "")

@@ -33,7 +33,6 @@ from mediator.stores.port import (
     Write,
     WriteResult,
     group_of_all,
-    stored_redo,
 )
 from mediator.stores.redis import fencing
 from mediator.stores.redis.admin import (
@@ -195,8 +194,7 @@ class RedisStore:
     async def lock(
         self, keys: Sequence[RecordKey], intent: str, redo: str = ""
     ) -> list[RecordState]:
-        stored = stored_redo(intent, redo)
-        return await change_intents(self._client, self._layout_of, keys, "lock", intent, stored)
+        return await change_intents(self._client, self._layout_of, keys, "lock", intent, redo)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         action = "join" if joint else "unlock"

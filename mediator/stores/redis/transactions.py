@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mediator.stores.port import RecordKey, RecordState, redo_of
+from mediator.stores.port import RecordKey, RecordState
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import TOMBSTONE_MS, Layout, LayoutOf
@@ -71,7 +71,7 @@ def _state(layout: Layout, texts: Sequence[bytes | None]) -> RecordState:
         layout.versions(versions),
         _text(intent),
         _text(joint),
-        redo_of(_text(intent), _text(redo)),
+        _text(redo),
     )
 
 

@@ -36,7 +36,6 @@ from mediator.stores.mongo.search.searcher import pushdown
 from mediator.stores.port import (
     AccessPath,
     Fragment,
-    Queryable,
     SearchRequest,
     StoreRefused,
     StoreTooCostly,
@@ -82,10 +81,6 @@ async def test_searches_agree_with_the_oracle(
     after: int,
 ) -> None:
     await check(population, filter_, order, limit=limit, after=after)
-
-
-def test_the_store_is_queryable(population: Population) -> None:
-    assert isinstance(population.store, Queryable)
 
 
 N_IS_1 = Compare(Comparison.EQ, ("n",), 1)
@@ -202,16 +197,6 @@ async def test_a_search_without_time_is_too_costly(population: Population) -> No
         await population.store.find(
             SearchRequest(population.fragment, None, (), 10, deadline_s=0.0)
         )
-
-
-async def test_fields_are_returned_as_requested(population: Population) -> None:
-    for order in ((), BY_N, (OrderBy(("f",), descending=True),)):
-        find = SearchRequest(population.fragment, K_FROM_1, order, 5, fields=("tags", "s"))
-        page = await population.store.find(find)
-        assert page.records
-        for record in page.records:
-            stored = population.records[record.id]
-            assert record.values == {n: stored[n] for n in ("tags", "s") if n in stored}
 
 
 @pytest.mark.parametrize("after", [None, Position((), "a")])

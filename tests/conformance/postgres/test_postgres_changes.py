@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -30,47 +29,12 @@ from tests.conformance.postgres.records import (
     fragment_of,
     get,
     one,
-    outbox,
     put,
     table_of,
     write,
 )
 
 # The outbox and what is remembered
-
-
-async def test_changes_have_exact_before_and_after_images(store: PostgresStore, admin: Any) -> None:
-    fragment = fragment_of(
-        Field("d", FieldType.DECIMAL),
-        Field("t", FieldType.TIMESTAMP),
-        Field("l", FieldType.LIST, items=FieldType.DECIMAL),
-        Field("z", FieldType.STRING, group="side"),
-    )
-    await store.prepare(fragment)
-    precise = Decimal("1234567890123456789.012345678901234")
-    moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
-    await put(store, fragment, "x", d=precise, t=moment, l=[precise], z=None)
-    call = write(fragment, "x", WriteKind.UPDATE, values={"d": None}, unset=("l",))
-    await one(store, call)
-    await one(store, write(fragment, "x", WriteKind.DELETE))
-    rows = [
-        {k: r[k] for k in ("kind", "group", "before", "before_nulls", "after", "after_nulls")}
-        for r in await outbox(admin, fragment)
-    ]
-    for row in rows:
-        row |= {k: row[k] and json.loads(row[k]) for k in ("before", "after")}
-    full = {"d": str(precise), "l": [str(precise)], "t": "2026-01-02T03:04:05.678901+00:00"}
-    main = [row for row in rows if row["group"] == "main"]
-    assert [row["kind"] for row in main] == ["replace", "update", "delete"]
-    assert (main[0]["before"], main[0]["after"]) == (None, full)
-    assert main[1]["before"] == {"d": full["d"], "l": full["l"]}
-    assert main[1]["after"] == {"d": None, "l": None}
-    assert "d" in main[1]["after_nulls"]
-    assert "l" not in main[1]["after_nulls"]
-    assert (main[2]["before"], main[2]["after"]) == ({**full, "d": None, "l": None}, None)
-    side = [row for row in rows if row["group"] == "side"]
-    assert [row["kind"] for row in side] == ["replace", "delete"]
-    await store.drop(fragment)
 
 
 async def test_a_replay_returns_every_type_exactly(store: PostgresStore) -> None:
@@ -219,12 +183,3 @@ async def test_redo_records_go_with_their_intents(
     await store.fence(*key, "m")
     await store.lock([key], "m", "redo")
     assert await admin.fetchval(stored) is None
-
-
-async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
-    store: PostgresStore, admin: Any, subject: Fragment
-) -> None:
-    await store.lock([(subject, "x")], "m", "redo")
-    await admin.execute(f"UPDATE {table_of(subject)} SET _intent = 'later'")
-    [state] = await store.record_states([(subject, "x")], redo=True)
-    assert (state.intent, state.redo) == ("later", "")

@@ -11,66 +11,12 @@ import pytest
 
 from mediator.stores.port import (
     Fragment,
-    Read,
     Status,
     Write,
     WriteKind,
 )
 from mediator.stores.postgres import PostgresStore
 from tests.conformance.postgres.records import ADD, get, one, outbox, put, write
-
-
-async def test_compare_and_set_by_32_tasks(store: PostgresStore, subject: Fragment) -> None:
-    seen = (await put(store, subject, "x", n=0)).versions["main"]
-
-    async def increment() -> None:
-        version, value = seen, 0
-        while True:
-            call = write(
-                subject, "x", WriteKind.UPDATE, values={"n": value + 1}, expect={"main": version}
-            )
-            result = await one(store, call)
-            if result.status is Status.APPLIED:
-                return
-            assert result.status is Status.CONFLICT
-            (record,) = await store.read([Read(subject, "x")])
-            assert record is not None
-            version, value = record.versions["main"], int(str(record.values["n"]))
-
-    await asyncio.gather(*(increment() for _ in range(32)))
-    assert await get(store, subject, "x") == {"n": 32}
-
-
-async def test_counters_with_their_changes(
-    store: PostgresStore, subject: Fragment, admin: Any
-) -> None:
-    await put(store, subject, "x", n=0)
-    calls = [write(subject, "x", WriteKind.UPDATE, operators=(ADD,)) for _ in range(60)]
-    alone, together = calls[:30], [calls[30:45], calls[45:]]
-    await asyncio.gather(
-        *(store.write([call]) for call in alone), *(store.write(batch) for batch in together)
-    )
-    assert await get(store, subject, "x") == {"n": 60}
-    changes = [row for row in await outbox(admin, subject) if row["kind"] == "update"]
-    assert sorted(row["change"] for row in changes) == sorted(f"{c.operation}:main" for c in calls)
-    by_version = sorted(changes, key=lambda row: row["version"])
-    steps = [(json.loads(r["before"])["n"], json.loads(r["after"])["n"]) for r in by_version]
-    assert steps == [(n, n + 1) for n in range(60)]
-    assert changes == by_version
-    assert len({row["version"] for row in changes}) == 60
-
-
-async def test_one_of_many_creations_wins(store: PostgresStore, subject: Fragment) -> None:
-    for id_ in ("new", "deleted"):
-        if id_ == "deleted":
-            await put(store, subject, id_, n=0)
-            await one(store, write(subject, id_, WriteKind.DELETE))
-        calls = [write(subject, id_, WriteKind.CREATE, values={"n": n}) for n in range(16)]
-        results = await asyncio.gather(*(one(store, call) for call in calls))
-        summary = Counter(result.status for result in results)
-        assert summary == {Status.APPLIED: 1, Status.EXISTS: 15}
-        winner = next(i for i, r in enumerate(results) if r.status is Status.APPLIED)
-        assert await get(store, subject, id_) == {"n": winner}
 
 
 async def test_one_of_many_replacements_creates(

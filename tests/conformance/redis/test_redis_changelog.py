@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import pytest
 import redis.asyncio
 
-from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
@@ -99,29 +98,6 @@ async def test_each_partition_has_a_log_with_the_changes_of_its_objects(
     await scratch.clear()
     await store.close()
     await server.delete(*(f"{{{config.namespace}p:{p}}}:outbox" for p in range(3)))
-
-
-async def test_changes_contain_whole_collections(
-    subject: ScratchClass,
-) -> None:
-    await subject.create("x", {"l": ["a"], "t": [1], "m": {}, "n": 1})
-    push, add = OperatorCall("l", Operator.PUSH, "b"), OperatorCall("t", Operator.ADD_TO_SET, 9)
-    await subject.update("x", operators=(push, add))
-    await subject.update("x", {"n": 2}, unset=("l",))
-    await subject.update("x", {"m": None, "t": []})
-    await subject.delete("x")
-    summary = [entry.change for entry in await entries(subject) if entry.change is not None]
-    images = [(change.group, change.before, change.after) for change in summary]
-    assert images == [
-        ("main", None, {"l": ["a"], "n": 1}),
-        ("side", None, {"t": [1], "m": {}}),
-        ("main", {"l": ["a"]}, {"l": ["a", "b"]}),
-        ("side", {"t": [1]}, {"t": [1, 9]}),
-        ("main", {"n": 1, "l": ["a", "b"]}, {"n": 2}),
-        ("side", {"t": [1, 9], "m": {}}, {"t": [], "m": None}),
-        ("main", {"n": 2}, None),
-        ("side", {"t": [], "m": None}, None),
-    ]
 
 
 async def test_entries_of_other_programs_are_skipped(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.port import (
     Fragment,
@@ -44,26 +42,6 @@ async def test_every_group_written_has_its_outbox_entry(
     assert (hits[b"-hits"], hits.get(b"+hits")) == (b"n", None)
     summary = [int(fields[b"version"]) for fields in entries]
     assert summary == [r.versions[g] for r in (created, updated, deleted) for g in GROUPS]
-
-
-async def test_both_scripts_write_the_same_outbox_entry(
-    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
-) -> None:
-    for id_, hits in (("a", 1), ("b", None)):
-        await only(store, put(fragment, id_, name="x", hits=hits))
-        sum_ = OperatorCall("hits", Operator.INC, 22)
-        plain = apply(fragment, id_, sum_, values={"name": "y"})
-        await only(store, plain)
-        await only(store, put(fragment, id_, name="x", hits=hits))
-        await only(store, replace(plain, remember="print", operation="op/2"))
-    entries = await outbox(server, config, fragment)
-    updates = [f for f in entries if f[b"what"].endswith(b"/update")]
-    for f in updates:
-        for varying in (b"operation", b"version"):
-            f.pop(varying)
-    assert len(updates) == 8
-    assert updates[0:2] == updates[2:4]
-    assert updates[4:6] == updates[6:8]
 
 
 async def test_updates_in_one_call_trim_the_outbox_and_keep_their_order(

@@ -31,7 +31,6 @@ from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import (
     AccessPath,
-    Queryable,
     SearchRequest,
     StoreRefused,
     StoreTooCostly,
@@ -98,10 +97,6 @@ async def test_conditions_on_one_index_are_taken_together(
     plan = population.store.pushdown(population.fragment, filter_, order)
     assert plan.residual is None
     await check(population, filter_, order, limit=limit, after=after)
-
-
-def test_the_store_is_queryable(population: Population) -> None:
-    assert isinstance(population.store, Queryable)
 
 
 N_IS_1 = Compare(Comparison.EQ, ("n",), 1)
@@ -249,13 +244,3 @@ async def test_a_search_without_time_is_too_costly(population: Population) -> No
         await population.store.find(
             SearchRequest(population.fragment, None, (), 10, deadline_s=0.0)
         )
-
-
-async def test_fields_are_returned_as_requested(population: Population) -> None:
-    for filter_ in (N_FROM_1, ID_IS_A, None):
-        find = SearchRequest(population.fragment, filter_, (), 5, fields=("tags", "n"))
-        page = await population.store.find(find)
-        assert page.records
-        for record in page.records:
-            stored = population.records[record.id]
-            assert record.values == {n: stored[n] for n in ("tags", "n") if n in stored}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 
 from mediator.base.clock import SystemClock
-from mediator.model.operators import Operator, OperatorCall
 from mediator.operations.intents import IntentStore
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
@@ -23,41 +21,11 @@ from mediator.stores.systems import Systems
 from tests.conformance.redis.records import (
     FIELDS,
     Server,
-    apply,
     keys_of,
     only,
     put,
-    value_of,
     write,
 )
-
-
-async def test_of_many_conditional_writes_one_wins(store: RedisStore, fragment: Fragment) -> None:
-    result = await only(store, put(fragment, "a", hits=0))
-    increment = OperatorCall("hits", Operator.INC, 1)
-    for round_ in range(1, 6):
-        calls = [apply(fragment, "a", increment, expect=result.versions) for _ in range(32)]
-        results = await asyncio.gather(*(only(store, call) for call in calls))
-        winners = [r for r in results if r.status is Status.APPLIED]
-        assert len(winners) == 1
-        assert {r.status for r in results} == {Status.APPLIED, Status.CONFLICT}
-        assert all(r.versions == winners[0].versions for r in results)
-        result = winners[0]
-        assert await value_of(store, fragment, "a", "hits") == round_
-
-
-async def test_many_writes_of_one_object_keep_their_order(
-    store: RedisStore, fragment: Fragment
-) -> None:
-    await only(store, put(fragment, "a", name="start"))
-    writes = [
-        write(fragment, "a", WriteKind.UPDATE, values={"name": f"{number}"}, returning=("name",))
-        for number in range(450)
-    ]
-    results = await store.write(writes)
-    assert [r.values["name"] for r in results] == [f"{number}" for number in range(450)]
-    versions = [r.versions["main"] for r in results]
-    assert versions == sorted(set(versions))
 
 
 async def test_all_keys_of_an_object_share_a_tag(
@@ -168,16 +136,6 @@ async def test_an_intent_on_an_absent_record_does_not_expire(
     await store.lock(keys, "m")
     await store.drop(fragment)
     assert await keys_of(server, config, f"{fragment.class_name}:r:") == []
-
-
-async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
-    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
-) -> None:
-    await store.lock([(fragment, "a")], "m", "redo")
-    [key] = await keys_of(server, config, f"{fragment.class_name}:r:")
-    await server.hset(key, "!m", "later")
-    [state] = await store.record_states([(fragment, "a")], redo=True)
-    assert (state.intent, state.redo) == ("later", "")
 
 
 async def test_intents_of_renamed_classes_carry_redo_records(

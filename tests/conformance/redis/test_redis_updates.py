@@ -15,7 +15,6 @@ from mediator.stores.port import (
     Read,
     Status,
     SystemConfig,
-    Write,
     WriteKind,
     WriteResult,
 )
@@ -26,8 +25,6 @@ from tests.conformance.redis.records import (
     GROUPS,
     Opened,
     Server,
-    apply,
-    keys_of,
     only,
     outbox,
     put,
@@ -35,45 +32,6 @@ from tests.conformance.redis.records import (
 )
 
 STORED: list[Any] = [MISSING, None, 0, 7, -3, 10**15, 2**53 + 1, 2**63 - 1, -(2**63)]
-
-
-@pytest.mark.parametrize("argument", [0, 22, -9, 10**16, None])
-async def test_the_update_script_has_the_same_effect_as_the_general_script(
-    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig, argument: Any
-) -> None:
-    """One change of one group takes a way of its own; None sets the field, others add to it."""
-    for number, hits in enumerate(STORED):
-        summary = []
-        for way, remember in (("alone", None), ("other", "print")):
-            id_ = f"{way}{number}"
-            await only(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
-            what: dict[str, Any] = {"groups": ("hits",), "remember": remember}
-            if argument is None:
-                what["values"] = {"hits": 5}
-            else:
-                what["operators"] = (OperatorCall("hits", Operator.INC, argument),)
-                what["returning"] = ("hits",)
-            result = await only(store, write(fragment, id_, WriteKind.UPDATE, **what))
-            (record,) = await store.read([Read(fragment, id_)])
-            assert record is not None
-            if result.status is Status.APPLIED:
-                assert dict(record.versions) == dict(result.versions)
-                assert record.versions["hits"] > record.versions["main"]
-            summary.append((result.status, result.values, result.failure, record.values))
-        assert summary[0] == summary[1], hits
-    order = await in_order(store, fragment, "hits")
-    found = {way: [r.id[5:] for r in order if r.id.startswith(way)] for way in ("alone", "other")}
-    assert found["alone"] == found["other"]
-    assert len(found["alone"]) == len(STORED)
-    entries = [f for f in await outbox(server, config, fragment) if f[b"what"].endswith(b"/update")]
-    of_way: dict[bytes, list[Any]] = {b"alone": [], b"other": []}
-    for entry in entries:
-        for varying in (b"operation", b"version"):
-            entry.pop(varying)
-        of_way[entry[b"object"][:5]].append({**entry, b"object": entry[b"object"][5:]})
-    key = [sorted(of_way[way], key=lambda entry: entry[b"object"]) for way in of_way]
-    assert key[0] == key[1]
-    assert key[0]
 
 
 AHEAD = 4_000_000_000_000_000
@@ -99,7 +57,7 @@ FORMS: dict[str, dict[str, Any]] = {
         "values": {"score": 0.5},
         "returning": ("hits",),
     },
-    "two groups": {"values": {"hits": 5}, "groups": tuple(GROUPS)},
+    "two groups": {"values": {"hits": 5, "name": "y"}, "groups": tuple(GROUPS)},
 }
 
 
@@ -180,34 +138,3 @@ def lasting(entry: dict[bytes, bytes]) -> dict[bytes, bytes]:
     """What is the same in every entry of an update: the time is there if the version is ahead."""
     varying = {b"object", b"operation", b"version", b"time"}
     return {name: text for name, text in entry.items() if name not in varying}
-
-
-async def test_the_update_script_rejects_locked_missing_and_future_records(
-    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
-) -> None:
-    hit = OperatorCall("hits", Operator.INC, 1)
-
-    def update(id_: str) -> Write:
-        return apply(fragment, id_, hit, groups=("hits",), returning=("hits",))
-
-    assert (await only(store, update("absent"))).status is Status.MISSING
-    await only(store, put(fragment, "a", hits=1))
-    (key,) = await keys_of(server, config, f"{fragment.class_name}:r:a")
-    await server.hset(key, "!m", "some intent")
-    assert (await only(store, update("a"))).status is Status.LOCKED
-    await server.hdel(key, "!m")
-    assert (await only(store, update("a"))).values == {"hits": 2}
-    await server.hset(key, "@hits", AHEAD)
-    result = await only(store, update("a"))
-    assert (result.status, result.versions["hits"]) == (Status.APPLIED, AHEAD + 1)
-
-
-async def test_a_group_that_came_later_has_no_version(
-    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
-) -> None:
-    await only(store, put(fragment, "a", hits=1))
-    (key,) = await keys_of(server, config, f"{fragment.class_name}:r:a")
-    await server.hdel(key, "@main")
-    hit = OperatorCall("hits", Operator.INC, 1)
-    result = await only(store, apply(fragment, "a", hit, groups=("hits",), returning=("hits",)))
-    assert (result.values, set(result.versions)) == ({"hits": 2}, {"hits"})

@@ -28,14 +28,13 @@ from mediator.model.filters import (
     Or,
     Path,
 )
-from mediator.schema.types import ARRAYS, FieldType, Value
+from mediator.schema.types import ARRAYS, TEXTS, FieldType, Value
 from mediator.stores.mongo.codec import path_key
 from mediator.stores.mongo.layout import Document, Layout
 from mediator.stores.mongo.search.constants import Constants, Inexact, containing, matching
 
 __all__ = ["Conditions"]
 
-_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 _NULL: Final[Document] = {"$eq": None, "$exists": True}
 _PRESENT: Final[Document] = {"$exists": True}
 _NO_ARRAY: Final[Document] = {"$not": {"$type": "array"}}
@@ -127,7 +126,7 @@ class Conditions:
         return _all([*field_path.guards, test])
 
     def _containing(self, path: Path, field_path: _FieldPath, value: Value) -> Document:
-        if field_path.type in _TEXTS and isinstance(value, str):
+        if field_path.type in TEXTS and isinstance(value, str):
             return containing(value, ordered=field_path.constants.ordered)
         field = self.layout.fragment.fields.get(path[0])
         if field is None or field_path.type not in ARRAYS or len(path) > 1 or value is None:
@@ -143,7 +142,7 @@ class Conditions:
         field = self.layout.fragment.fields[path[0]]
         at = self.layout.paths[path[0]]
         if len(path) == 1:
-            constants = self._constants(field.type, ordered=field.type in _TEXTS)
+            constants = self._constants(field.type, ordered=field.type in TEXTS)
             return _FieldPath(at, constants, field.type)
         is_map = field.type is FieldType.MAP
         if FieldType.DOCUMENT in (field.type, is_map and field.items):
@@ -176,6 +175,6 @@ def _texts_only(field_path: _FieldPath) -> list[Document]:
     """
     if field_path.type is None:
         return [{field_path.path: {"$type": "string"}}]
-    if field_path.type not in _TEXTS:
+    if field_path.type not in TEXTS:
         raise Inexact
     return []

@@ -100,15 +100,14 @@ def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LI
 
 def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document]:
     """Return what every write does: its `$set`, `$unset` and `$push`."""
-    if not write.groups:
-        return with_claims(layout, write, {})
-    versions = dict.fromkeys(write.groups, stamp)
-    pushed = {"_pending": layout.effects.text(write, versions, stamp)}
-    sets: Document = dict.fromkeys((layout.version_paths[g] for g in write.groups), Int64(stamp))
-    if not write.intent:
-        return with_claims(layout, write, {"$set": sets, "$push": pushed})
-    sets["_joint"] = write.intent
-    update = {"$set": sets, "$unset": INTENT_FIELDS, "$push": pushed}
+    update: dict[str, Document] = {}
+    if write.groups:
+        versions = dict.fromkeys(write.groups, stamp)
+        update["$set"] = {layout.version_paths[group]: Int64(stamp) for group in write.groups}
+        update["$push"] = {"_pending": layout.effects.text(write, versions, stamp)}
+    if write.intent:
+        update["$set"] = update.get("$set", {}) | {"_joint": write.intent}
+        update["$unset"] = INTENT_FIELDS
     return with_claims(layout, write, update)
 
 

@@ -22,8 +22,7 @@ from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt
 from mediator.stores.mongo.write.decision import ConditionalUpdate, Insertion
 from mediator.stores.mongo.write.folding import folded, is_foldable, state_after
-from mediator.stores.mongo.write.measuring import measure
-from mediator.stores.mongo.write.single import ENTIRE, SingleWriter
+from mediator.stores.mongo.write.single import ENTIRE, SingleWriter, measure
 from mediator.stores.port import Status, StoreTimeout, Write, WriteResult
 
 __all__ = ["BulkWrite", "Call"]

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from mediator.base.clock import Clock
 from mediator.base.offload import is_large, offload
+from mediator.stores.mongo import sizes
 from mediator.stores.mongo.claims import holders
-from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
+from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_of
 from mediator.stores.mongo.outbox.archive import OPERATIONS, add_archived, make_room
 from mediator.stores.mongo.outbox.entries import FULL
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt, attempt_of
 from mediator.stores.mongo.write.decision import Decision, decide
-from mediator.stores.mongo.write.measuring import measure
-from mediator.stores.port import Status, StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
+from mediator.stores.port import (
+    SizedWrite,
+    Status,
+    StoreBusy,
+    StoreUnavailable,
+    Write,
+    WriteKind,
+    WriteResult,
+)
 
-__all__ = ["ENTIRE", "SingleWriter"]
+__all__ = ["ENTIRE", "SingleWriter", "exceeding", "measure"]
 
 _ATTEMPTS: Final = 64
 _FIRST_PAUSE_S: Final = 0.0005
@@ -49,6 +58,9 @@ _ID: Final[Document] = {"_id": 1}
 
 _FOLLOWED_US: Final = 1_000_000
 """How far ahead of our clock another may be and still be followed."""
+
+_BSON_PER_JSON: Final = 9
+"""A digit and a comma in a list are an integer and its index in BSON; nothing grows more."""
 
 _UNFIT: Final = frozenset({2, 14, 28})
 """BadValue, TypeMismatch, PathNotViable: a modifier met a value that its guard let through."""
@@ -140,6 +152,50 @@ class SingleWriter:
         if decision is None or isinstance(decision, WriteResult):
             return decision
         return decision.result if await self._session.apply(layout, decision) else None
+
+
+async def measure(session: MongoSession, layout: Layout, documents: Iterable[Document]) -> None:
+    """Add to documents that were read in part, and may be large, how many bytes they have.
+
+    What writes have counted is too much (`sizes`); those that have counted nothing may be large.
+    """
+    counted = ((each, each.get("_bytes", sizes.MOST)) for each in documents)
+    large = {each["_id"]: each for each, count in counted if count > sizes.LARGEST}
+    if large:
+        for stored_id, size in (await session.sizes(layout, list(large))).items():
+            large[stored_id][sizes.MEASURED] = size
+
+
+async def exceeding(single: SingleWriter, calls: Sequence[SizedWrite]) -> list[bool]:
+    """Return which writes would be too large; see `Bounded.exceeding`.
+
+    Large records alone are read.
+    """
+    return [await _exceeds(single, write, state.size) for write, state in calls]
+
+
+async def _exceeds(single: SingleWriter, write: Write, size: int | None) -> bool:
+    layout = layout_of(write.fragment)
+    if write.kind is WriteKind.DELETE or _fits(layout, write, size):
+        return False
+    document = await single.read(layout, write)
+    if document is not None:
+        document.pop("_intent", None)
+    # Without its intent, which is why it would be applied although it is too large.
+    decision = await single.decide(layout, replace(write, intent=""), document, "")
+    return isinstance(decision, WriteResult) and decision.status is Status.TOO_LARGE
+
+
+def _fits(layout: Layout, write: Write, size: int | None) -> bool:
+    """Whether a write surely fits, by the size that its record has at most."""
+    if size is None:
+        return False
+    entry = sizes.text_size(layout.effects.text(write, dict.fromkeys(write.groups, 0), 0))
+    added = entry + sizes.size_of(layout.encode_all(write.values))
+    if write.operators:
+        added += _BSON_PER_JSON * entry
+    # What is remembered has the values once more.
+    return (size + added) * (1 if write.returning is None else 2) <= sizes.LARGEST
 
 
 class _Stamps:

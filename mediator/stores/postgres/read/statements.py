@@ -24,6 +24,7 @@ __all__ = [
     "reader",
     "record_columns",
     "scan_statement",
+    "size_of",
 ]
 
 MISSING_RANK, NULL_RANK, VALUE_RANK = range(3)
@@ -32,7 +33,8 @@ MISSING_RANK, NULL_RANK, VALUE_RANK = range(3)
 RecordReader: TypeAlias = Callable[[Any], Record]
 
 _LARGE: Final = 20_000
-"""Characters of texts and items of lists, together."""
+_ITEM: Final = 8
+"""Bytes that an item of a list counts as which is no text."""
 
 
 def record_columns(records: RecordTable, names: tuple[str, ...]) -> list[Any]:
@@ -71,12 +73,19 @@ def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
 
 def are_large(rows: Iterable[Any]) -> bool:
     """Whether it takes more than about a millisecond to read rows: texts may be JSON."""
+    return size_of(rows) > _LARGE
+
+
+def size_of(rows: Iterable[Any]) -> int:
+    """Return the characters and bytes of the texts in rows, and a little for items of lists."""
     size = 0
     for row in rows:
         for value in row:
-            if isinstance(value, str | list):
+            if isinstance(value, str | bytes):
                 size += len(value)
-    return size > _LARGE
+            elif isinstance(value, list):
+                size += sum(len(v) if isinstance(v, str | bytes) else _ITEM for v in value)
+    return size
 
 
 def read_statement(records: RecordTable, names: tuple[str, ...], *, many: bool) -> Statement:

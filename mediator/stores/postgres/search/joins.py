@@ -8,6 +8,7 @@ are made of their rows in one step.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
@@ -77,23 +78,15 @@ def conditions_of(
 
 
 class JoinShape(NamedTuple):
-    """The shape of what is joined; see `ShownJoin`.
+    """The shape of what is joined.
 
     Attributes:
-        alias: The member.
-        outer: The alias of the record with the reference.
-        reference: The field that refers.
-        fragment: What it refers to.
-        names: The fields that are shown.
-        shape: The shape of the condition; None: there is none.
-        first: The position of the condition's first constant.
+        join: What is joined, without its filter.
+        shape: The shape of the filter; None: there is none.
+        first: The position of the filter's first constant.
     """
 
-    alias: str
-    outer: str
-    reference: str
-    fragment: Fragment
-    names: tuple[str, ...]
+    join: ShownJoin
     shape: FilterShape | None
     first: int
 
@@ -108,7 +101,7 @@ class DocumentShape(NamedTuple):
     @property
     def width(self) -> int:
         """How many fields a row holds."""
-        return len(self.names) + sum(len(join.names) for join in self.joins)
+        return len(self.names) + sum(len(each.join.names) for each in self.joins)
 
 
 def document_shape(
@@ -126,8 +119,7 @@ def document_shape(
             shaped = shape_filter(join.fragment, join.filter)
             shape = shaped.shape
             constants += shaped.constants
-        own = (join.alias, join.outer, join.reference, join.fragment, join.names)
-        shapes.append(JoinShape(*own, shape, first))
+        shapes.append(JoinShape(replace(join, filter=None), shape, first))
     hidden = tuple(name for name in order if name not in names)
     return DocumentShape(names, hidden, tuple(shapes))
 
@@ -138,13 +130,13 @@ def documents_of(records: RecordTable, shape: DocumentShape, tables: TableOf) ->
     source: Any = records.table
     conditions: list[sa.ColumnElement[bool]] = []
     columns = [*_columns(records, (*shape.names, *shape.hidden))]
-    for at, join in enumerate(shape.joins):
+    for at, (join, condition_shape, first) in enumerate(shape.joins):
         inner = joined[join.alias] = tables(join.fragment).aliased(f"_j{at}")
         refers = inner.id == joined[join.outer].columns[join.reference]
         source = source.outerjoin(inner.table, sa.and_(refers, inner.live))
         columns += _columns(inner, join.names)
-        if join.shape is not None:
-            conditions += [inner.id.is_not(None), condition(inner, join.shape, join.first)]
+        if condition_shape is not None:
+            conditions += [inner.id.is_not(None), condition(inner, condition_shape, first)]
     labelled = [column.label(f"c{i}") for i, column in enumerate(columns)]
     return sa.select(*labelled).select_from(source).where(*conditions)
 
@@ -169,7 +161,7 @@ class DocumentReader:
         self._order = tuple(order)
         self._joins: list[tuple[str, int, Callable[[Any], Document]]] = []
         start = len(kept) + 2
-        for join in shape.joins:
+        for join, *_ in shape.joins:
             read = _reader(tables(join.fragment), join.names, start)
             self._joins.append((join.alias, start, read))
             start += len(join.names) + 2

@@ -32,7 +32,7 @@ from mediator.model.filters import (
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import text_error
 from mediator.schema.tree import Field
-from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value
+from mediator.schema.types import ARRAYS, SCALARS, TEXTS, FieldType, Value
 from mediator.stores.outboxes import PYTHON_TYPES
 from mediator.stores.port import Fragment
 from mediator.stores.port.search import field_at
@@ -49,9 +49,8 @@ __all__ = [
     "shaped_filter",
 ]
 
-_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 _JSON_KINDS: Final = frozenset({str, int, float, bool})
-_IN_MAPS: Final = _TEXTS | {FieldType.INTEGER, FieldType.FLOAT, FieldType.BOOLEAN}
+_IN_MAPS: Final = TEXTS | {FieldType.INTEGER, FieldType.FLOAT, FieldType.BOOLEAN}
 """Items of maps that are in jsonb what they are in Python; the others are texts there."""
 
 
@@ -170,7 +169,7 @@ def _scalar(field: Field, leaf: Compare | Between | In | Like) -> ShapedFilter:
             return ShapedFilter(
                 Predicate("among", name), ([_of(type_, value) for value in values],)
             )
-        case Like(_, pattern) if type_ in _TEXTS:
+        case Like(_, pattern) if type_ in TEXTS:
             return _like(field, _of(type_, pattern))
     raise _Inexact
 
@@ -182,7 +181,7 @@ def _like(field: Field, pattern: str) -> ShapedFilter:
 
 
 def _contained(field: Field, value: Value) -> ShapedFilter:
-    if field.type in _TEXTS:
+    if field.type in TEXTS:
         return ShapedFilter(Predicate("part", field.name), (_of(field.type, value),))
     if field.type in ARRAYS and field.items in SCALARS:
         return ShapedFilter(Predicate("member", field.name), (_of(field.items, value),))

@@ -38,12 +38,16 @@ from mediator.stores.port import (
     StoreTooCostly,
     SystemConfig,
 )
-from mediator.stores.postgres.connection import Pool, PoolExhausted, connect_to_search
+from mediator.stores.postgres.connection import (
+    Pool,
+    PoolExhausted,
+    connect_to_search,
+    transaction,
+)
 from mediator.stores.postgres.errors import FAILURES, as_store_error
-from mediator.stores.postgres.read.statements import RecordReader, are_large
+from mediator.stores.postgres.read.statements import RecordReader, are_large, size_of
 from mediator.stores.postgres.search.aggregates import grouping_of, groups_of
 from mediator.stores.postgres.search.conditions import named, served
-from mediator.stores.postgres.search.fetch import STEP, Fetch
 from mediator.stores.postgres.search.joins import DocumentReader, document_shape, shape_of
 from mediator.stores.postgres.search.predicates import (
     FilterShape,
@@ -61,7 +65,7 @@ from mediator.stores.postgres.search.statement import (
 )
 from mediator.stores.postgres.statements import SEARCHES, Statements
 
-__all__ = ["GRACE_S", "Searcher", "pushdown"]
+__all__ = ["GRACE_S", "STEP", "Searcher", "pushdown"]
 
 _R = TypeVar("_R")
 
@@ -77,8 +81,44 @@ GRACE_S: Final = 2.0
 _STEP_S: Final = 0.25
 """Times are rounded up to this, so that the timeout of a session seldom changes."""
 
+STEP: Final = 101
+"""Rows that are received at once where they may be large: a page of the default limit, and one."""
 
 _PARTS: Final = (*PARTS, SemiJoin, ShownJoin)
+
+
+class _Fetch(NamedTuple):
+    """What is fetched.
+
+    Attributes:
+        text: The statement.
+        arguments: Its parameters.
+        limit: How many rows it may return.
+        most_bytes: Rows are fetched in steps, and no more of them once they have so many bytes;
+            None: all at once.
+    """
+
+    text: str
+    arguments: list[Any]
+    limit: int = 0
+    most_bytes: int | None = None
+
+    async def run(self, connection: Any, timeout_s: float) -> tuple[list[Any], bool]:
+        """Return the rows, and whether there are more of them, which were not fetched."""
+        if self.most_bytes is None:
+            return await connection.fetch(self.text, *self.arguments, timeout=timeout_s), False
+        rows: list[Any] = []
+        size = 0
+        # One snapshot, which a statement for each step would not be.
+        async with transaction(connection):
+            cursor = await connection.cursor(self.text, *self.arguments, timeout=timeout_s)
+            while size <= self.most_bytes:
+                some = await cursor.fetch(STEP, timeout=timeout_s)
+                rows += some
+                if len(some) < STEP or len(rows) >= self.limit:
+                    return rows, False
+                size += size_of(some)
+        return rows, True
 
 
 class _Prepared(NamedTuple, Generic[_R]):
@@ -146,15 +186,15 @@ class Searcher:
             search = search._replace(ranks=ranks(start))
         statement = await offload(prepared.is_long, self._statements.search, search)
         given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
-        most = None if prepared.is_bounded else find.most_bytes
-        fetch = Fetch(statement.text, statement.arguments(given), find.limit + 1, most)
-        if fetch.has_steps and not find.order:
+        most = None if prepared.is_bounded or find.limit < STEP else find.most_bytes
+        if most is not None and not find.order:
             # Most searches find few rows, and those in the order of ids find the first ones soon:
             # to try that takes one round trip, a transaction with its steps takes three.
             few = statement.arguments({**given, "limit": STEP + 1})
-            rows, _ = await self._fetched(Fetch(statement.text, few), find.deadline_s)
+            rows, _ = await self._fetched(_Fetch(statement.text, few), find.deadline_s)
             if len(rows) <= STEP:
                 return rows, False
+        fetch = _Fetch(statement.text, statement.arguments(given), find.limit + 1, most)
         rows, ends_early = await self._fetched(fetch, find.deadline_s)
         return rows[: find.limit], ends_early or len(rows) > find.limit
 
@@ -248,10 +288,10 @@ class Searcher:
         return chosen
 
     async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
-        rows, _ = await self._fetched(Fetch(text, arguments), deadline_s)
+        rows, _ = await self._fetched(_Fetch(text, arguments), deadline_s)
         return rows
 
-    async def _fetched(self, fetch: Fetch, deadline_s: float) -> tuple[list[Any], bool]:
+    async def _fetched(self, fetch: _Fetch, deadline_s: float) -> tuple[list[Any], bool]:
         limit_ms = round(1000 * _STEP_S * max(1, math.ceil(deadline_s / _STEP_S)))
         given_up_s = deadline_s + GRACE_S
 

@@ -406,7 +406,7 @@ class WriteBuilder:
             "id": self.id,
             **{v.name: self._next_version(group) for group, v in records.versions.items()},
             "_creation_version": self._creation_version(),
-            "_nulls": _given_nulls(),
+            "_nulls": parameter("nulls", NULLS),
             **{column.name: self._value(name) for name, column in records.columns.items()},
             **self._claims(),
         }
@@ -438,10 +438,6 @@ class WriteBuilder:
             return [sa.not_(self.was_live), *([sa.false()] if self.shape.expect else [])]
         present = [self.was_live] if self.shape.require_present or self.shape.expect else []
         return [*present, *self._expected()]
-
-
-def _given_nulls() -> Any:
-    return parameter("nulls", NULLS)
 
 
 def _row(columns: Iterable[Any]) -> sa.Select[Any]:

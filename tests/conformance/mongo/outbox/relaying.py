@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,13 +11,8 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.outbox.effect import json_encoder
-from mediator.stores.port import (
-    Fragment,
-    Read,
-    Write,
-    WriteKind,
-    WriteResult,
-)
+from mediator.stores.port import Fragment, Read, Write, WriteKind
+from tests.conformance.mongo.records import writing
 
 NAMESPACE = "mongo_outbox"
 
@@ -44,21 +38,10 @@ FIELDS = {
 GROUPS = {"main": tuple(name for name in FIELDS if name != "s"), "side": ("s",)}
 
 
-def writing(fragment: Fragment, kind: WriteKind, id_: str, **what: Any) -> Write:
-    operation = what.pop("operation", uuid.uuid4().hex)
-    groups = what.pop("groups", ("main", "side"))
-    return Write(fragment, id_, kind, operation, groups, **what)
-
-
 def increment(fragment: Fragment, id_: str, **what: Any) -> Write:
     call = OperatorCall("n", Operator.INC, 1)
     what = {"groups": ("main",), "operators": (call,), **what}
     return writing(fragment, WriteKind.UPDATE, id_, **what)
-
-
-async def one(store: MongoStore, write: Write) -> WriteResult:
-    (result,) = await store.write([write])
-    return result
 
 
 async def relayed(store: MongoStore, fragment: Fragment, *ids: str) -> list[Change]:

@@ -26,15 +26,8 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
-from tests.conformance.mongo.outbox.relaying import (
-    FIELDS,
-    GROUPS,
-    NAMESPACE,
-    increment,
-    one,
-    relayed,
-    writing,
-)
+from tests.conformance.mongo.outbox.relaying import FIELDS, GROUPS, NAMESPACE, increment, relayed
+from tests.conformance.mongo.records import one, writing
 
 # Acknowledging
 

@@ -19,7 +19,6 @@ from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.port import (
     Fragment,
-    PendingChanges,
     Status,
     WriteKind,
 )
@@ -29,15 +28,9 @@ from tests.conformance.mongo.outbox.relaying import (
     GROUPS,
     increment,
     json_values,
-    one,
     relayed,
-    writing,
 )
-
-
-def test_the_port_is_offered(store: MongoStore) -> None:
-    assert isinstance(store, PendingChanges)
-
+from tests.conformance.mongo.records import one, writing
 
 # Before and after
 

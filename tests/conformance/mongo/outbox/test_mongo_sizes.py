@@ -13,7 +13,8 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.mongo import MongoStore, sizes
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.port import Fragment, Status, StoreBusy, Write, WriteKind
-from tests.conformance.mongo.outbox.relaying import increment, json_values, one, relayed, writing
+from tests.conformance.mongo.outbox.relaying import increment, json_values, relayed
+from tests.conformance.mongo.records import one, writing
 
 SCALE = 16
 """The stand-in takes seconds for documents of 15 MiB: bounds are this much lower here."""
@@ -208,11 +209,11 @@ async def test_whatever_is_written_can_be_acknowledged(
         assert not full or not await is_full(store, write), "there is room by now"
 
 
-# Records of older versions
+# Records that no write has made so large, as copies of those of another system
 
 
 async def grow(store: MongoStore, fragment: Fragment, id_: str, size: int) -> None:
-    """Make a record as large as an older version let it become."""
+    """Make a record larger than writes may make it, which has counted no bytes."""
     layout = layout_of(fragment)
     write = put(fragment, id_, size)
     versions = dict.fromkeys(write.groups, 1)

@@ -26,21 +26,11 @@ from mediator.model.query import Aggregate, OrderBy, Position
 from mediator.schema.tree import MISSING
 from mediator.stores.port import (
     AccessPath,
-    Aggregating,
-    Estimating,
     Fragment,
-    Queryable,
     StoreRefused,
 )
 from mediator.stores.postgres import PostgresStore
 from tests.conformance.postgres.search.searches import COUNT, LONG, MANY, eq, found, ge, plan_of
-
-
-def test_optional_protocols(store: PostgresStore) -> None:
-    assert isinstance(store, Queryable)
-    assert isinstance(store, Aggregating)
-    assert isinstance(store, Estimating)
-
 
 # What is pushed
 

@@ -40,7 +40,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.postgres.search import searcher
-from mediator.stores.postgres.search.fetch import STEP
+from mediator.stores.postgres.search.searcher import STEP
 from mediator.stores.postgres.statements import SEARCHES
 from tests.conformance.postgres.search.searches import COUNT, FIELDS, NAMESPACE, eq, found, table_of
 from tests.faults.conditions import eventually
