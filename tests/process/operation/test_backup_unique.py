@@ -28,6 +28,9 @@ LAYOUTS = {
     "two systems": ("postgres", "redis"),
     "conditional writes": ("postgres", "postgres"),
 }
+CHUNKS = [*((layout, 2) for layout in LAYOUTS), ("two systems", 1), ("two systems", 200)]
+"""In how many objects at once each layout is restored."""
+
 THERE = Condition(present=True)
 
 
@@ -78,9 +81,8 @@ async def displace(of: Service, database: str) -> None:
 CHANGES = {"values are exchanged": (rotate, 0), "new objects have them": (displace, 3)}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("layout", "chunk"), CHUNKS)
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("chunk", [1, 2, 200])
 async def test_a_forced_restoration_takes_unique_values_back(
     installation: Start,
     tmp_path: Path,
@@ -176,8 +178,7 @@ LATER = {
 """What a backup has of which that is `overtaken`, if each value is left to who had it later."""
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("chunk", [1, 2, 200])
+@pytest.mark.parametrize(("layout", "chunk"), CHUNKS)
 @pytest.mark.parametrize("is_new", [False, True])
 async def test_values_that_changed_hands_during_the_backup_go_to_who_had_them_later(
     installation: Start,
