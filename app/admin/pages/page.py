@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
+from app.admin.api.responses import NAME
 from app.admin.pages.data_client import DataApiRefused
 from app.http.framework import read_limited
 from app.http.paths import parse_query
@@ -23,9 +26,13 @@ __all__ = [
     "HEADERS",
     "LARGEST_DOCUMENT",
     "Page",
+    "colours_of",
+    "indented",
+    "not_expected",
     "page_router",
     "read_form",
     "read_model",
+    "read_name",
     "redirect",
     "render",
 ]
@@ -55,6 +62,16 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     """Answer with a template; what is shown is escaped, and what is not given is an error."""
     text = request.app.state.site.render(request.url.path, template, **context)
     return HTMLResponse(text, status, HEADERS)
+
+
+def colours_of(systems: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the number of each system's colour, the same on all pages."""
+    return {system["name"]: index for index, system in enumerate(systems)}
+
+
+def indented(value: Any) -> str:
+    """Return JSON for people to edit."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
 def redirect(path: str) -> Response:
@@ -104,6 +121,18 @@ async def read_form(
 ) -> dict[str, str]:
     """Raises HttpError if the form is too large, or has an unknown or a duplicate field."""
     return parse_query(await read_limited(request, largest), allowed, largest)
+
+
+def read_name(form: Mapping[str, str], field: str) -> str:
+    """Return the name of a database, a class or a tenant that a form has; raises `Invalid`."""
+    if not re.fullmatch(NAME, form.get(field, "")):
+        raise not_expected(field, "a small letter, then small letters, digits and _, 63 at most")
+    return form[field]
+
+
+def not_expected(field: str, expected: str) -> Invalid:
+    """Return the error of a form whose field is not as expected."""
+    return Invalid("The form is not filled in as expected.", locations=[Location(field, expected)])
 
 
 def read_model(model: type[_M], given: Mapping[str, Any] | str, detail: str) -> _M:
