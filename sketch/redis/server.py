@@ -93,7 +93,7 @@ class _Bits:
 
 
 class RedisSketch:
-    """A `ServerSketch` and `PurgeQueue` in Redis.
+    """A `ServerSketch` in Redis.
 
     Args:
         redis: Its address, or a client whose settings are used for a connection of our own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
 import numpy as np
@@ -14,12 +14,9 @@ from redis_connection.scripts import Script
 from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.partition_list import PartitionList
 from sketch.protocol.port import (
     FilterSnapshot,
-    Inspectable,
     Partition,
-    PurgeQueue,
     ServerSketch,
     SketchLimits,
 )
@@ -52,12 +49,6 @@ _REPLACED: Final[dict[Way, list[tuple[str, str]]]] = {
 }
 
 
-class Sketch(ServerSketch, PartitionList, PurgeQueue, Inspectable, Protocol):
-    """What both implementations offer."""
-
-    async def create(self, partition: Partition) -> None: ...
-
-
 class World:
     """A sketch, its clock, and a way to lose its data.
 
@@ -70,7 +61,7 @@ class World:
     def __init__(self, limits: SketchLimits) -> None:
         self.limits = limits
         self.now_us = START_US
-        self.sketch: Sketch
+        self.sketch: ServerSketch
 
     async def advance(self, seconds: float) -> None:
         """Let time pass."""
