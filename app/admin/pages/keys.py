@@ -32,7 +32,6 @@ __all__ = ["PAGE"]
 router = page_router()
 _LIMITS: Final = tuple(OwnLimits.model_fields)
 _KEY: Final = frozenset({"subject", "grants", "label", "expires"})
-_NOT_FILLED_IN: Final = "The form is not filled in as expected."
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
 
 Chosen = Annotated[str | None, Query(pattern=NAME)]
@@ -80,7 +79,7 @@ async def create_key(request: Request, tenants: Tenants, tenant: Name) -> Respon
     form = await read_form(request, _KEY)
     grants = form.get("grants", "").replace(",", " ").split()
     given = {**form, "grants": grants, "expires": _midnight(form.get("expires", ""))}
-    wanted = read_model(KeyRequest, given, _NOT_FILLED_IN)
+    wanted = read_model(KeyRequest, given)
     expires = None if wanted.expires is None else wanted.expires.timestamp()
     key = await tenants.create_key(
         tenant, wanted.subject, wanted.grants, label=wanted.label, expires=expires
@@ -137,7 +136,7 @@ async def _page(
 
 def _limits(form: Mapping[str, str]) -> dict[str, Any]:
     given = {name: text for name, text in form.items() if name in _LIMITS and text}
-    return read_model(OwnLimits, given, _NOT_FILLED_IN).model_dump(exclude_none=True)
+    return read_model(OwnLimits, given).model_dump(exclude_none=True)
 
 
 def _seen(form: Mapping[str, str]) -> dict[str, Any]:

@@ -64,4 +64,4 @@ def _document(form: Mapping[str, str]) -> OverrideDocument | None:
     if not given:
         return None
     given["until"] = f"{given.get('until', '')}Z"
-    return read_model(OverrideDocument, given, "The override cannot be read.")
+    return read_model(OverrideDocument, given)

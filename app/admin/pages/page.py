@@ -112,6 +112,8 @@ _MOST: Final = 20
 
 _M = TypeVar("_M", bound=BaseModel)
 
+_NOT_EXPECTED: Final = "The form is not filled in as expected."
+
 LARGEST_DOCUMENT: Final = 4 * 2**20
 """Bytes of a form with a document in it: a job has 1 MiB at most, and each byte may be escaped."""
 
@@ -132,10 +134,10 @@ def read_name(form: Mapping[str, str], field: str) -> str:
 
 def not_expected(field: str, expected: str) -> Invalid:
     """Return the error of a form whose field is not as expected."""
-    return Invalid("The form is not filled in as expected.", locations=[Location(field, expected)])
+    return Invalid(_NOT_EXPECTED, locations=[Location(field, expected)])
 
 
-def read_model(model: type[_M], given: Mapping[str, Any] | str, detail: str) -> _M:
+def read_model(model: type[_M], given: Mapping[str, Any] | str, detail: str = _NOT_EXPECTED) -> _M:
     """Return what a form has, or a document in it, as its model.
 
     Args:

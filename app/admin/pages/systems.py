@@ -45,7 +45,7 @@ async def show(request: Request, control: Control, system: Chosen = None) -> Res
 async def register(request: Request, control: Control) -> Response:
     """Register a system; its URL is not shown again, as it may hold a password."""
     form = await read_form(request, _NEW)
-    wanted = read_model(NewSystem, form, "The system cannot be registered.")
+    wanted = read_model(NewSystem, form)
     registration = wanted.registration()
     await control.register(registration)
     return _back(registration.config.name)
