@@ -8,15 +8,8 @@ from fastapi import Request, Response
 
 from app.admin.api.admission import Control, DryRunDocument, try_out
 from app.admin.api.schemas import By
-from app.admin.pages.page import (
-    Page,
-    indented,
-    page_router,
-    read_form,
-    read_model,
-    redirect,
-    render,
-)
+from app.admin.pages.forms import indented, read_form, read_model
+from app.admin.pages.page import Page, page_router, redirect, render
 from app.http.paths import parse_integer
 from app.http.problems import problem_of
 from mediator.admission.documents import described

@@ -7,8 +7,9 @@ from typing import Any, Final
 from fastapi import Request, Response
 
 from app.admin.api.responses import Control
+from app.admin.pages.forms import read_form, read_name
 from app.admin.pages.objects import Database
-from app.admin.pages.page import colours_of, page_router, read_form, read_name, redirect, render
+from app.admin.pages.page import colours_of, page_router, redirect, render
 from app.http.paths import parse_integer
 from mediator.control.plane import ControlPlane
 

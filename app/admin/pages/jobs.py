@@ -9,15 +9,8 @@ from fastapi import Path, Query, Request, Response
 
 from app.admin.api.responses import Name, OfDatabase
 from app.admin.pages.data_client import DataApiRefused, chosen_database, send
-from app.admin.pages.page import (
-    LARGEST_DOCUMENT,
-    Page,
-    indented,
-    page_router,
-    read_form,
-    redirect,
-    render,
-)
+from app.admin.pages.forms import LARGEST_DOCUMENT, indented, read_form
+from app.admin.pages.page import Page, page_router, redirect, render
 from mediator.catalogue.runs import ENDED
 from spark_jobs.kinds import example_of, find_kind, kind_names
 

@@ -11,16 +11,8 @@ from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME, Name
 from app.admin.api.tenants import KeyRequest, OwnLimits, Tenants
-from app.admin.pages.page import (
-    Page,
-    not_expected,
-    page_router,
-    read_form,
-    read_model,
-    read_name,
-    redirect,
-    render,
-)
+from app.admin.pages.forms import not_expected, read_form, read_model, read_name
+from app.admin.pages.page import Page, page_router, redirect, render
 from app.admin.pages.series import of_tenant
 from app.http.problems import problem_of
 from mediator.access.model import OPERATOR, Scope

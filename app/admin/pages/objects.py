@@ -13,17 +13,8 @@ from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME
 from app.admin.pages.data_client import DataApiRefused, exchange
-from app.admin.pages.page import (
-    LARGEST_DOCUMENT,
-    colours_of,
-    indented,
-    not_expected,
-    page_router,
-    read_form,
-    read_name,
-    redirect,
-    render,
-)
+from app.admin.pages.forms import LARGEST_DOCUMENT, indented, not_expected, read_form, read_name
+from app.admin.pages.page import colours_of, page_router, redirect, render
 from app.http.problems import problem_of
 from mediator.base.errors import Invalid, MediatorError, NotFound
 from mediator.control.plane import ControlPlane

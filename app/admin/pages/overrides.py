@@ -12,16 +12,8 @@ from fastapi import Request, Response
 from app.admin.api.overrides import OverrideDocument, change_override
 from app.admin.api.responses import Control
 from app.admin.api.schemas import By
-from app.admin.pages.page import (
-    colours_of,
-    not_expected,
-    page_router,
-    read_form,
-    read_model,
-    read_name,
-    redirect,
-    render,
-)
+from app.admin.pages.forms import not_expected, read_form, read_model, read_name
+from app.admin.pages.page import colours_of, page_router, redirect, render
 from app.admin.pages.schema_editor import moved
 
 __all__ = ["router"]

@@ -14,16 +14,8 @@ from app.admin.api.responses import OfDatabase, SequenceNumber
 from app.admin.api.schemas import By, described
 from app.admin.pages import database_drop
 from app.admin.pages.data_client import chosen_database
-from app.admin.pages.page import (
-    Page,
-    colours_of,
-    indented,
-    page_router,
-    read_form,
-    read_name,
-    redirect,
-    render,
-)
+from app.admin.pages.forms import indented, read_form, read_name
+from app.admin.pages.page import Page, colours_of, page_router, redirect, render
 from app.admin.pages.schema_text import lines_of, schema_text
 from app.http.jsonbody import parse_json
 from app.http.paths import parse_integer

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.admin.pages.page import indented
+from app.admin.pages.forms import indented
 from mediator.schema.parse import parse_schema
 from mediator.schema.render import schema_document
 

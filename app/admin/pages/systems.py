@@ -11,16 +11,8 @@ from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME, Control, Name
 from app.admin.api.systems import NewSystem
-from app.admin.pages.page import (
-    Page,
-    colours_of,
-    not_expected,
-    page_router,
-    read_form,
-    read_model,
-    redirect,
-    render,
-)
+from app.admin.pages.forms import not_expected, read_form, read_model
+from app.admin.pages.page import Page, colours_of, page_router, redirect, render
 from app.http.problems import problem_of
 from mediator.base.errors import MediatorError, NotFound
 from mediator.control.port import SeenStatements, SystemUse
