@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import httpx
 
@@ -21,7 +21,7 @@ from app.coherence.orphans import Recovery, ResolvesWrites
 from app.coherence.overview import MOST_PARTITIONS, describe
 from app.coherence.partitions import LISTED_EVERY_S, Partitions
 from app.coherence.query_registry import OnResultsChanged, QueryRegistry
-from app.coherence.write_guard import SYSTEM, SketchGuard
+from app.coherence.write_guard import SketchGuard, answered
 from app.settings.main import CacheSettings, MissingSetting
 from app.settings.purge import PurgeTarget
 from mediator.base.clock import Clock, SystemClock
@@ -33,15 +33,11 @@ from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.partition_list import PartitionList
 from sketch.protocol.port import (
-    Inspectable,
     Partition,
-    PurgeQueue,
     ServerSketch,
     SketchLimits,
     SketchPartitionState,
-    SketchUnavailable,
 )
 from sketch.purging.port import (
     PurgeEvent,
@@ -111,12 +107,6 @@ def log_purging(event: PurgeEvent) -> None:
             return
 
 
-class Sketch(ServerSketch, PartitionList, PurgeQueue, Inspectable, Protocol):
-    """A sketch that keeps purges, too, and shows its state."""
-
-    shape: FilterShape
-
-
 def _ignore(_: object) -> None:
     """Let an event be."""
 
@@ -159,7 +149,7 @@ class Caches:
     def __init__(
         self,
         settings: CacheSettings,
-        sketch: Sketch,
+        sketch: ServerSketch,
         estimator: TtlEstimator,
         events: CacheEvents = LOGGED,
         exchange: MetricsExchange | None = None,
@@ -277,7 +267,7 @@ class Caches:
             for partition in self._partitions.present()
             if database in (None, partition.database)
         ][:MOST_PARTITIONS]
-        try:
+        with answered():
             items = [
                 describe(
                     state,
@@ -287,18 +277,13 @@ class Caches:
                 )
                 for state in await self.sketch.states(partitions)
             ]
-        except SketchUnavailable as error:
-            raise Unavailable(str(error), system=SYSTEM) from error
         standing = self._purging.standing if self._purging else {}
         purgers = [{"name": name, "failing": not works} for name, works in standing.items()]
         return {"kept_in": self.sketch.kept_in, "items": items, "purgers": purgers}
 
     async def _measure(self, measured: Callable[[Sequence[SketchPartitionState]], None]) -> None:
-        try:
-            partitions = self._partitions.present()[:MOST_PARTITIONS]
-            measured(await self.sketch.states(partitions))
-        except SketchUnavailable as error:
-            raise Unavailable(str(error), system=SYSTEM) from error
+        with answered():
+            measured(await self.sketch.states(self._partitions.present()[:MOST_PARTITIONS]))
 
     async def _purge_first(self, partition: Partition, keys: Sequence[str]) -> None:
         assert self._purging is not None
@@ -349,7 +334,7 @@ def make_caches(
     limits = replace(sketch_limits(settings), earlier_lifetime_s=earlier_lifetime_s)
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
     if settings.sketch == "memory":
-        sketch: Sketch = MemorySketch(limits, shape)
+        sketch: ServerSketch = MemorySketch(limits, shape)
         exchange = MetricsExchange()
     elif url is None:
         raise MissingSetting(

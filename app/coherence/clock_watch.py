@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
 
+from app.coherence.write_guard import answered
 from mediator.base.clock import DRIFT, Clock
-from mediator.base.errors import Unavailable
-from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
+from sketch.protocol.port import Partition, ServerSketch
 from sketch.protocol.wire import LATE_S
 
 __all__ = ["LOOKED_EVERY_S", "ClockWatch"]
@@ -61,10 +61,8 @@ class ClockWatch:
             Unavailable: The sketch does not answer; what is left is done the next time.
         """
         sent_at = self._clock.monotonic()
-        try:
+        with answered():
             shown_us = (await self._sketch.snapshot(())).time_us
-        except SketchUnavailable as error:
-            raise Unavailable(str(error), system="sketch") from error
         self._last = look = _Look(shown_us, sent_at, self._clock.monotonic())
         if self._was_set(look):
             self._due.update(self._partitions())

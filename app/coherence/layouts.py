@@ -65,8 +65,7 @@ def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, A
     added = not set(wanted["object_groups"]) <= set(known["object_groups"])
     names = wanted["names"]
     renamed = any(names.get(stored, name) != name for stored, name in known["names"].items())
-    # Layouts that were stored before they had a generation lack it: one needless invalidation.
-    another = known.get("generation") != wanted["generation"]
+    another = known["generation"] != wanted["generation"]
     shown = known["visibility"] != wanted["visibility"]
     if another or moved or added or renamed or shown:
         return wanted, True

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from app.coherence.write_guard import answered
 from mediator.base.concurrency import concurrently
-from mediator.base.errors import MediatorError, Unavailable
+from mediator.base.errors import MediatorError
 from mediator.model.guard import CacheKey, WriteGuard
 from sketch.protocol.port import Partition, PendingWrite, ServerSketch, SketchUnavailable
 
@@ -71,19 +72,15 @@ class Recovery:
         """Recover as many orphans of each partition; return those that may have others."""
         share = max(_SHARE, BATCH // len(partitions))
         pages: dict[Partition, list[PendingWrite]] = {partition: [] for partition in partitions}
-        for orphan in await self._orphans(partitions, share):
+        with answered():
+            orphans = await self._sketch.orphans(partitions, share, self._passed)
+        for orphan in orphans:
             pages[orphan.partition].append(orphan)
         results = await concurrently(
             self._recover_page(partition, page, is_last=len(page) < share)
             for partition, page in pages.items()
         )
         return [partition for partition, others in zip(pages, results, strict=True) if others]
-
-    async def _orphans(self, partitions: Sequence[Partition], share: int) -> Sequence[PendingWrite]:
-        try:
-            return await self._sketch.orphans(partitions, share, self._passed)
-        except SketchUnavailable as error:
-            raise Unavailable(str(error), system="the cache sketch") from error
 
     async def _recover_page(
         self, partition: Partition, page: Sequence[PendingWrite], *, is_last: bool

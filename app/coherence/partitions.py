@@ -10,12 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.coherence.write_guard import SYSTEM
+from app.coherence.write_guard import answered
 from mediator.base.clock import Clock
-from mediator.base.errors import Unavailable
 from mediator.routing.model import RoutingModel
-from sketch.protocol.partition_list import PartitionList
-from sketch.protocol.port import Partition, SketchUnavailable
+from sketch.protocol.port import Partition, ServerSketch
 
 __all__ = ["LISTED_EVERY_S", "Partitions"]
 
@@ -32,7 +30,7 @@ class Partitions:
         _missing: Partitions without a class, and since when by the monotonic clock.
     """
 
-    _sketch: PartitionList
+    _sketch: ServerSketch
     _model: Callable[[], RoutingModel]
     _read_catalogue: Callable[[], Awaitable[object]]
     _clock: Clock
@@ -59,12 +57,10 @@ class Partitions:
             Unavailable: The sketch or the catalogue does not answer; what is left is done the next
                 time.
         """
-        try:
+        with answered():
             await self._find_missing()
             for partition in self._dropped(self.present()):
                 await self._sketch.remove(partition)
-        except SketchUnavailable as error:
-            raise Unavailable(str(error), system=SYSTEM) from error
 
     async def _find_missing(self) -> None:
         # Until all is known anew, nothing counts as dropped: a replica that is late would end the

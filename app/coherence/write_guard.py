@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from os import urandom
@@ -33,11 +34,11 @@ from sketch.protocol.port import (
 )
 from sketch.ttl import TtlEstimator
 
-__all__ = ["SYSTEM", "PurgeFirst", "SketchGuard"]
+__all__ = ["PurgeFirst", "SketchGuard", "answered"]
 
 _T = TypeVar("_T")
 
-SYSTEM: Final = "the cache sketch"
+_SYSTEM: Final = "the cache sketch"
 _ENDED: Final = (EndResult.DONE, EndResult.CONTENDED)
 _ATTEMPTS: Final = 10
 _PATIENT_ATTEMPTS: Final = 2
@@ -225,10 +226,19 @@ async def _purge(purge_first: PurgeFirst, keys: Mapping[Partition, Sequence[str]
     await asyncio.gather(*(purge_first(*each) for each in keys.items() if each[1]))
 
 
+@contextmanager
+def answered() -> Iterator[None]:
+    """Raise `Unavailable` where the sketch does not answer."""
+    try:
+        yield
+    except SketchUnavailable as error:
+        raise Unavailable(str(error), system=_SYSTEM) from error
+
+
 async def _done(calls: Sequence[Awaitable[_T]]) -> list[_T]:
     try:
         if len(calls) == 1:
             return [await calls[0]]
         return await asyncio.gather(*calls)
     except SketchUnavailable as error:
-        raise Unavailable("The cache sketch does not answer.", system=SYSTEM) from error
+        raise Unavailable("The cache sketch does not answer.", system=_SYSTEM) from error

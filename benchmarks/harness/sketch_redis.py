@@ -51,8 +51,8 @@ async def sketch_in_redis(options: Options, url: str) -> list[Result]:
     writes = (_plain_begins, _plain_ends)
     async with Redis.from_url(url) as redis:
         measures = {
-            _WRITES: partial(_writes, redis, keys),
-            _READS: partial(_reads, redis, keys),
+            _WRITES: partial(_writes, redis, url, keys),
+            _READS: partial(_reads, redis, url, keys),
             _BARE: partial(_bare, redis, keys),
             f"{_WRITES}, separate": partial(_plain, redis, keys, writes, 1),
             f"{_READS}, separate": partial(_plain, redis, keys, (_plain_reports,), 1),
@@ -76,9 +76,9 @@ def _held(name: str, rates: Mapping[str, float]) -> Iterator[Result]:
         yield Result(f"{name}, against {what}", "calls/s", rates[name], baseline, bar)
 
 
-async def _writes(redis: Redis, keys: Sequence[str]) -> float:
+async def _writes(redis: Redis, url: str, keys: Sequence[str]) -> float:
     """Return the seconds that writes of keys take that caches hold."""
-    async with _reported(redis, keys) as (sketch, partition):
+    async with _reported(redis, url, keys) as (sketch, partition):
         began = perf_counter()
         for batch in _cut(keys, _BATCH):
             await asyncio.gather(*(sketch.begin(partition, (key,), f"t{key}") for key in batch))
@@ -86,8 +86,8 @@ async def _writes(redis: Redis, keys: Sequence[str]) -> float:
         return perf_counter() - began
 
 
-async def _reads(redis: Redis, keys: Sequence[str]) -> float:
-    async with _reported(redis, keys) as (sketch, partition):
+async def _reads(redis: Redis, url: str, keys: Sequence[str]) -> float:
+    async with _reported(redis, url, keys) as (sketch, partition):
         began = perf_counter()
         await _report(sketch, partition, keys)
         return perf_counter() - began
@@ -95,10 +95,10 @@ async def _reads(redis: Redis, keys: Sequence[str]) -> float:
 
 @asynccontextmanager
 async def _reported(
-    redis: Redis, keys: Sequence[str]
+    redis: Redis, url: str, keys: Sequence[str]
 ) -> AsyncIterator[tuple[RedisSketch, Partition]]:
     limits = SketchLimits(longest_ttl_s=2 * _TTL_S)
-    sketch, partition = RedisSketch(redis, limits, _SHAPE, _NAMESPACE), _some_partition()
+    sketch, partition = RedisSketch(url, limits, _SHAPE, _NAMESPACE), _some_partition()
     try:
         await sketch.create(partition)
         await _report(sketch, partition, keys)

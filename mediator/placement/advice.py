@@ -144,7 +144,7 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
 
 
 def notes_on(schema: Schema, decision: Decision) -> list[str]:
-    """Point out what is allowed but worth knowing (docs/design.md, "Placement")."""
+    """Point out what is allowed but worth knowing (docs/placement.md, "RANK")."""
     mixed = [
         f"{rank.node} mixes goals, whose index is unbounded, with utilities, which are at most 1:"
         " the goals may drown the utilities."

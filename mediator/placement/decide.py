@@ -204,9 +204,9 @@ def view_system(
 ) -> str | None:
     """Return the view: the one the schema names, else the best-ranked one proven for it.
 
-    Proven means scans, sorting and range queries (docs/design.md, "Placement"), and that it has the
-    indexes of paths, if the schema has some. Where the database
-    has no scores the first registered one counts as the best. None if no system is proven for it,
+    Proven means scans, sorting and range queries (docs/schema.md, "The database"), and that it has
+    the indexes of paths, if the schema has some. Where the database has no scores the first
+    registered one counts as the best. None if no system is proven for it,
     or only those that are `unfit`, as they take no copies. The present view stays as long as it
     is one: another would have to be built from the fragments.
     """

@@ -1,4 +1,4 @@
-"""What may be a name, and the id of an object (docs/design.md, "Names and ids")."""
+"""What may be a name, and the id of an object (docs/schema.md, "A class")."""
 
 from __future__ import annotations
 

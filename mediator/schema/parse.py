@@ -41,7 +41,7 @@ __all__ = ["RESERVED_CLASSES", "SCHEMA", "parse_schema"]
 RESERVED_CLASSES: Final = frozenset(
     {"batch", "transactions", "sketch", "changes", "jobs", "streams", "flows", "views", "query"}
 )
-"""Names of database-level routes, which no class may take (docs/design.md, "Names and ids")."""
+"""Names of database-level routes, which no class may take (docs/schema.md, "A class")."""
 
 SCHEMA: Final = TypeAdapter(Schema)
 """The model of schema documents."""

@@ -37,7 +37,7 @@ def system_clock() -> int:
 
 
 class MemorySketch:
-    """A `ServerSketch` and `PurgeQueue` in memory.
+    """A `ServerSketch` in memory.
 
     Args:
         clock: Returns microseconds since 1970.

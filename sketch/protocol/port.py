@@ -15,7 +15,7 @@ It is never pending. While a copy of it may be fresh that no write has outdated,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol, TypeAlias
@@ -27,7 +27,6 @@ __all__ = [
     "CacheGrant",
     "EndResult",
     "FilterSnapshot",
-    "Inspectable",
     "OnContention",
     "Partition",
     "PendingWrite",
@@ -210,10 +209,74 @@ OnContention: TypeAlias = Callable[[Partition, str], Awaitable[object]]
 """Called with a key that a read was refused for; empty: the result of any query of the class."""
 
 
-class ServerSketch(Protocol):
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """A key that caches are to forget.
+
+    Attributes:
+        ticket: Distinguishes this purge from a later one of the same key; the same one has the same
+            ticket each time that it is given out.
+    """
+
+    partition: Partition
+    key: str
+    ticket: int
+
+
+class PurgeQueue(Protocol):
+    """Purges to be sent, kept by the sketch itself: `end` adds what `begin` found held.
+
+    A purge is due at once, and again `purge_again_s` later, because a fill that was under way
+    brings the old version back. It ends with the last copy of its key. Every call raises
+    `SketchUnavailable` and nothing else.
+    """
+
+    async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
+        """Take purges that are due; those not done in `purge_lease_s` are given out again."""
+
+    async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
+        """Strike off purges that caches have confirmed; later ones of the same keys stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class SketchPartitionState:
+    """One partition at one moment; times are microseconds on the sketch's clock.
+
+    Attributes:
+        generation: 32 hexadecimal digits; changes when the partition was lost.
+        handed_out: Keys that caches may hold copies of.
+        first_lease_us: When the first of their leases ends; None: no write is pending.
+        revalidate_all_until_us: Until then everything counts as stale; 0 or past: it does not.
+        uncacheable_until_us: Until then nothing may be cached; 0 or past: it may.
+        purges: Keys that are to be purged, now or again later.
+        purges_due: Those that are due and that no replica is sending.
+        first_purge_us: When the first of all is due; None: there is none.
+        bytes: What it takes in Redis, estimated by samples; None: in memory it is not known.
+    """
+
+    partition: Partition
+    time_us: int
+    generation: str
+    revision: int
+    keys: int
+    bits_set: int
+    handed_out: int
+    pending: int
+    first_lease_us: int | None
+    revalidate_all_until_us: int
+    uncacheable_until_us: int
+    purges: int
+    purges_due: int
+    first_purge_us: int | None
+    bytes: int | None
+
+
+class ServerSketch(PurgeQueue, Protocol):
     """The sketch at the server. Every call raises `SketchUnavailable` and nothing else."""
 
     limits: SketchLimits
+    shape: FilterShape
+    kept_in: str  # redis, or memory
 
     async def create(self, partition: Partition) -> None:
         """Begin a partition that never existed: no cache holds anything of it.
@@ -317,78 +380,20 @@ class ServerSketch(Protocol):
         message may be lost. It raises nothing, and ends at once where no lease is cached.
         """
 
-    async def close(self) -> None:
-        """Release every connection."""
+    async def partitions(self, present: Collection[Partition]) -> Collection[Partition]:
+        """List partitions of classes that are present; return those listed and not removed."""
 
+    async def remove(self, partition: Partition) -> bool:
+        """Remove a partition whose class is gone; whoever needs it again begins it as a lost one.
 
-@dataclass(frozen=True, slots=True)
-class Purge:
-    """A key that caches are to forget.
-
-    Attributes:
-        ticket: Distinguishes this purge from a later one of the same key; the same one has the same
-            ticket each time that it is given out.
-    """
-
-    partition: Partition
-    key: str
-    ticket: int
-
-
-class PurgeQueue(Protocol):
-    """Purges to be sent, kept by the sketch itself: `end` adds what `begin` found held.
-
-    A purge is due at once, and again `purge_again_s` later, because a fill that was under way
-    brings the old version back. It ends with the last copy of its key.
-
-    Every call raises `SketchUnavailable` and nothing else.
-    """
-
-    async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
-        """Take purges that are due; those not done in `purge_lease_s` are given out again."""
-
-    async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
-        """Strike off purges that caches have confirmed; later ones of the same keys stay."""
-
-
-@dataclass(frozen=True, slots=True)
-class SketchPartitionState:
-    """One partition at one moment; times are microseconds on the sketch's clock.
-
-    Attributes:
-        generation: 32 hexadecimal digits; changes when the partition was lost.
-        handed_out: Keys that caches may hold copies of.
-        first_lease_us: When the first of their leases ends; None: no write is pending.
-        revalidate_all_until_us: Until then everything counts as stale; 0 or past: it does not.
-        uncacheable_until_us: Until then nothing may be cached; 0 or past: it may.
-        purges: Keys that are to be purged, now or again later.
-        purges_due: Those that are due and that no replica is sending.
-        first_purge_us: When the first of all is due; None: there is none.
-        bytes: What it takes in Redis, estimated by samples; None: in memory it is not known.
-    """
-
-    partition: Partition
-    time_us: int
-    generation: str
-    revision: int
-    keys: int
-    bits_set: int
-    handed_out: int
-    pending: int
-    first_lease_us: int | None
-    revalidate_all_until_us: int
-    uncacheable_until_us: int
-    purges: int
-    purges_due: int
-    first_purge_us: int | None
-    bytes: int | None
-
-
-class Inspectable(Protocol):
-    """A sketch that describes its state, at a cost that does not grow with its keys."""
-
-    kept_in: str
-    """``redis`` or ``memory``."""
+        Returns:
+            Whether there is nothing of it: False while a write to it is pending, or a copy of it
+            may be fresh. It is looked after meanwhile (`orphans`, `take_purges`), which does not
+            begin one that was removed.
+        """
 
     async def states(self, partitions: Sequence[Partition]) -> list[SketchPartitionState]:
-        """Describe partitions; raises `SketchUnavailable`."""
+        """Describe partitions, at a cost that does not grow with their keys."""
+
+    async def close(self) -> None:
+        """Release every connection."""

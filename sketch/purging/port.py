@@ -68,7 +68,11 @@ class Purger(Protocol):
         """Keys that one call may name."""
 
     async def purge(self, keys: Sequence[CachedKey]) -> None:
-        """Return once the cache has confirmed; raises `PurgeFailed` and nothing else."""
+        """Return once the cache has confirmed, however long that takes.
+
+        Raises:
+            PurgeFailed: It has not; nothing else is raised.
+        """
 
     async def close(self) -> None:
         """Release every connection."""

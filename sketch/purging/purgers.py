@@ -48,19 +48,12 @@ def checked_secret(secret: str) -> str:
 
 
 class _HttpPurger:
-    """The connections to one cache.
+    """The connections to one cache; `PurgeSender` bounds the time of a request."""
 
-    `deadline_s` bounds each step of a request, in seconds; the caller bounds the whole.
-    """
-
-    def __init__(
-        self, name: str, most: int, deadline_s: float, transport: httpx.AsyncBaseTransport | None
-    ) -> None:
+    def __init__(self, name: str, most: int, transport: httpx.AsyncBaseTransport | None) -> None:
         self.name = name
         self.most = most
-        self._client = httpx.AsyncClient(
-            trust_env=False, timeout=deadline_s, transport=transport, follow_redirects=False
-        )
+        self._client = httpx.AsyncClient(trust_env=False, timeout=None, transport=transport)  # noqa: S113
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -71,8 +64,6 @@ class _HttpPurger:
         """Return the status of the response; raises `PurgeFailed` if there is none."""
         try:
             answer = await self._client.request(method, url, headers=dict(headers), json=body)
-        except httpx.TimeoutException as error:
-            raise PurgeFailed(self.name, "timeout") from error
         except (httpx.HTTPError, OSError) as error:
             raise PurgeFailed(self.name, "unreachable") from error
         return answer.status_code
@@ -103,14 +94,13 @@ class TagApi:
     body: Any = None
     separator: str = " "
     most: int = 200
-    deadline_s: float = 2.0
 
 
 class TagPurger(_HttpPurger):
     """Purges by tags; raises `ValueError` for an address or a secret that cannot be used."""
 
     def __init__(self, api: TagApi, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        super().__init__(api.name, api.most, api.deadline_s, transport)
+        super().__init__(api.name, api.most, transport)
         self._api = api
         self._url = checked_url(api.url)
         self._secret = checked_secret(api.secret)
@@ -154,14 +144,12 @@ def fastly(name: str, service: str, key: str, api: str = "https://api.fastly.com
     return TagApi(name, f"{api}/service/{service}/purge", key, "POST", headers, body, most=256)
 
 
-def cloudflare(
-    name: str, zone: str, token: str, api: str = "https://api.cloudflare.com/client/v4"
-) -> TagApi:
+def cloudflare(name: str, zone: str, token: str) -> TagApi:
     """Purge a Cloudflare zone; a request names 30 tags at most.
 
     Cloudflare takes tags from the field ``Cache-Tag`` of responses.
     """
-    url = f"{api}/zones/{zone}/purge_cache"
+    url = f"https://api.cloudflare.com/client/v4/zones/{zone}/purge_cache"
     headers = {"Authorization": f"Bearer {_KEY_PLACEHOLDER}"}
     body = {"tags": _TAGS_PLACEHOLDER}
     return TagApi(name, url, token, "POST", headers, body, most=30)
@@ -197,10 +185,9 @@ class UrlPurger(_HttpPurger):
         name: str,
         url: str,
         token: str,
-        deadline_s: float = 2.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(name, _AT_ONCE, deadline_s, transport)
+        super().__init__(name, _AT_ONCE, transport)
         self._url = checked_url(url)
         self._headers = {"Authorization": f"Bearer {checked_secret(token)}"}
 

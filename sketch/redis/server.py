@@ -16,8 +16,6 @@ from functools import lru_cache, partial
 from struct import Struct
 from typing import Any, Final
 
-from redis.asyncio import Redis
-
 from redis_connection import connection
 from redis_connection.commands import arguments
 from redis_connection.scripts import Script
@@ -93,10 +91,10 @@ class _Bits:
 
 
 class RedisSketch:
-    """A `ServerSketch` and `PurgeQueue` in Redis.
+    """A `ServerSketch` in Redis.
 
     Args:
-        redis: Its address, or a client whose settings are used for a connection of our own.
+        url: Its address.
         limits: All replicas should have the same.
         shape: Of the filters; partitions of another shape are invalidated.
 
@@ -108,7 +106,7 @@ class RedisSketch:
 
     def __init__(
         self,
-        redis: Redis | str,
+        url: str,
         limits: SketchLimits,
         shape: FilterShape,
         namespace: str = "portolan:sketch",
@@ -121,15 +119,13 @@ class RedisSketch:
         self.limits = limits
         self.shape = shape
         timeout_s = connection.TIMEOUT_S if timeout_s is None else timeout_s
-        self._own = connect(redis, timeout_s) if isinstance(redis, str) else None
-        client = self._own or redis
-        assert isinstance(client, Redis)
+        self._redis = connect(url, timeout_s)
         fingerprint = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS}"
-        self.client = ScriptClient(client, self._script(), fingerprint, timeout_s)
+        self.client = ScriptClient(self._redis, self._script(), fingerprint, timeout_s)
         self._keys_of = lru_cache(maxsize=4096)(partial(_keys_of, namespace))
         self._steps = StepCoalescer(self.client, self._keys_of, limits.expired_at_once)
         self._positions = Struct(f">{shape.hashes}I")
-        self._contention = RedisContention(client, namespace)
+        self._contention = RedisContention(self._redis, namespace)
         self._listed = ListedPartitions(self.client, namespace)
         self._bits: dict[Partition, _Bits] = {}
 
@@ -300,8 +296,7 @@ class RedisSketch:
     async def close(self) -> None:
         await self._steps.close()
         self.client.close()
-        if self._own is not None:
-            await self._own.aclose()
+        await self._redis.aclose()
 
     def _invalidations(
         self, partition: Partition, queries: Sequence[str]

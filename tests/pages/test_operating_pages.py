@@ -337,18 +337,6 @@ async def test_the_feed_is_followed_paused_and_continued(page: Page, stage: Stag
     assert await page.title() == "Feed · Portolan"
 
 
-async def test_the_feed_is_read_from_its_beginning_without_scripts(
-    page: Page, stage: Stage
-) -> None:
-    await page.goto(f"/feed?database={stage.database}")
-    await page.get_by_label("Class").select_option("articles")
-    await page.get_by_role("button", name="From the beginning").click()
-    await expect(page.locator("#changes li")).to_have_count(50)
-    await page.get_by_role("link", name="Further changes").click()
-    await expect(page.locator("#changes li").first).to_be_visible()
-    await expect(page.get_by_role("button", name="Pause")).to_be_hidden()
-
-
 async def test_the_last_hour_is_drawn_and_listed(page: Page, stage: Stage) -> None:
     await page.goto("/")
     drawn = page.get_by_role("img", name="Requests and failures in a second, last hour")

@@ -45,3 +45,5 @@ async def test_the_feed_is_read_page_by_page(plain: Page) -> None:
     await expect(plain.get_by_role("button", name="Pause")).to_be_hidden()
     await plain.get_by_role("button", name="From the beginning").click()
     await expect(plain.locator("#changes li")).to_have_count(50)
+    await plain.get_by_role("link", name="Further changes").click()
+    await expect(plain.locator("#changes li").first).to_be_visible()

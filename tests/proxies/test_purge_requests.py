@@ -106,17 +106,15 @@ async def test_a_purge_without_success_is_not_confirmed(status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
+    "error",
     [
-        (httpx.ConnectError("no"), "unreachable"),
-        (httpx.ReadError("no"), "unreachable"),
-        (httpx.RemoteProtocolError("no"), "unreachable"),
-        (httpx.ConnectTimeout("no"), "timeout"),
-        (httpx.ReadTimeout("no"), "timeout"),
-        (ConnectionResetError("no"), "unreachable"),
+        httpx.ConnectError("no"),
+        httpx.ReadError("no"),
+        httpx.RemoteProtocolError("no"),
+        ConnectionResetError("no"),
     ],
 )
-async def test_a_purge_without_a_response_fails(error: Exception, reason: str) -> None:
+async def test_a_purge_without_a_response_fails(error: Exception) -> None:
     def fail() -> httpx.Response:
         raise error
 
@@ -126,7 +124,7 @@ async def test_a_purge_without_a_response_fails(error: Exception, reason: str) -
     ):
         with pytest.raises(PurgeFailed) as caught:
             await purger.purge(KEYS)
-        assert (caught.value.reason, caught.value.status) == (reason, None)
+        assert (caught.value.reason, caught.value.status) == ("unreachable", None)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Final, Literal
 
 import orjson
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from app.admin.api.responses import (
+    Document,
     DryRun,
     IfMatch,
     SequenceNumber,
@@ -48,11 +49,7 @@ _Text = Annotated[str, Field(max_length=128)]
 _Figure = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class RunDocument(_Document):
+class RunDocument(Document):
     """A run, as rules see it."""
 
     id: _Text = "run"
@@ -65,7 +62,7 @@ class RunDocument(_Document):
     age_s: _Figure = 0
 
 
-class _PausableDocument(_Document):
+class _PausableDocument(Document):
     """What rules can pause."""
 
     id: _Text
@@ -90,7 +87,7 @@ class QueryDocument(_PausableDocument):
     late: int = Field(0, ge=0, le=2**53)
 
 
-class TenantDocument(_Document):
+class TenantDocument(Document):
     """A tenant that sends requests, as rules see it."""
 
     name: _Text
@@ -99,7 +96,7 @@ class TenantDocument(_Document):
     in_flight: int = Field(0, ge=0, le=2**31)
 
 
-class EventDocument(_Document):
+class EventDocument(Document):
     """An event; those of runs have a run, those of flows a flow, those of queries a query."""
 
     event: _Text
@@ -108,7 +105,7 @@ class EventDocument(_Document):
     query: QueryDocument | None = None
 
 
-class SnapshotDocument(_Document):
+class SnapshotDocument(Document):
     """What is known: figures by the names of their functions, runs, flows, queries, tenants."""
 
     figures: dict[str, _Figure] = Field(default_factory=dict, max_length=len(INSTALLATION.figures))
@@ -118,7 +115,7 @@ class SnapshotDocument(_Document):
     tenants: list[TenantDocument] = Field(default_factory=list, max_length=MOST_RUNS)
 
 
-class DryRunDocument(_Document):
+class DryRunDocument(Document):
     """What is tried out."""
 
     rules: str | None = Field(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from app.admin.api.responses import DryRun, Name, part
+from app.admin.api.responses import Document, DryRun, Name, part
 from app.http.framework import SmallBodies
 from mediator.base.errors import Invalid, Location
 from mediator.base.offload import offload
@@ -22,10 +22,8 @@ router = APIRouter(route_class=SmallBodies)
 Clusters = Annotated[ClusterAdministration, part("clusters", "There is no coordination Redis.")]
 
 
-class ClusterDocument(BaseModel):
+class ClusterDocument(Document):
     """A cluster as it is declared."""
-
-    model_config = ConfigDict(extra="forbid")
 
     queries: dict[str, Any] = Field(description="Streams and queries, as in a file of them.")
     workers: int = Field(2, ge=1, le=MOST_WORKERS)
@@ -34,10 +32,8 @@ class ClusterDocument(BaseModel):
     adaptive: bool = Field(True, description="Whether workers change plans as rates change.")
 
 
-class RelocationDocument(BaseModel):
+class RelocationDocument(Document):
     """What is to be moved; the manager chooses what is not said."""
-
-    model_config = ConfigDict(extra="forbid")
 
     strategy: Strategy = "auto"
     sender: str = Field("", max_length=64)

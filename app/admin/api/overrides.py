@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
-from app.admin.api.responses import NAME, Control, DryRun, FieldName, Name
+from app.admin.api.responses import NAME, Control, Document, DryRun, FieldName, Name
 from app.admin.api.schemas import By, answer_of
 from app.http.framework import SmallBodies
 from mediator.base.offload import offload
@@ -23,10 +23,8 @@ router = APIRouter(route_class=SmallBodies)
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
-class OverrideDocument(BaseModel):
+class OverrideDocument(Document):
     """An override as it is set."""
-
-    model_config = ConfigDict(extra="forbid")
 
     system: str = Field(pattern=NAME, description="Where it is to be placed.")
     reason: str = Field(min_length=1, max_length=300, pattern=_PRINTABLE, description="Why.")

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from app.admin.api.responses import Control, DryRun, Name
+from app.admin.api.responses import Control, Document, DryRun, Name
 from app.http.framework import SmallBodies
 from app.security.admin_port import sender
 from mediator.access.model import Principal
@@ -22,10 +22,8 @@ router = APIRouter(route_class=SmallBodies)
 _MOST_VERSIONS = 2**31
 
 
-class RetirementDocument(BaseModel):
+class RetirementDocument(Document):
     """Which versions are retired."""
-
-    model_config = ConfigDict(extra="forbid")
 
     retired_before: int = Field(
         strict=True,

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path, Query, Request
-from pydantic import Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from app.api.models.common import NAME_SCHEMA, Problem
 from app.http.framework import json_body
@@ -20,6 +20,7 @@ __all__ = [
     "NAME",
     "PROBLEM",
     "Control",
+    "Document",
     "DryRun",
     "FieldName",
     "IfMatch",
@@ -39,6 +40,13 @@ PROBLEM: Final[dict[str, Any]] = {
 
 SequenceNumber = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """Of a version, or of an entry of a log: the catalogue counts them in 64 bits."""
+
+
+class Document(BaseModel):
+    """A body of a request, or a part of one; unknown members are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
 
 _VERSION: Final = re.compile(r"[0-9]{1,18}")
 """What the catalogue can compare: it counts versions in 64 bits."""

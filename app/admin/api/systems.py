@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from app.admin.api.responses import Control, Name
+from app.admin.api.responses import Control, Document, Name
 from app.http.framework import SmallBodies
 from app.settings.main import SystemSettings
 from mediator.control.port import SystemRegistration, SystemUse
@@ -31,10 +31,8 @@ class NewSystem(SystemSettings):
         return SystemRegistration(plain.config, plain.declared, self.metrics)
 
 
-class Amendment(BaseModel):
+class Amendment(Document):
     """What the operator says of a system from now on."""
-
-    model_config = ConfigDict(extra="forbid")
 
     metrics: dict[str, Figure | None] | None = Field(
         None, description="Metrics that replace measured ones; null goes back to measuring."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
-from app.admin.api.responses import Name, part
+from app.admin.api.responses import Document, Name, part
 from app.http.framework import SmallBodies
 from mediator.access.model import MAX_GRANTS, MAX_SUBJECT_LENGTH
 from mediator.control.tenancy import Tenancy
@@ -20,10 +20,8 @@ Tenants = Annotated[Tenancy, part("tenancy", "This process knows no tenants.")]
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
-class OwnLimits(BaseModel):
+class OwnLimits(Document):
     """Limits of one tenant; what is left out is as the settings say."""
-
-    model_config = ConfigDict(extra="forbid")
 
     rate: float | None = Field(None, gt=0, le=1e6, description="Requests in a second.")
     burst: int | None = Field(None, ge=1, le=1_000_000, description="Requests after a pause.")
@@ -50,18 +48,14 @@ class OwnLimits(BaseModel):
     )
 
 
-class TenantDocument(BaseModel):
+class TenantDocument(Document):
     """A tenant as it is set."""
-
-    model_config = ConfigDict(extra="forbid")
 
     limits: OwnLimits = Field(default_factory=OwnLimits)
 
 
-class KeyRequest(BaseModel):
+class KeyRequest(Document):
     """A key that is to be made."""
-
-    model_config = ConfigDict(extra="forbid")
 
     subject: str = Field(
         min_length=1, max_length=MAX_SUBJECT_LENGTH, description="Whom it stands for."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import orjson
 from fastapi import Request, Response
 
 from app.admin.api.admission import Control, DryRunDocument, try_out
 from app.admin.api.schemas import By
-from app.admin.pages.page import Page, page_router, read_form, read_model, redirect, render
+from app.admin.pages.forms import indented, read_form, read_model
+from app.admin.pages.page import Page, page_router, redirect, render
 from app.http.paths import parse_integer
 from app.http.problems import problem_of
 from mediator.admission.documents import described
@@ -83,7 +83,7 @@ async def _page(
 ) -> Response:
     problem = None if error is None else problem_of(error).document()
     mistakes = [] if error is None else error.extra.get("problems", [])
-    events = draft.get("events") or orjson.dumps(_EXAMPLE, option=orjson.OPT_INDENT_2).decode()
+    events = draft.get("events") or indented(_EXAMPLE)
     return render(
         request,
         "admission.html",

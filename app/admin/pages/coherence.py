@@ -8,7 +8,8 @@ from typing import Any, Final
 from fastapi import Request, Response
 
 from app.admin.api.probes import Probes
-from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.forms import read_form
+from app.admin.pages.page import Page, page_router, redirect, render
 from app.admin.pages.series import purges, ttls
 from mediator.staleness_probes.model import read_request
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from fastapi import Request, Response
 
-from app.admin.api.responses import NAME, Control, OfDatabase
-from app.admin.pages.colours import colours_of
-from app.admin.pages.page import page_router, read_form, redirect, render
+from app.admin.api.responses import Control
+from app.admin.pages.forms import read_form, read_name
+from app.admin.pages.objects import Database
+from app.admin.pages.page import colours_of, page_router, redirect, render
 from app.http.paths import parse_integer
-from mediator.base.errors import Invalid, Location
 from mediator.control.plane import ControlPlane
 
 __all__ = ["router"]
@@ -22,16 +21,16 @@ _FIELDS: Final = frozenset({"database", "version", "name"})
 
 
 @router.get("/schema/drop")
-async def show(request: Request, control: Control, database: OfDatabase = None) -> Response:
+async def show(request: Request, control: Control, database: Database) -> Response:
     """Show what would go with a database, without changing anything."""
-    return await _page(request, control, _checked(database))
+    return await _page(request, control, database)
 
 
 @router.post("/schema/drop")
 async def drop(request: Request, control: Control) -> Response:
     """Drop a database whose name was typed, if its schema is the one that was shown."""
     form = await read_form(request, _FIELDS)
-    database = _checked(form.get("database"))
+    database = read_name(form, "database")
     if form.get("name", "") != database:
         return await _page(request, control, database, mistyped=True)
     version = parse_integer(form.get("version", ""), "version", least=1)
@@ -66,10 +65,3 @@ def _systems(serves: dict[str, Any], database: str) -> list[str]:
         for name, each in serves.items()
         if any(node.partition(".")[0] == database for node in each["serves"])
     ]
-
-
-def _checked(database: str | None) -> str:
-    if database is None or not re.fullmatch(NAME, database):
-        locations = [Location("database", "names the database that would be dropped")]
-        raise Invalid("There is no database of this name.", locations=locations)
-    return database

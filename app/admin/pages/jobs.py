@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import orjson
@@ -10,14 +9,8 @@ from fastapi import Path, Query, Request, Response
 
 from app.admin.api.responses import Name, OfDatabase
 from app.admin.pages.data_client import DataApiRefused, chosen_database, send
-from app.admin.pages.page import (
-    LARGEST_DOCUMENT,
-    Page,
-    page_router,
-    read_form,
-    redirect,
-    render,
-)
+from app.admin.pages.forms import LARGEST_DOCUMENT, indented, read_form
+from app.admin.pages.page import Page, page_router, redirect, render
 from mediator.catalogue.runs import ENDED
 from spark_jobs.kinds import example_of, find_kind, kind_names
 
@@ -38,7 +31,7 @@ async def list_runs(
 ) -> Response:
     names = kind_names()
     chosen = kind if kind in names else names[0]
-    return await _runs(request, database, chosen, _typed(example_of(chosen)), after=after)
+    return await _runs(request, database, chosen, indented(example_of(chosen)), after=after)
 
 
 @router.get("/jobs/{database}")
@@ -122,10 +115,6 @@ async def cancel(request: Request, database: Name, run: RunId) -> Response:
 async def resume(request: Request, database: Name, run: RunId) -> Response:
     await send(request, "POST", f"{database}/jobs/{run}/resume")
     return _back(database, run)
-
-
-def _typed(job: Mapping[str, Any]) -> str:
-    return orjson.dumps(job, option=orjson.OPT_INDENT_2).decode()
 
 
 def _page(after: str | None) -> dict[str, str]:

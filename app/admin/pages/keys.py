@@ -11,11 +11,12 @@ from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME, Name
 from app.admin.api.tenants import KeyRequest, OwnLimits, Tenants
-from app.admin.pages.page import Page, page_router, read_form, read_model, redirect, render
+from app.admin.pages.forms import not_expected, read_form, read_model, read_name
+from app.admin.pages.page import Page, page_router, redirect, render
 from app.admin.pages.series import of_tenant
 from app.http.problems import problem_of
 from mediator.access.model import OPERATOR, Scope
-from mediator.base.errors import Conflict, Invalid, Location, MediatorError
+from mediator.base.errors import Conflict, MediatorError
 from mediator.control.tenancy import Tenancy
 
 __all__ = ["PAGE"]
@@ -23,7 +24,6 @@ __all__ = ["PAGE"]
 router = page_router()
 _LIMITS: Final = tuple(OwnLimits.model_fields)
 _KEY: Final = frozenset({"subject", "grants", "label", "expires"})
-_NOT_FILLED_IN: Final = "The form is not filled in as expected."
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
 
 Chosen = Annotated[str | None, Query(pattern=NAME)]
@@ -36,9 +36,7 @@ async def show(request: Request, tenants: Tenants, tenant: Chosen = None) -> Res
 
 @router.post("/keys")
 async def create_tenant(request: Request, tenants: Tenants) -> Response:
-    name = (await read_form(request, frozenset({"tenant"}))).get("tenant", "")
-    if not re.fullmatch(NAME, name):
-        raise _invalid("tenant", "a small letter, then small letters, digits and _ are expected")
+    name = read_name(await read_form(request, frozenset({"tenant"})), "tenant")
     if any(each["name"] == name for each in await tenants.tenants()):
         raise Conflict("There is a tenant of this name.")
     await tenants.put_tenant(name, {})
@@ -60,10 +58,10 @@ async def set_limits(request: Request, tenants: Tenants, tenant: Name) -> Respon
 async def change_owner(request: Request, tenants: Tenants, tenant: Name) -> Response:
     """Make the tenant own a database, or end that."""
     form = await read_form(request, frozenset({"own", "disown"}))
-    database = form.get("own") or form.get("disown", "")
-    if not re.fullmatch(NAME, database):
-        raise _invalid("own", "the name of a database is expected")
-    await (tenants.own if form.get("own") else tenants.disown)(tenant, database)
+    if "disown" in form:
+        await tenants.disown(tenant, read_name(form, "disown"))
+    else:
+        await tenants.own(tenant, read_name(form, "own"))
     return _back(tenant)
 
 
@@ -73,7 +71,7 @@ async def create_key(request: Request, tenants: Tenants, tenant: Name) -> Respon
     form = await read_form(request, _KEY)
     grants = form.get("grants", "").replace(",", " ").split()
     given = {**form, "grants": grants, "expires": _midnight(form.get("expires", ""))}
-    wanted = read_model(KeyRequest, given, _NOT_FILLED_IN)
+    wanted = read_model(KeyRequest, given)
     expires = None if wanted.expires is None else wanted.expires.timestamp()
     key = await tenants.create_key(
         tenant, wanted.subject, wanted.grants, label=wanted.label, expires=expires
@@ -85,7 +83,7 @@ async def create_key(request: Request, tenants: Tenants, tenant: Name) -> Respon
 async def revoke(request: Request, tenants: Tenants, tenant: Name) -> Response:
     id_ = (await read_form(request, frozenset({"key"}))).get("key", "")
     if not _KEY_ID.fullmatch(id_):
-        raise _invalid("key", "the id of a key is expected")
+        raise not_expected("key", "the id of a key")
     await tenants.revoke(tenant, id_)
     return _back(tenant)
 
@@ -130,7 +128,7 @@ async def _page(
 
 def _limits(form: Mapping[str, str]) -> dict[str, Any]:
     given = {name: text for name, text in form.items() if name in _LIMITS and text}
-    return read_model(OwnLimits, given, _NOT_FILLED_IN).model_dump(exclude_none=True)
+    return read_model(OwnLimits, given).model_dump(exclude_none=True)
 
 
 def _seen(form: Mapping[str, str]) -> dict[str, Any]:
@@ -140,16 +138,12 @@ def _seen(form: Mapping[str, str]) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         seen = None
     if not isinstance(seen, dict):
-        raise _invalid("seen", "the limits that were shown are expected")
+        raise not_expected("seen", "the limits that were shown")
     return seen
 
 
 def _midnight(day: str) -> str | None:
     return f"{day}T00:00:00Z" if day else None
-
-
-def _invalid(name: str, expected: str) -> Invalid:
-    return Invalid(_NOT_FILLED_IN, locations=[Location(name, expected)])
 
 
 def _back(tenant: str) -> Response:

@@ -12,17 +12,17 @@ import orjson
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME
-from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import DataApiRefused, exchange
-from app.admin.pages.page import LARGEST_DOCUMENT, page_router, read_form, redirect, render
+from app.admin.pages.forms import LARGEST_DOCUMENT, indented, not_expected, read_form, read_name
+from app.admin.pages.page import colours_of, page_router, redirect, render
 from app.http.problems import problem_of
-from mediator.base.errors import Invalid, Location, MediatorError, NotFound
+from mediator.base.errors import Invalid, MediatorError, NotFound
 from mediator.control.plane import ControlPlane
 from mediator.schema.ids import check_id
 from mediator.schema.limits import ID_BYTES
 from mediator.schema.types import SCALARS
 
-__all__ = ["ClassName", "Shown", "router", "shown_class"]
+__all__ = ["ClassName", "Database", "Shown", "router", "shown_class"]
 
 router = page_router()
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]{1,4000}")
@@ -87,7 +87,7 @@ async def show(request: Request, database: Database, class_name: Class, id_: Id)
 async def write(request: Request) -> Response:
     """Replace, patch or delete an object, unless it was changed since it was read."""
     form = await read_form(request, _FIELDS, LARGEST_DOCUMENT)
-    database, class_name = _class_of(form)
+    database, class_name = read_name(form, "database"), read_name(form, "class")
     id_, headers = form.get("id", ""), {"if-match": _etag_of(form)}
     body: bytes | None = form.get("object", "").encode()
     match form.get("do"):
@@ -98,7 +98,7 @@ async def write(request: Request) -> Response:
         case "delete":
             method, body = "DELETE", None
         case _:
-            raise Invalid("It is not said what to do.", locations=[Location("do", "is missing")])
+            raise not_expected("do", "replace, merge or delete")
     path = _path(database, class_name, id_)
     try:
         await exchange(request, method, path, body=body, headers=headers)
@@ -131,7 +131,7 @@ async def _object(
             raise
         unread = str(refused)
     shown = await _shown_if_known(request, database, class_name, form)
-    original = "" if present is None else _text(_editable(shown, present))
+    original = "" if present is None else indented(_editable(shown, present))
     return render(
         request,
         "object.html",
@@ -164,13 +164,13 @@ async def begin(request: Request, database: Database, class_name: Class) -> Resp
     shown = await shown_class(request, database, class_name)
     if not shown.fields:
         raise NotFound("There is no such class.")
-    return _new(request, database, class_name, shown, _text(_example(shown)))
+    return _new(request, database, class_name, shown, indented(_example(shown)))
 
 
 @router.post("/data/new")
 async def create(request: Request) -> Response:
     form = await read_form(request, _FIELDS, LARGEST_DOCUMENT)
-    database, class_name = _class_of(form)
+    database, class_name = read_name(form, "database"), read_name(form, "class")
     id_, typed = form.get("id", ""), form.get("object", "")
     try:
         if id_:
@@ -225,10 +225,6 @@ def _example(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _text(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-
-
 def _path(database: str, class_name: str, id_: str) -> str:
     """Raises `Invalid` for what is no id: `..` would be another address."""
     return f"{database}/{class_name}/{quote(check_id(id_), safe='')}"
@@ -238,16 +234,9 @@ def _address(database: str, class_name: str, id_: str) -> str:
     return f"/data/object?{urlencode({'database': database, 'class': class_name, 'id': id_})}"
 
 
-def _class_of(form: Mapping[str, str]) -> tuple[str, str]:
-    for name in ("database", "class"):
-        if not re.fullmatch(NAME, form.get(name, "")):
-            raise Invalid("The form is malformed.", locations=[Location(name, "is no name")])
-    return form["database"], form["class"]
-
-
 def _etag_of(form: Mapping[str, str]) -> str:
     """Return the ETag that was seen; without one, nothing is written."""
     etag = form.get("etag", "")
     if not _VISIBLE.fullmatch(etag):
-        raise Invalid("The form is malformed.", locations=[Location("etag", "is no ETag")])
+        raise not_expected("etag", "the ETag of the object that was shown")
     return etag

@@ -10,12 +10,11 @@ from urllib.parse import urlencode
 from fastapi import Request, Response
 
 from app.admin.api.overrides import OverrideDocument, change_override
-from app.admin.api.responses import NAME, Control
+from app.admin.api.responses import Control
 from app.admin.api.schemas import By
-from app.admin.pages.colours import colours_of
-from app.admin.pages.page import page_router, read_form, read_model, redirect, render
+from app.admin.pages.forms import not_expected, read_form, read_model, read_name
+from app.admin.pages.page import colours_of, page_router, redirect, render
 from app.admin.pages.schema_editor import moved
-from mediator.base.errors import Invalid, Location
 
 __all__ = ["router"]
 
@@ -30,9 +29,9 @@ _NODE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[A-Za-z][A-Za-z0-9_]{0,62})?"
 async def override(request: Request, control: Control, author: By) -> Response:
     """Try an override, or the end of one, and put it in force if the form says so."""
     form = await read_form(request, _FIELDS)
-    database, node = form.get("database", ""), form.get("node", "")
-    if not re.fullmatch(NAME, database) or not _NODE.fullmatch(node):
-        raise Invalid("There is no such node.", locations=[Location("node", "is no node")])
+    database, node = read_name(form, "database"), form.get("node", "")
+    if not _NODE.fullmatch(node):
+        raise not_expected("node", "a class, or a field of one")
     document, dry_run = _document(form), "apply" not in form
     before = await control.schema(database)
     after = await change_override(control, database, node, document, author, dry_run=dry_run)
@@ -57,4 +56,4 @@ def _document(form: Mapping[str, str]) -> OverrideDocument | None:
     if not given:
         return None
     given["until"] = f"{given.get('until', '')}Z"
-    return read_model(OverrideDocument, given, "The override cannot be read.")
+    return read_model(OverrideDocument, given)

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
-from app.admin.pages.colours import colours_of
-from app.admin.pages.page import Page, page_router, render
+from app.admin.pages.page import Page, colours_of, page_router, render
 from app.admin.pages.series import requests, runs
 from app.telemetry.recent_events import RecordedEvent
 from mediator.base.observation import (

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
 
 from app.admin.pages.data_client import DataApiRefused
-from app.http.framework import read_limited
-from app.http.paths import parse_query
+from app.admin.pages.forms import locations_of
 from app.http.problems import INVALID, HttpError, problem_of
-from mediator.base.errors import Invalid, Location, MediatorError
+from mediator.base.errors import MediatorError
 
 __all__ = [
     "HEADERS",
-    "LARGEST_DOCUMENT",
     "Page",
+    "colours_of",
     "page_router",
-    "read_form",
-    "read_model",
     "redirect",
     "render",
 ]
@@ -57,6 +53,11 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     return HTMLResponse(text, status, HEADERS)
 
 
+def colours_of(systems: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the number of each system's colour, the same on all pages."""
+    return {system["name"]: index for index, system in enumerate(systems)}
+
+
 def redirect(path: str) -> Response:
     return RedirectResponse(path, 303, HEADERS)
 
@@ -81,52 +82,8 @@ class _PageRoute(APIRoute):
                 problem = problem_of(error).document()
             except RequestValidationError as error:
                 # The first step says that it is a parameter of the path, or of the query.
-                locations = [_location(each["loc"][1:], each) for each in error.errors()[:_MOST]]
+                locations = locations_of(error.errors(), skipped=1)
                 problem = HttpError(INVALID, "It cannot be read.", locations=locations).document()
             return render(request, "problem.html", problem["status"], problem=problem)
 
         return shown
-
-
-_LARGEST: Final = 4_096
-
-_MOST: Final = 20
-"""Locations of mistakes that are shown."""
-
-_M = TypeVar("_M", bound=BaseModel)
-
-LARGEST_DOCUMENT: Final = 4 * 2**20
-"""Bytes of a form with a document in it: a job has 1 MiB at most, and each byte may be escaped."""
-
-
-async def read_form(
-    request: Request, allowed: frozenset[str], largest: int = _LARGEST
-) -> dict[str, str]:
-    """Raises HttpError if the form is too large, or has an unknown or a duplicate field."""
-    return parse_query(await read_limited(request, largest), allowed, largest)
-
-
-def read_model(model: type[_M], given: Mapping[str, Any] | str, detail: str) -> _M:
-    """Return what a form has, or a document in it, as its model.
-
-    Args:
-        model: The model.
-        given: The fields of the form, or the text of a document in JSON.
-        detail: Of the error.
-
-    Raises:
-        Invalid: The locations are names of fields, or pointers into the document (RFC 6901).
-    """
-    try:
-        if isinstance(given, str):
-            return model.model_validate_json(given)
-        return model.model_validate(given)
-    except ValidationError as error:
-        root = [""] if isinstance(given, str) else []
-        errors = error.errors(include_url=False)[:_MOST]
-        locations = [_location((*root, *each["loc"]), each) for each in errors]
-        raise Invalid(detail, locations=locations) from None
-
-
-def _location(steps: Iterable[str | int], error: Mapping[str, Any]) -> Location:
-    return Location("/".join(map(str, steps)), str(error["msg"]))

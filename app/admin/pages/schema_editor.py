@@ -10,18 +10,18 @@ from typing import Annotated, Any, Final
 import orjson
 from fastapi import Query, Request, Response
 
-from app.admin.api.responses import NAME, OfDatabase, SequenceNumber
+from app.admin.api.responses import OfDatabase, SequenceNumber
 from app.admin.api.schemas import By, described
 from app.admin.pages import database_drop
-from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import chosen_database
-from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.forms import indented, read_form, read_name
+from app.admin.pages.page import Page, colours_of, page_router, redirect, render
 from app.admin.pages.schema_text import lines_of, schema_text
 from app.http.jsonbody import parse_json
 from app.http.paths import parse_integer
 from app.http.problems import HttpError, problem_of
 from app.security.admin_port import sender
-from mediator.base.errors import Invalid, Location, MediatorError, NotFound
+from mediator.base.errors import MediatorError, NotFound
 from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import Author
 from mediator.control.plane import ControlPlane
@@ -47,7 +47,7 @@ _WITHIN: Final = rf"(?s:\..{{1,{PATH_CHARACTERS}}})"
 _INDEX: Final = rf"^{ids.NAME.pattern}\.{ids.FIELD_NAME.pattern}({_FURTHER}|{_WITHIN})$"
 _OPTIONS: Final = frozenset({"unchecked", "backfill", "drop", "rename", "move"})
 _FIELDS: Final = _OPTIONS | {"database", "version", "schema", "tried", "apply"}
-_EXAMPLE: Final[dict[str, Any]] = {
+_EXAMPLE: Final = {
     "classes": {
         "products": {
             "fields": {
@@ -124,7 +124,7 @@ async def show(
     control: ControlPlane = request.app.state.control
     _, name = await chosen_database(request, database)
     if new or not name:
-        return await _page(request, _Draft("", 0, _example()))
+        return await _page(request, _Draft("", 0, indented(_EXAMPLE)))
     document, version = await control.stored_schema(name)
     compared = None
     if older and newer:
@@ -271,12 +271,8 @@ def _with_index(document: dict[str, Any], node: str) -> dict[str, Any]:
 
 
 def _read(form: dict[str, str]) -> _Draft:
-    database = form.get("database", "")
-    if not re.fullmatch(NAME, database):
-        expected = "a small letter, then small letters, digits and _, up to 63, are expected"
-        raise Invalid("This is no name of a database.", locations=[Location("database", expected)])
     return _Draft(
-        database,
+        read_name(form, "database"),
         parse_integer(form.get("version", ""), "version", least=0),
         form.get("schema", "").replace("\r\n", "\n"),
         "unchecked" in form,
@@ -290,11 +286,6 @@ def _read(form: dict[str, str]) -> _Draft:
 
 def _listed(text: str) -> list[str]:
     return [each for each in re.split(r"[\s,]+", text) if each]
-
-
-def _example() -> str:
-    """Return the schema with which the editor begins where there is none."""
-    return orjson.dumps(_EXAMPLE, option=orjson.OPT_INDENT_2).decode()
 
 
 PAGE = Page("Schema", "/schema", "Edit a schema, see what a change would do, apply it.", router)

@@ -8,10 +8,9 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import OfDatabase
-from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.overrides import router
-from app.admin.pages.page import Page, render
+from app.admin.pages.page import Page, colours_of, render
 from mediator.control.plane import ControlPlane
 from mediator.placement.figures import metric, name_of, share
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from app.admin.pages.forms import indented
 from mediator.schema.parse import parse_schema
 from mediator.schema.render import schema_document
 
@@ -21,7 +22,7 @@ Members = dict[str, Any]
 
 def schema_text(document: Mapping[str, Any]) -> str:
     """Write a schema that is complete with defaults as what it states beyond them."""
-    return orjson.dumps(_stated(document), option=orjson.OPT_INDENT_2).decode()
+    return indented(_stated(document))
 
 
 def _stated(document: Mapping[str, Any]) -> Members:

@@ -11,10 +11,10 @@ from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME, Control, Name
 from app.admin.api.systems import NewSystem
-from app.admin.pages.colours import colours_of
-from app.admin.pages.page import Page, page_router, read_form, read_model, redirect, render
+from app.admin.pages.forms import not_expected, read_form, read_model
+from app.admin.pages.page import Page, colours_of, page_router, redirect, render
 from app.http.problems import problem_of
-from mediator.base.errors import Invalid, Location, MediatorError, NotFound
+from mediator.base.errors import MediatorError, NotFound
 from mediator.control.port import SeenStatements, SystemUse
 from mediator.schema.annotations import Capability, Metric
 from mediator.stores.kinds import store_kinds
@@ -37,7 +37,7 @@ async def show(request: Request, control: Control, system: Chosen = None) -> Res
 async def register(request: Request, control: Control) -> Response:
     """Register a system; its URL is not shown again, as it may hold a password."""
     form = await read_form(request, _NEW)
-    wanted = read_model(NewSystem, form, "The system cannot be registered.")
+    wanted = read_model(NewSystem, form)
     registration = wanted.registration()
     await control.register(registration)
     return _back(registration.config.name)
@@ -135,7 +135,7 @@ def _chosen(systems: list[dict[str, Any]], name: str | None) -> dict[str, Any] |
 
 def _listed(form: Mapping[str, str], name: str) -> list[str]:
     if name not in form:
-        raise Invalid("The form is malformed.", locations=[Location(name, "is missing")])
+        raise not_expected(name, "capabilities, or nothing")
     return list(filter(None, re.split(r"[\s,]+", form[name])))
 
 
@@ -143,8 +143,7 @@ def _use(form: Mapping[str, str], name: str) -> SystemUse:
     try:
         return SystemUse(form.get(name, ""))
     except ValueError:
-        locations = [Location(name, f"one of {', '.join(SystemUse)} is expected")]
-        raise Invalid("A system has no such use.", locations=locations) from None
+        raise not_expected(name, f"one of {', '.join(SystemUse)}") from None
 
 
 def _figure(text: str) -> float | None:
@@ -155,8 +154,7 @@ def _figure(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        locations = [Location("value", "a number from 0 on is expected, or nothing")]
-        raise Invalid("A metric has no such value.", locations=locations)
+        raise not_expected("value", "a number from 0 on, or nothing")
     return value
 
 

@@ -9,9 +9,8 @@ from typing import Any, Final
 from fastapi import Request, Response
 
 from app.admin.api.responses import OfDatabase
-from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import chosen_database
-from app.admin.pages.page import Page, page_router, render
+from app.admin.pages.page import Page, colours_of, page_router, render
 from app.http.paths import parse_pairs
 from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.control.plane import ControlPlane

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from sketch.ttl.cate import Ratio
+from sketch.ttl.port import Weights
+
 if TYPE_CHECKING:  # help must not wait for numpy
     from sketch.instruments.simulate.comparison import Question, SimulationReport
     from sketch.instruments.simulate.workload import YcsbWorkload
     from sketch.instruments.simulate.world import World
-    from sketch.ttl.cate import Ratio
-    from sketch.ttl.port import Weights
 
 __all__ = ["simulate"]
 
@@ -24,25 +24,9 @@ _errors = Console(stderr=True, highlight=False)
 _FURTHER: Final = ("invalidations", "stale", "stalest", "ops/s")
 
 
-class _Estimator(StrEnum):
-    ALL = "all"
-    STATIC = "static"
-    CATE = "cate"
-    LEARNER = "learner"
-    ORACLE = "oracle"
-
-
-class _Letter(StrEnum):
-    A = "a"
-    B = "b"
-    C = "c"
-    D = "d"
-    E = "e"
-    F = "f"
-
-
 _Workload = Annotated[
-    _Letter, typer.Option(help="Which core workload of YCSB.", case_sensitive=False)
+    Literal["a", "b", "c", "d", "e", "f"],
+    typer.Option(help="Which core workload of YCSB.", case_sensitive=False),
 ]
 _Operations = Annotated[int, typer.Option(min=1, help="Operations to simulate.")]
 _WarmUp = Annotated[
@@ -58,8 +42,11 @@ _Longest = Annotated[float, typer.Option(min=0.1, help="The longest TTL in secon
 _Origin = Annotated[
     str, typer.Option(help="One way to the origin: constant(ms), normal(ms, ms), …")
 ]
-_Which = Annotated[_Estimator, typer.Option(help="Which estimator; all compares them.")]
-_Ratio = Annotated[str, typer.Option(help="Of CATE: linear, logistic or unweighted.")]
+_Which = Annotated[
+    Literal["all", "static", "cate", "learner", "oracle"],
+    typer.Option(help="Which estimator; all compares them."),
+]
+_Ratio = Annotated[Ratio, typer.Option(help="How CATE's quantile follows from its rates.")]
 _Starts = Annotated[int, typer.Option(min=1, help="Points at which hills are climbed.")]
 _Costs = Annotated[
     str, typer.Option(help="Cost of invalidation, stale read, miss, false positives.")
@@ -72,7 +59,7 @@ _Page = Annotated[Path | None, typer.Option(help="File for a page (HTML).")]
 
 def simulate(
     *,
-    workload: _Workload = _Letter.A,
+    workload: _Workload = "a",
     operations: _Operations = 20_000,
     warm_up: _WarmUp = 0,
     records: _Records = 1_000,
@@ -83,7 +70,7 @@ def simulate(
     margin: _Margin = 0.0,
     longest: _Longest = 600.0,
     origin: _Origin = "constant(86.54)",
-    estimator: _Which = _Estimator.ALL,
+    estimator: _Which = "all",
     ratio: _Ratio = "linear",
     starts: _Starts = 3,
     weights: _Costs = "0.2,1,1,1",
@@ -101,12 +88,12 @@ def simulate(
     from sketch.instruments.simulate.page import PlotsMissing
     from sketch.instruments.simulate.workload import WORKLOADS, YcsbWorkload
 
-    shares = WORKLOADS[workload.value]
+    shares = WORKLOADS[workload]
     work = YcsbWorkload(shares, operations, records, rate, clients, warm_up=warm_up)
-    chosen = tuple(name for name in ESTIMATORS if estimator.value in (name, "all"))
+    chosen = tuple(name for name in ESTIMATORS if estimator in (name, "all"))
     try:
         world = _world(work, caches, origin, (bound, margin, longest), seed)
-        question = Question(_weights(weights), _ratio(ratio), starts, chosen)
+        question = Question(_weights(weights), ratio, starts, chosen)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     comparison = _compared(world, question)
@@ -139,20 +126,10 @@ def _world(
 
 
 def _weights(text: str) -> Weights:
-    from sketch.ttl.port import Weights
-
     numbers = [float(number) for number in text.split(",")]
     if len(numbers) != len(Weights.__slots__):
         raise ValueError("there are four weights, separated by commas")
     return Weights(*numbers)
-
-
-def _ratio(text: str) -> Ratio:
-    from sketch.ttl.cate import Ratio
-
-    if text not in get_args(Ratio):
-        raise ValueError(f"the ratio is one of {', '.join(get_args(Ratio))}")
-    return cast("Ratio", text)
 
 
 def _compared(world: World, question: Question) -> SimulationReport:

@@ -77,7 +77,7 @@ class Simulation:
         self._hops.append(stream(world.origin_one_way, random))
         self._store, self._purge = stream(world.store, random), stream(world.purge, random)
         self._acknowledged: list[list[float]] = [[] for _ in range(accesses.records)]
-        self._events: list[tuple[Any, ...]] = []
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         # Breaks ties in the heap: events of one instant happen in the order of their scheduling.
         self._order = count()
 
@@ -91,13 +91,13 @@ class Simulation:
         ):
             # Never empty: clients that refresh, and the measurement, schedule themselves again.
             while events[0][0] <= now:
-                event = heappop(events)
-                event[2](*event)
+                at, _, happens, what = heappop(events)
+                happens(at, *what)
             if number == accesses.first:
                 self.tally.restart()
                 counted_s = now
             if write:
-                heappush(events, (self._arrivals[number], next(self._order), self._write, key))
+                self._at(self._arrivals[number], self._write, key)
             else:
                 self._read(now, key, names[client])
         self._finish()
@@ -116,12 +116,12 @@ class Simulation:
         """Process all events that have begun; those that repeat for ever are dropped."""
         endless = (self._refresh, self._measure)
         while self._events:
-            event = heappop(self._events)
-            if event[2] not in endless:
-                event[2](*event)
+            at, _, happens, what = heappop(self._events)
+            if happens not in endless:
+                happens(at, *what)
 
     def _at(self, time: float, happens: Callable[..., None], *what: Any) -> None:
-        heappush(self._events, (time, next(self._order), happens, *what))
+        heappush(self._events, (time, next(self._order), happens, what))
 
     def _way(self) -> float:
         """Draw the time from a client to the origin, or back."""
@@ -165,10 +165,10 @@ class Simulation:
             self.tally.false_positives += 1
         return True
 
-    def _at_layer(self, now: float, _: int, __: Any, level: int, read: _Read) -> None:
+    def _at_layer(self, now: float, level: int, read: _Read) -> None:
         """A read reaches a shared cache, or the origin behind the last one."""
         if level == len(self._copies):
-            self._at_origin(now, 0, None, read)
+            self._at_origin(now, read)
             return
         copy = self._copies[level].get(read.key)
         if copy is not None and now < copy.end_s:
@@ -177,7 +177,7 @@ class Simulation:
         else:
             self._at(now + self._hops[level + 1](), self._at_layer, level + 1, read)
 
-    def _at_origin(self, now: float, _: int, __: Any, read: _Read) -> None:
+    def _at_origin(self, now: float, read: _Read) -> None:
         version, end_s = self._origin.read(now, read.key)
         if read.revalidates:
             self.tally.revalidations += 1
@@ -191,7 +191,7 @@ class Simulation:
     def _answer(self, now: float, level: int, copy: _Copy, read: _Read) -> None:
         self._at(now + self._hops[level](), self._arrive, level - 1, copy, read)
 
-    def _arrive(self, now: float, _: int, __: Any, level: int, copy: _Copy, read: _Read) -> None:
+    def _arrive(self, now: float, level: int, copy: _Copy, read: _Read) -> None:
         """An answer reaches a cache, which keeps it, or the client."""
         fresh = now < copy.end_s
         if level >= 0:
@@ -215,12 +215,12 @@ class Simulation:
             self.tally.stalest_s = max(self.tally.stalest_s, age_s)
             self.tally.beyond_bound += age_s > self._world.bound_s
 
-    def _write(self, now: float, _: int, __: Any, key: int) -> None:
+    def _write(self, now: float, key: int) -> None:
         self.tally.writes += 1
         token, held = self._origin.begin(now, key)
         self._at(now + self._store(), self._written, key, token, held)
 
-    def _written(self, now: float, _: int, __: Any, key: int, token: str, held: bool) -> None:
+    def _written(self, now: float, key: int, token: str, held: bool) -> None:
         self._origin.end(now, key, token)
         self._acknowledged[key].append(now)
         if held:
@@ -228,31 +228,25 @@ class Simulation:
                 if layer.purged:
                     self._at(now + self._purge(), self._forget, copies, key)
 
-    def _forget(self, _: float, __: int, ___: Any, copies: dict[int, _Copy], key: int) -> None:
+    def _forget(self, _: float, copies: dict[int, _Copy], key: int) -> None:
         copies.pop(key, None)
 
-    def _refresh(self, now: float, _: int, __: Any, client: _Client) -> None:
+    def _refresh(self, now: float, client: _Client) -> None:
         self._at(now + self._way(), self._send_filter, client, now)
         self._at(now + self._world.bound_s * _REFRESHED, self._refresh, client)
 
-    def _send_filter(self, now: float, _: int, __: Any, client: _Client, sent_s: float) -> None:
+    def _send_filter(self, now: float, client: _Client, sent_s: float) -> None:
         plain = self._origin.filter(now)
         self._at(now + self._way(), self._take_filter, client, (sent_s, now), plain)
 
     def _take_filter(
-        self,
-        _: float,
-        __: int,
-        ___: Any,
-        client: _Client,
-        times_s: tuple[float, float],
-        plain: BloomFilter,
+        self, _: float, client: _Client, times_s: tuple[float, float], plain: BloomFilter
     ) -> None:
         if times_s[0] > client.filter_s:
             client.filter_s, client.generated_s = times_s
             client.contains = plain.contains
 
-    def _measure(self, now: float, _: int, __: Any) -> None:
+    def _measure(self, now: float) -> None:
         self._origin.measure(now)
         self._at(now + self._world.bound_s * _REFRESHED, self._measure)
 

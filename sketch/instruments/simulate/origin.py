@@ -65,14 +65,12 @@ class Origin:
             self._held_s[key] = self._fresh_s[key]
         return token, held
 
-    def end(self, now_s: float, key: int, token: str) -> int:
-        """End a write; return its version."""
+    def end(self, now_s: float, key: int, token: str) -> None:
         version = self.versions[key] = self.versions[key] + 1
         names = self._keys[key]
         created = names if version == 1 and key >= self._records else ()
         self._partition.end(int(now_s * 1e6), token, {names[0]: version})
         self._estimator.wrote(PARTITION, names, now_s, created)
-        return version
 
     def held(self, key: int, at_s: float) -> bool:
         """Whether a key belonged into the filter generated at some time."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sketch.filter.shape import FilterShape
-from sketch.instruments.simulate.latency import Constant, Latency, Normal
+from sketch.instruments.simulate.latency import Latency, parse
 from sketch.instruments.simulate.workload import YcsbWorkload
 
 __all__ = ["CACHES", "Layer", "World", "layers_of"]
@@ -22,8 +22,8 @@ class Layer:
 
 
 CACHES: Final[dict[str, Layer]] = {
-    "proxy": Layer("proxy", Constant(0.001)),
-    "cdn": Layer("cdn", Constant(0.002), purged=True),
+    "proxy": Layer("proxy", parse("constant(1)")),
+    "cdn": Layer("cdn", parse("constant(2)"), purged=True),
 }
 """Shared caches, in the order in which they lie; the time to the CDN is the paper's."""
 
@@ -64,9 +64,9 @@ class World:
     workload: YcsbWorkload = field(default=YcsbWorkload())
     client_caches: bool = True
     layers: tuple[Layer, ...] = (CACHES["cdn"],)
-    origin_one_way: Latency = field(default=Constant(0.08654))
-    store: Latency = field(default=Constant(0.001))
-    purge: Latency = field(default=Normal(0.08, 0.01))
+    origin_one_way: Latency = field(default=parse("constant(86.54)"))
+    store: Latency = field(default=parse("constant(1)"))
+    purge: Latency = field(default=parse("normal(80, 10)"))
     bound_s: float = 1.0
     shape: FilterShape = field(default=FilterShape())
     margin_s: float = 0.0

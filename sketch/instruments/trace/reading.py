@@ -73,13 +73,9 @@ def read_trace(lines: Iterable[bytes], name: str = "trace") -> Trace:
             columns.add(line)
         except orjson.JSONDecodeError as error:
             raise TraceMistake(name, number, f"this is not JSON: {error}") from None
-        except _Wrong as wrong:
-            raise TraceMistake(name, number, str(wrong)) from None
+        except ValueError as error:
+            raise TraceMistake(name, number, str(error)) from None
     return columns.trace(name)
-
-
-class _Wrong(ValueError):
-    pass
 
 
 class _Columns:
@@ -92,12 +88,14 @@ class _Columns:
 
     def add(self, line: bytes) -> None:
         if len(line) > LONGEST_LINE or len(self._key) >= MOST_OPERATIONS:
-            raise _Wrong("the line is too long" if len(line) > LONGEST_LINE else "too many lines")
+            raise ValueError(
+                "the line is too long" if len(line) > LONGEST_LINE else "too many lines"
+            )
         operation = orjson.loads(line)
         if type(operation) is not dict:
-            raise _Wrong("an operation is a JSON object")
+            raise ValueError("an operation is a JSON object")
         if not operation.keys() <= _MEMBERS:
-            raise _Wrong(f"no member of an operation is called {_unknown(operation)}")
+            raise ValueError(f"no member of an operation is called {_unknown(operation)}")
         write = _is_write(operation.get("op"))
         start, end = _times(operation, write=write)
         version, kind = _version(operation, lost=end == NEVER)
@@ -109,17 +107,17 @@ class _Columns:
 
     def _key_of(self, key: Any, kind: int) -> int:
         if type(key) is not str or len(key) > LONGEST_KEY:
-            raise _Wrong(f"`key` is a string of at most {LONGEST_KEY} characters")
+            raise ValueError(f"`key` is a string of at most {LONGEST_KEY} characters")
         index = self._index.get(key)
         if index is None:
             self._named += len(key)
             if self._named > MOST_NAMED:
-                raise _Wrong("the names of all keys together are too long")
+                raise ValueError("the names of all keys together are too long")
             index = self._index[key] = len(self._kinds)
             self._kinds.append(0)
         if kind and self._kinds[index] != kind:
             if self._kinds[index]:
-                raise _Wrong("operations on one key have either versions or values, not both")
+                raise ValueError("operations on one key have either versions or values, not both")
             self._kinds[index] = kind
         return index
 
@@ -144,18 +142,18 @@ def _is_write(op: Any) -> bool:
     if op == "read":
         return False
     if op != "write":
-        raise _Wrong("`op` is read or write")
+        raise ValueError("`op` is read or write")
     return True
 
 
 def _times(operation: dict[str, Any], *, write: bool) -> tuple[int, int]:
     start, end = operation.get("start_us"), operation.get("end_us")
     if type(start) is not int or not 0 <= start <= LATEST_US:
-        raise _Wrong(f"`start_us` is an integer from 0 to {LATEST_US}")
+        raise ValueError(f"`start_us` is an integer from 0 to {LATEST_US}")
     if end is None and write:
         return start, NEVER
     if type(end) is not int or not start <= end <= LATEST_US:
-        raise _Wrong(
+        raise ValueError(
             f"`end_us` is an integer from `start_us` to {LATEST_US};"
             " only of writes it may be missing, if their outcome is unknown"
         )
@@ -167,14 +165,14 @@ def _version(operation: dict[str, Any], *, lost: bool) -> tuple[int, int]:
     if ("version" in operation) == ("value" in operation):
         if lost and "value" not in operation:
             return -1, 0  # its writer ended before it knew
-        raise _Wrong("an operation has either `version` or `value`")
+        raise ValueError("an operation has either `version` or `value`")
     if "value" in operation:
         return _hash(operation["value"]), _VALUES
     version = operation["version"]
     if version is None and lost:
         return -1, 0
     if type(version) is not int or not 0 <= version < NEVER:
-        raise _Wrong(f"`version` is an integer from 0 to {NEVER - 1}")
+        raise ValueError(f"`version` is an integer from 0 to {NEVER - 1}")
     return version, _VERSIONS
 
 

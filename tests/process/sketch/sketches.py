@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
 import numpy as np
@@ -14,12 +14,9 @@ from redis_connection.scripts import Script
 from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.partition_list import PartitionList
 from sketch.protocol.port import (
     FilterSnapshot,
-    Inspectable,
     Partition,
-    PurgeQueue,
     ServerSketch,
     SketchLimits,
 )
@@ -52,12 +49,6 @@ _REPLACED: Final[dict[Way, list[tuple[str, str]]]] = {
 }
 
 
-class Sketch(ServerSketch, PartitionList, PurgeQueue, Inspectable, Protocol):
-    """What both implementations offer."""
-
-    async def create(self, partition: Partition) -> None: ...
-
-
 class World:
     """A sketch, its clock, and a way to lose its data.
 
@@ -70,7 +61,7 @@ class World:
     def __init__(self, limits: SketchLimits) -> None:
         self.limits = limits
         self.now_us = START_US
-        self.sketch: Sketch
+        self.sketch: ServerSketch
 
     async def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -125,11 +116,11 @@ class _ClockedSketch(RedisSketch):
     """A sketch whose clock is a key of the server, so that tests can move it."""
 
     def __init__(
-        self, redis: Redis, limits: SketchLimits, shape: FilterShape, namespace: str, way: Way
+        self, url: str, limits: SketchLimits, shape: FilterShape, namespace: str, way: Way
     ) -> None:
         self._clock = f"{namespace}:clock"
         self._way = way
-        super().__init__(redis, limits, shape, namespace, timeout_s=30.0)
+        super().__init__(url, limits, shape, namespace, timeout_s=30.0)
 
     def _script(self) -> Script:
         script, clock = super()._script().text, f"call('HMGET', '{self._clock}', 's', 'us')"
@@ -140,11 +131,12 @@ class _ClockedSketch(RedisSketch):
 
 
 class RedisWorld(World):
-    def __init__(self, redis: Redis, limits: SketchLimits, shape: FilterShape, way: Way) -> None:
+    def __init__(self, url: str, limits: SketchLimits, shape: FilterShape, way: Way) -> None:
         super().__init__(limits)
         self._namespace = f"test:{uuid4().hex}"
         self._shape = shape
-        self._redis = redis
+        self._url = url
+        self._redis = Redis.from_url(url)
         self.sketch = self.other(limits, shape, way)
 
     async def advance(self, seconds: float) -> None:
@@ -169,7 +161,7 @@ class RedisWorld(World):
         self, limits: SketchLimits, shape: FilterShape = SHAPE, way: Way = "both"
     ) -> RedisSketch:
         """Return another sketch on the same keys, as a replica of other settings would."""
-        return _ClockedSketch(self._redis, limits, shape, self._namespace, way)
+        return _ClockedSketch(self._url, limits, shape, self._namespace, way)
 
     async def contents(self, partition: Partition = PARTITION) -> dict[str, Any]:
         """Return the data of a partition, without random ids."""
@@ -221,7 +213,7 @@ async def redis_world(
     url: str, limits: SketchLimits, shape: FilterShape = SHAPE, way: Way = "both"
 ) -> RedisWorld:
     """Return a world of a sketch in Redis."""
-    world = RedisWorld(Redis.from_url(url), limits, shape, way)
+    world = RedisWorld(url, limits, shape, way)
     await world.advance(0)
     return world
 

@@ -8,10 +8,12 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from sketch.instruments.simulate.latency import Latency, Normal
+from sketch.instruments.simulate.latency import Latency, parse
 
 
-def probability(bound_s: float, purge: Normal, server_cache: Normal, client_cache: Normal) -> float:
+def probability(
+    bound_s: float, purge: Latency, server_cache: Latency, client_cache: Latency
+) -> float:
     """Return the probability that no answer of the cache is older than a bound.
 
     Between the acknowledgement of a write and the moment at which a read of a client that observed
@@ -19,17 +21,13 @@ def probability(bound_s: float, purge: Normal, server_cache: Normal, client_cach
 
     Args:
         bound_s: Δc.
-        purge: From the end of a write until the purge has reached the cache.
+        purge: Normal, as are all: from the end of a write until its purge has reached the cache.
         server_cache: Half a round trip between origin and cache.
         client_cache: Half a round trip between a client and the cache.
     """
-    mean = purge.mean_s - server_cache.mean_s - 2 * client_cache.mean_s
-    deviation = hypot(
-        purge.deviation_s,
-        server_cache.deviation_s,
-        client_cache.deviation_s,
-        client_cache.deviation_s,
-    )
+    terms = [each.numbers for each in (purge, server_cache, client_cache, client_cache)]
+    means, deviations = zip(*terms, strict=True)
+    mean, deviation = means[0] - sum(means[1:]), hypot(*deviations)
     if deviation == 0:
         return float(mean <= bound_s)
     return NormalDist(mean, deviation).cdf(bound_s)
@@ -54,7 +52,11 @@ def measured(
 )
 def test_purges_in_time(bound_ms: float, expected: float) -> None:
     """docs/papers/cache_sketch.md, section 4."""
-    purge, server, client = Normal(0.080, 0.010), Normal(0.08654, 0), Normal(0.002, 0)
+    purge, server, client = (
+        parse("normal(80, 10)"),
+        parse("normal(86.54, 0)"),
+        parse("normal(2, 0)"),
+    )
     assert probability(bound_ms / 1e3, purge, server, client) == pytest.approx(expected, abs=6e-4)
     random = np.random.default_rng(1)
     drawn = measured(bound_ms / 1e3, purge, server, client, random)
@@ -62,6 +64,6 @@ def test_purges_in_time(bound_ms: float, expected: float) -> None:
 
 
 def test_purges_without_deviation() -> None:
-    still = Normal(0.010, 0)
-    assert probability(0.0, still, Normal(0, 0), Normal(0, 0)) == 0
-    assert probability(0.010, still, Normal(0, 0), Normal(0, 0)) == 1
+    still, at_once = parse("normal(10, 0)"), parse("normal(0, 0)")
+    assert probability(0.0, still, at_once, at_once) == 0
+    assert probability(0.010, still, at_once, at_once) == 1

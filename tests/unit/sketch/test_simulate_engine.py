@@ -12,14 +12,14 @@ from sketch.filter.bloom import BloomFilter
 from sketch.filter.shape import FilterShape
 from sketch.instruments.simulate.comparison import Oracle
 from sketch.instruments.simulate.engine import Estimators, Prepared, SimulationRun, simulate
-from sketch.instruments.simulate.latency import Constant, Exponential, LogNormal
+from sketch.instruments.simulate.latency import parse
 from sketch.instruments.simulate.origin import PARTITION
 from sketch.instruments.simulate.workload import WORKLOADS, Mix, YcsbWorkload
 from sketch.instruments.simulate.world import CACHES, World
 from sketch.protocol.port import Partition
 from sketch.ttl import Cate, Learner, Memory, Static, TtlEstimator, Weights
 
-SLOW = LogNormal(0.08, 0.8)
+SLOW = parse("lognormal(80, 0.8)")
 ESTIMATORS: dict[str, Estimators] = {
     "static": lambda _: Static(20),
     "cate": lambda _: Cate(),
@@ -128,7 +128,7 @@ def test_a_margin_is_learned_with(letter: str) -> None:
 @pytest.mark.parametrize("client", [False, True])
 def test_the_bound_holds_over_slow_and_uneven_links(layers: str, client: bool) -> None:
     shared = tuple(
-        replace(layer, one_way=Exponential(0.01))
+        replace(layer, one_way=parse("exponential(10, 0)"))
         for name, layer in CACHES.items()
         if name in layers
     )
@@ -136,8 +136,8 @@ def test_the_bound_holds_over_slow_and_uneven_links(layers: str, client: bool) -
         client_caches=client,
         layers=shared,
         origin_one_way=SLOW,
-        store=Exponential(0.02),
-        purge=Exponential(0.3),
+        store=parse("exponential(20, 0)"),
+        purge=parse("exponential(300, 0)"),
         bound_s=2.0,
     )
     run = ran(slow, Static(30))
@@ -201,6 +201,6 @@ def test_a_small_filter_finds_keys_wrongly() -> None:
 
 
 def test_latencies_are_those_of_the_path() -> None:
-    near = world("c", layers=(), client_caches=False, origin_one_way=Constant(0.1))
+    near = world("c", layers=(), client_caches=False, origin_one_way=parse("constant(100)"))
     latency = ran(near, Static(1)).tally.to_json()["latency_ms"]
     assert [latency["p50"], latency["p99"]] == pytest.approx([201, 201])

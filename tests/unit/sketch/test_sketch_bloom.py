@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sketch.filter.bloom import BloomFilter
-from sketch.filter.counting import CountingFilter
 from sketch.filter.hashing import positions
 from sketch.filter.shape import (
     FilterShape,
@@ -90,20 +89,3 @@ def test_no_keys_at_all() -> None:
     held.add_many([])
     assert held.contains_many([]).shape == (0,)
     assert held.fill_ratio == 0
-
-
-def test_a_key_enters_a_counting_filter_once_and_leaves_at_once() -> None:
-    held = CountingFilter(SMALL)
-    held.add("a")
-    held.add("a")
-    assert (len(held), held.bits_set) == (1, len(set(positions("a", SMALL))))
-    held.discard("a")
-    assert (len(held), held.bits_set, "a" in held) == (0, 0, False)
-
-
-def test_a_key_that_is_not_there_does_not_leave() -> None:
-    held = CountingFilter(SMALL)
-    held.add("a")
-    before = (bytes(held.bits), held.revision)
-    held.discard("b")
-    assert (bytes(held.bits), held.revision) == before

@@ -365,11 +365,6 @@ def test_writes_soon_after_reads_change_the_slope() -> None:
     assert learner.regrets[PARTITION].invalidations > learner.regrets[PARTITION].stale_avoided
 
 
-def test_the_same_seed_grants_the_same() -> None:
-    ttls = [drive(Learner(seed=4), 5, 0.2, 500, Random(7)) for _ in range(2)]
-    assert ttls[0] == ttls[1]
-
-
 def test_a_ttl_that_was_granted_shorter_is_no_evidence() -> None:
     learner, now = Learner(LearnerSettings(copies=1)), 0.0
     for _ in range(100):
