@@ -16,7 +16,7 @@ from spark_jobs.linkage.open.blocks import (
     ranked_splitters,
     split_report,
 )
-from spark_jobs.linkage.open.local.hashing import begun, with_longs, with_texts
+from spark_jobs.linkage.open.hashing import begun, with_longs, with_texts
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Rows
 from spark_jobs.runner.port import Block

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from spark_jobs.linkage.open.local.evaluate import blocking_recall, evaluation
 
 from spark_jobs.linkage.open.blocks import check_loads
 from spark_jobs.linkage.open.chance import SAMPLE
 from spark_jobs.linkage.open.difference import LOOKED_AT, compared_texts, differing
+from spark_jobs.linkage.open.hashing import begun, with_ints, with_longs
 from spark_jobs.linkage.open.local.blocks import loads, split_heavy
 from spark_jobs.linkage.open.local.clusters import (
     WeightedPairs,
@@ -23,8 +25,6 @@ from spark_jobs.linkage.open.local.clusters import (
     positions,
 )
 from spark_jobs.linkage.open.local.comparing import compared
-from spark_jobs.linkage.open.local.evaluate import blocking_recall, evaluation
-from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_longs
 from spark_jobs.linkage.open.local.prepare import draw_sample, values, with_frequencies
 from spark_jobs.linkage.open.model import Model, bits_of
 from spark_jobs.linkage.open.plan import keep_plan, load_plan
