@@ -40,8 +40,8 @@ from benchmarks.harness.splink_baseline import run_splink
 from benchmarks.harness.stage_context import FolderContext
 from benchmarks.harness.synthetic_people import people
 from benchmarks.harness.worker_process import joined_worker
+from spark_jobs.linkage.open.evaluate import evaluation, label_counts
 from spark_jobs.linkage.open.in_process.comparing import comparison_columns
-from spark_jobs.linkage.open.local.evaluate import evaluation
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.attempt import RunAttempt
 from spark_jobs.runner.control import Control
@@ -204,7 +204,8 @@ def _no_spark() -> NoReturn:
 
 def _f1(records: pa.Table, clusters: Mapping[int, Any]) -> float:
     own = [str(clusters[row]) for row in records.column("row").to_pylist()]
-    report = evaluation(records.append_column("cluster", pa.array(own)), within=True)
+    counts = label_counts(records.append_column("cluster", pa.array(own)))
+    report = evaluation(counts, 0, within=True)
     f1: float = report["pairwise"]["f1"]
     return f1
 
