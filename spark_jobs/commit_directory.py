@@ -26,6 +26,8 @@ from uuid import uuid4
 
 import orjson
 
+from spark_jobs.atomic_file import flush_directory
+
 __all__ = ["BatchCommit", "CommitDirectory", "FormatUnknown", "StateBusy", "StateMismatch"]
 
 _ATTEMPTS: Final = 16
@@ -210,7 +212,7 @@ class CommitDirectory(Generic[CommitT]):
                 os.fsync(file.fileno())
             # A link, unlike a renaming, fails if the name is taken.
             os.link(temporary, path)
-            _flush(self._commits)
+            flush_directory(self._commits)
         except (FileExistsError, FileNotFoundError):
             # Not found: whoever has taken over has removed the temporary file.
             return False
@@ -245,12 +247,3 @@ class CommitDirectory(Generic[CommitT]):
 
     def _path(self, number: int) -> Path:
         return self._commits / f"{number:012d}.json"
-
-
-def _flush(directory: Path) -> None:
-    """Put the names in a directory on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
