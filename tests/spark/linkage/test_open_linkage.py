@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.spec import LinkageResult, OpenSpec
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.runner.results import ResultFiles
+from tests.spark.stage_context import FolderContext, frame
 
 Row = dict[str, Any]
 
