@@ -24,7 +24,7 @@ from spark_jobs.matching.similarity.task import (
     SIDES,
     match_partition,
 )
-from spark_jobs.runner.port import Block, Forecast, Frame, InputUnfit, StageContext
+from spark_jobs.runner.port import HEAVIEST, Block, Forecast, Frame, InputUnfit, StageContext
 
 __all__ = ["STAGES", "forecast"]
 
@@ -35,7 +35,6 @@ _BYTES_PER_PAIR: Final = 800
 _BYTES_PER_CROSSING: Final = 2_000
 """Memory for a place where two lines of a source are divided, with the pieces."""
 _BASE_BYTES: Final = 512 * 2**20
-_HEAVIEST: Final = 10
 _TASKS_OF_PARTITION: Final = 4
 """Partitions are hashed to tasks: with more of them fewer have to wait for each other."""
 _MOST_UNCERTAIN: Final = 20
@@ -56,7 +55,7 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
         blocks = _blocks(read).persist()
         try:
             total = int((blocks.agg(f.sum("pairs")).first() or (0,))[0] or 0)
-            heavy = blocks.orderBy(f.desc("pairs"), "key").take(_HEAVIEST)
+            heavy = blocks.orderBy(f.desc("pairs"), "key").take(HEAVIEST)
         finally:
             blocks.unpersist()
     finally:
