@@ -20,8 +20,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.columns import quoted
-from spark_jobs.matching.similarity.lists import Contradiction, Decisions, decisions
-from spark_jobs.matching.similarity.objects import LineTooLong, MatchObject, Reader
+from spark_jobs.matching.similarity.lists import Decisions, decisions
+from spark_jobs.matching.similarity.objects import MatchObject, Reader
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.matching.similarity.task import RECORDS, SIDES
 from spark_jobs.runner.port import InputUnfit, StageContext
@@ -84,10 +84,7 @@ class _ObjectReader:
             yield pa.RecordBatch.from_pylist(rows, schema=_READ)
 
     def _row(self, readers: list[Reader], row: dict[str, Any]) -> dict[str, Any]:
-        try:
-            read = readers[row["side"]].read(json.loads(row["record"]))
-        except LineTooLong as error:
-            raise InputUnfit(str(error)) from error
+        read = readers[row["side"]].read(json.loads(row["record"]))
         return {
             **row,
             "keys": sorted(read.keys),
@@ -132,10 +129,7 @@ def _with_decisions(read: DataFrame, spec: SimilaritySpec, context: StageContext
         return read.select("*", f.lit(None).cast("string").alias("link"), nothing)
     listed = context.spark.createDataFrame(sorted(names), "side int, id string")
     found = read.join(f.broadcast(listed), ["side", "id"]).select("side", "id").collect()
-    try:
-        decided = decisions(must, cannot, {(row["side"], row["id"]) for row in found})
-    except Contradiction as error:
-        raise InputUnfit(f"The lists contradict each other: {error}") from error
+    decided = decisions(must, cannot, {(row["side"], row["id"]) for row in found})
     if decided.ignored:
         context.report("lists", {"ignored": decided.ignored})
     rows = context.spark.createDataFrame(

@@ -12,12 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.matching.similarity.geometry import parse_polyline
-from spark_jobs.matching.similarity.lines import (
-    CrowdedCell,
-    CrowdedNetwork,
-    Road,
-    RoadSettings,
-)
+from spark_jobs.matching.similarity.lines import Road, RoadSettings
 from spark_jobs.matching.similarity.roads import divided
 from spark_jobs.matching.similarity.spec import Grid, RoadsSpec, Side, SimilaritySpec
 from spark_jobs.matching.similarity.task import RECORDS, SIDES
@@ -67,10 +62,8 @@ def prepared_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[d
     settings = RoadSettings(spec.roads.snap, spec.roads.axes, limits.block_pairs, limits.pairs)
     try:
         found = divided(roads, settings)
-    except CrowdedCell as error:
-        raise InputUnfit(f"{SIDES[side]}: {error} limits.block_pairs is exceeded.") from error
-    except CrowdedNetwork as error:
-        raise InputUnfit(f"{SIDES[side]}: {error} limits.pairs is exceeded.") from error
+    except InputUnfit as error:
+        raise InputUnfit(f"{SIDES[side]}: {error}") from error
     lines = {road.id for road in roads}
     yield from (dict(row) for id_, row in records.items() if id_ not in lines)
     for road in found:
