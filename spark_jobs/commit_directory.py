@@ -28,18 +28,14 @@ import orjson
 
 from spark_jobs.atomic_file import flush_directory
 
-__all__ = ["BatchCommit", "CommitDirectory", "FormatUnknown", "StateBusy", "StateMismatch"]
+__all__ = ["BatchCommit", "CommitDirectory", "StateBusy", "StateMismatch"]
 
 _ATTEMPTS: Final = 16
 """So often is the last commit sought while others commit, or take over."""
 
 
-class FormatUnknown(ValueError):
-    """State of another version of Portolan."""
-
-
 class StateMismatch(ValueError):
-    """State, and Spark's checkpoint or what is to be executed, do not belong together."""
+    """State is not that of Spark's checkpoint, of what is to be executed, or of this version."""
 
 
 class StateBusy(RuntimeError):
@@ -69,7 +65,7 @@ class BatchCommit(Protocol):
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """Raises `FormatUnknown` if it is of another version."""
+        """Raises `StateMismatch` if it is of another version."""
 
 
 CommitT = TypeVar("CommitT", bound=BatchCommit)
@@ -102,7 +98,7 @@ class CommitDirectory(Generic[CommitT]):
 
         Raises:
             StateBusy: There is one on this machine, or others take over again and again.
-            FormatUnknown: The last commit is of another version.
+            StateMismatch: The last commit is of another version.
         """
         for each in (self._commits, self.results):
             each.mkdir(parents=True, exist_ok=True)
@@ -118,7 +114,7 @@ class CommitDirectory(Generic[CommitT]):
         """Return the last commit.
 
         Raises:
-            FormatUnknown: It is of another version.
+            StateMismatch: It is of another version.
         """
         return self._read(max(self._numbers(), default=-1))
 

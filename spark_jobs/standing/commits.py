@@ -13,7 +13,7 @@ import orjson
 
 from mediator.standing.planning import Plan
 from mediator.standing.probe_orders import StoreLayout
-from spark_jobs.commit_directory import CommitDirectory, FormatUnknown
+from spark_jobs.commit_directory import CommitDirectory, StateMismatch
 from spark_jobs.standing.segments import FORMAT
 
 __all__ = ["Commit", "Epoch", "Segment", "StateDirectory", "fingerprint"]
@@ -117,7 +117,7 @@ class Commit:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Commit:
         if document.pop("format", None) != FORMAT:
-            raise FormatUnknown(f"the state is of another version than {FORMAT}")
+            raise StateMismatch(f"the state is of another version than {FORMAT}")
         epochs = tuple(
             Epoch(
                 each["number"],
