@@ -23,13 +23,8 @@ from benchmarks.harness.competitors import generate_tpch
 from benchmarks.harness.duckdb_inclusions import duckdb_inclusions
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.spark_session import CORES, opened_session
-from spark_jobs.runner.attempt import RunAttempt
-from spark_jobs.runner.control import Control
-from spark_jobs.runner.job import parse_job
-from spark_jobs.runner.results import ResultFiles
-from spark_jobs.runner.run_directory import RunDirectory
+from benchmarks.harness.whole_run import whole_run
 from spark_jobs.session import LazySession
-from spark_jobs.sources.reading import read_input
 
 __all__ = ["run"]
 
@@ -94,19 +89,13 @@ def _results(
 def _ours(spark: SparkSession, folder: Path, path: Path) -> _Run:
     files = sorted(folder.glob("*.parquet"))
     inputs = {file.stem: {"file": str(file)} for file in files}
-    job = parse_job({"kind": "profile.ind", "spec": {"inputs": inputs}})
-    directory = RunDirectory(path)
-    began = perf_counter()
-    ending = RunAttempt(job, directory, LazySession.of(spark), read_input, Control()).execute()
-    seconds = perf_counter() - began
-    if ending.result is None:
-        raise Failed(f"the run ended: {', '.join(ending.reasons)}")
+    run = whole_run("profile.ind", {"inputs": inputs}, path, LazySession.of(spark))
     rows: list[dict[str, Any]]
-    rows, _ = ResultFiles(directory.frame(ending.result)).page((0, 0), 10_000)
+    rows, _ = run.result.page((0, 0), 10_000)
     pairs = {(_name(row, "dependent"), _name(row, "referenced")) for row in rows}
     metadata = [pq.read_metadata(file) for file in files]
     cells = sum(one.num_rows * one.num_columns for one in metadata)
-    return _Run(pairs, seconds, directory.stages["overlaps"].seconds, cells)
+    return _Run(pairs, run.seconds, run.directory.stages["overlaps"].seconds, cells)
 
 
 def _name(row: dict[str, Any], side: str) -> str:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,19 +37,13 @@ from benchmarks.harness.labelled_data import (
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.spark_session import opened_session
 from benchmarks.harness.splink_baseline import run_splink
-from benchmarks.harness.stage_context import FolderContext
 from benchmarks.harness.synthetic_people import people
+from benchmarks.harness.whole_run import WholeRun, whole_run
 from benchmarks.harness.worker_process import joined_worker
+from spark_jobs.linkage.open.evaluate import evaluation, label_counts
 from spark_jobs.linkage.open.in_process.comparing import comparison_columns
-from spark_jobs.linkage.open.local.evaluate import evaluation
 from spark_jobs.linkage.open.spec import OpenSpec
-from spark_jobs.runner.attempt import RunAttempt
-from spark_jobs.runner.control import Control
-from spark_jobs.runner.job import parse_job
-from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.session import LazySession
-from spark_jobs.sources.reading import read_input
-from spark_jobs.sources.tables import read_table
 
 __all__ = ["run"]
 
@@ -115,18 +109,11 @@ def _session() -> Iterator[SparkSession]:
             yield session
 
 
-@contextmanager
-def _opened_context(spark: SparkSession, data: DataSet) -> Iterator[FolderContext]:
-    with TemporaryDirectory() as folder:
-        frames = {name: spark.createDataFrame(table) for name, table in data.tables.items()}
-        yield FolderContext(spark, Path(folder), frames)
-
-
 def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
     options.say(f"{data.name}: linked without configuration")
-    with _opened_context(spark, data) as context:
-        context.execute(OpenSpec.parse(data.spec))
-        evaluation = context.reports["evaluation"]
+    with TemporaryDirectory() as folder:
+        run = _run(data, data.spec, Path(folder), LazySession.of(spark))
+    evaluation = _reports(run)["evaluation"]
     yield Result(f"pairwise F1, {data.name}", "", evaluation["pairwise"]["f1"], bar=data.bar)
     yield Result(f"B³ F1, {data.name}", "", evaluation["b3"]["f1"])
     yield Result(f"blocking recall, {data.name}", "", evaluation["blocking_recall"])
@@ -135,8 +122,8 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
 def _catalogue(data: DataSet, options: Options) -> Iterator[Result]:
     options.say(f"{data.name}: linked without configuration")
     with TemporaryDirectory() as folder:
-        run = _run(data, data.spec, Path(folder))
-    pairwise, trust = run.reports["evaluation"]["pairwise"], run.reports["trust"]
+        run = _run(data, data.spec, Path(folder), LazySession(_no_spark))
+    pairwise, trust = _reports(run)["evaluation"]["pairwise"], _reports(run)["trust"]
     yield Result(f"precision, {data.name}", "", pairwise["precision"])
     yield Result(
         f"precision estimated without labels, {data.name}", "", trust["estimated_precision"]
@@ -150,8 +137,9 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
     options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
     spec = OpenSpec.parse(_SPEC)
     with TemporaryDirectory() as folder:
-        own = _run(data, {**_SPEC, "truth": "entity"}, Path(folder))
-    table = comparison_columns(spark.createDataFrame(own.records), spec)
+        own = _run(data, {**_SPEC, "truth": "entity"}, Path(folder), LazySession(_no_spark))
+        records = pq.read_table(own.directory.frame("records"))
+    table = comparison_columns(spark.createDataFrame(records), spec)
     duck = run_splink(table.toArrow(), spec, DuckDBAPI())
     api: Any = SparkAPI
     other = run_splink(table, spec, api(spark_session=spark))
@@ -167,35 +155,20 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
     yield Result(
         f"{name}, against Splink on Spark", "s", own.seconds, other.seconds, small_is_good=True
     )
-    theirs, f1 = _f1(own.records, duck.clusters), own.reports["evaluation"]["pairwise"]["f1"]
+    theirs, f1 = _f1(records, duck.clusters), _reports(own)["evaluation"]["pairwise"]["f1"]
     yield Result(f"pairwise F1, {name}", "", f1, theirs, bar=1.0)
 
 
-class _Run(NamedTuple):
-    """Seconds of a run from its start to its result, what it reports, its prepared records."""
-
-    seconds: float
-    reports: Mapping[str, Any]
-    records: pa.Table
-
-
-def _run(data: DataSet, spec: Mapping[str, Any], folder: Path) -> _Run:
-    """Execute a run on files, without Spark."""
+def _run(data: DataSet, spec: Mapping[str, Any], folder: Path, session: LazySession) -> WholeRun:
+    """Execute a run on files."""
     inputs = {name: {"file": str(folder / f"{name}.csv")} for name in data.tables}
     for name, table in data.tables.items():
         csv.write_csv(table, folder / f"{name}.csv")
-    job = parse_job({"kind": "linkage.open", "spec": {**spec, "inputs": inputs}})
-    began = perf_counter()
-    directory = RunDirectory(folder / "run")
-    attempt = RunAttempt(
-        job, directory, LazySession(_no_spark), read_input, Control(), read_table=read_table
-    )
-    ending = attempt.execute()
-    spent = perf_counter() - began
-    if ending.state != "done":
-        raise Failed(f"the run ended as {ending.state}: {ending.reasons}")
-    reports = directory.stages["clusters"].reports
-    return _Run(spent, reports, pq.read_table(directory.frame("records")))
+    return whole_run("linkage.open", {**spec, "inputs": inputs}, folder / "run", session)
+
+
+def _reports(run: WholeRun) -> Mapping[str, Any]:
+    return run.directory.stages["clusters"].reports
 
 
 def _no_spark() -> NoReturn:
@@ -204,17 +177,16 @@ def _no_spark() -> NoReturn:
 
 def _f1(records: pa.Table, clusters: Mapping[int, Any]) -> float:
     own = [str(clusters[row]) for row in records.column("row").to_pylist()]
-    report = evaluation(records.append_column("cluster", pa.array(own)), within=True)
+    counts = label_counts(records.append_column("cluster", pa.array(own)))
+    report = evaluation(counts, 0, within=True)
     f1: float = report["pairwise"]["f1"]
     return f1
 
 
 def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
     options.say(f"{data.name}: end to end")
-    with _opened_context(spark, data) as context:
-        began = perf_counter()
-        context.execute(OpenSpec.parse(_SPEC))
-        spent = perf_counter() - began
+    with TemporaryDirectory() as folder:
+        spent = _run(data, _SPEC, Path(folder), LazySession.of(spark)).seconds
     return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", spent)
 
 

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -27,13 +26,8 @@ from benchmarks.harness.matching_data import (
 )
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.spark_session import opened_session
-from spark_jobs.runner.attempt import RunAttempt
-from spark_jobs.runner.control import Control
-from spark_jobs.runner.job import parse_job
-from spark_jobs.runner.results import ResultFiles
-from spark_jobs.runner.run_directory import RunDirectory
+from benchmarks.harness.whole_run import whole_run
 from spark_jobs.session import LazySession
-from spark_jobs.sources.reading import read_input
 
 __all__ = ["run"]
 
@@ -117,13 +111,9 @@ def _matched(
             path = Path(folder, f"{side}.json")
             path.write_text("".join(f"{json.dumps(row)}\n" for row in getattr(data, side)))
             sources[side] = {"file": str(path)}
-        job = parse_job({"kind": "matching.similarity", "spec": {**spec, **sources}})
-        directory = RunDirectory(Path(folder, "run"))
-        began = perf_counter()
-        ending = RunAttempt(job, directory, LazySession.of(spark), read_input, Control()).execute()
-        seconds = perf_counter() - began
-        assert ending.result is not None, ending
-        result = b"".join(ResultFiles(directory.frame(ending.result)).stream("json"))
+        whole, session = {**spec, **sources}, LazySession.of(spark)
+        run = whole_run("matching.similarity", whole, Path(folder, "run"), session)
+        result = b"".join(run.result.stream("json"))
     rows = map(json.loads, result.decode().splitlines())
     links = [(row["left"], row["right"]) for row in rows if row["outcome"] == "similarity"]
-    return (seconds, *accuracy(links, data.truth))
+    return (run.seconds, *accuracy(links, data.truth))

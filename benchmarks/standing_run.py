@@ -22,6 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from app.commands.demo.failed import Failed
@@ -37,9 +38,10 @@ from benchmarks.harness.tpch_streams import (
     write_backlog,
 )
 from mediator.standing.planning import Mode, Plan, PlanOptions, make_plans
+from spark_jobs.sources.stream_ranges import TUPLES
 from spark_jobs.standing.commits import Commit, StateDirectory
 from spark_jobs.standing.shared_joins import SharedJoins
-from spark_jobs.standing.streaming import TUPLES, start
+from spark_jobs.standing.streaming import start
 
 __all__ = ["run"]
 
@@ -156,8 +158,8 @@ class _Bench:
         return _Drained(seconds, sum(map(_most_state_rows, running)))
 
     def _tuples(self, backlog: str) -> DataFrame:
-        stream = self._session.readStream.schema(TUPLES).option("maxFilesPerTrigger", 1)
-        return stream.parquet(str(self.folder / backlog))
+        stream = self._session.readStream.schema(from_arrow_schema(TUPLES))
+        return stream.option("maxFilesPerTrigger", 1).parquet(str(self.folder / backlog))
 
     def _new_folder(self) -> Path:
         self._runs += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-__all__ = ["atomic_file"]
+__all__ = ["atomic_file", "flush_directory"]
 
 
 @contextmanager
@@ -30,3 +30,12 @@ def atomic_file(target: Path) -> Iterator[BinaryIO]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def flush_directory(directory: Path) -> None:
+    """Bring the names in a directory to the disk: else a crash of the machine may undo some."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

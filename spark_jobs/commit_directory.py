@@ -26,18 +26,16 @@ from uuid import uuid4
 
 import orjson
 
-__all__ = ["BatchCommit", "CommitDirectory", "FormatUnknown", "StateBusy", "StateMismatch"]
+from spark_jobs.atomic_file import flush_directory
+
+__all__ = ["BatchCommit", "CommitDirectory", "StateBusy", "StateMismatch"]
 
 _ATTEMPTS: Final = 16
 """So often is the last commit sought while others commit, or take over."""
 
 
-class FormatUnknown(ValueError):
-    """State of another version of Portolan."""
-
-
 class StateMismatch(ValueError):
-    """State, and Spark's checkpoint or what is to be executed, do not belong together."""
+    """State is not that of Spark's checkpoint, of what is to be executed, or of this version."""
 
 
 class StateBusy(RuntimeError):
@@ -67,7 +65,7 @@ class BatchCommit(Protocol):
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """Raises `FormatUnknown` if it is of another version."""
+        """Raises `StateMismatch` if it is of another version."""
 
 
 CommitT = TypeVar("CommitT", bound=BatchCommit)
@@ -100,7 +98,7 @@ class CommitDirectory(Generic[CommitT]):
 
         Raises:
             StateBusy: There is one on this machine, or others take over again and again.
-            FormatUnknown: The last commit is of another version.
+            StateMismatch: The last commit is of another version.
         """
         for each in (self._commits, self.results):
             each.mkdir(parents=True, exist_ok=True)
@@ -116,7 +114,7 @@ class CommitDirectory(Generic[CommitT]):
         """Return the last commit.
 
         Raises:
-            FormatUnknown: It is of another version.
+            StateMismatch: It is of another version.
         """
         return self._read(max(self._numbers(), default=-1))
 
@@ -210,7 +208,7 @@ class CommitDirectory(Generic[CommitT]):
                 os.fsync(file.fileno())
             # A link, unlike a renaming, fails if the name is taken.
             os.link(temporary, path)
-            _flush(self._commits)
+            flush_directory(self._commits)
         except (FileExistsError, FileNotFoundError):
             # Not found: whoever has taken over has removed the temporary file.
             return False
@@ -245,12 +243,3 @@ class CommitDirectory(Generic[CommitT]):
 
     def _path(self, number: int) -> Path:
         return self._commits / f"{number:012d}.json"
-
-
-def _flush(directory: Path) -> None:
-    """Put the names in a directory on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -24,7 +24,7 @@ class Failed(Exception):
     """A query has ended, and why; what was committed is kept, and goes on with the next one."""
 
 
-_OWN: Final = re.compile(r"(?:StateMismatch|FormatUnknown): ([^\n]{1,1000})")
+_OWN: Final = re.compile(r"StateMismatch: ([^\n]{1,1000})")
 """What is raised here, and carried through Spark as text."""
 
 

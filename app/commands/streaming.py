@@ -45,11 +45,11 @@ def locked_session(
         directory: Of the state.
         failures: Further errors that end the command with a sentence.
     """
-    from spark_jobs.commit_directory import FormatUnknown, StateBusy, StateMismatch
+    from spark_jobs.commit_directory import StateBusy, StateMismatch
     from spark_jobs.session import SparkUnavailable, driven_session
     from spark_jobs.streaming_queries import Failed
 
-    own = (SparkUnavailable, Failed, FormatUnknown, StateBusy, StateMismatch, OSError)
+    own = (SparkUnavailable, Failed, StateBusy, StateMismatch, OSError)
     with (
         readable_errors(NOT_DONE, *own, *failures),
         driven_session(options, of) as session,

@@ -7,17 +7,18 @@ So only a single tuple can cost too much, and then queries are stopped.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
+from mediator.standing.context import MustStop
 from mediator.standing.query import StandingQuery
 from mediator.standing.results import MOST_RESULTS, LoggedTuple
 from mediator.standing.runtime import Result, Runtime
 
-__all__ = ["MOST_PAIRS", "BatchRun", "TooMuch"]
+__all__ = ["MOST_PAIRS", "BatchRun"]
 
 _STEPS: Final = 20_000
 _RESULTS: Final = 2_000
@@ -26,15 +27,6 @@ _BYTES: Final = 2**21
 
 MOST_PAIRS: Final = 200_000
 """Pairs that all queries of a database may make of one tuple."""
-
-
-class TooMuch(Exception):
-    """These queries cost more than one tuple may."""
-
-    def __init__(self, queries: Sequence[str], detail: str) -> None:
-        super().__init__(detail)
-        self.queries = tuple(queries)
-        self.detail = detail
 
 
 @dataclass(eq=False)
@@ -64,7 +56,7 @@ class BatchRun:
         """Execute the batch; others may run after each step.
 
         Raises:
-            TooMuch: A tuple costs too much; the runtime is of no use any more.
+            MustStop: A tuple costs too much; the runtime is of no use any more.
         """
         for result in self._runtime.run(self._within_bounds(tuples)):
             if result is not None:
@@ -94,16 +86,16 @@ class BatchRun:
         self._bytes += len(document)
         self._of_tuple[query] += 1
         if self._of_tuple[query] > MOST_RESULTS:
-            raise TooMuch([query], f"One tuple made more than {MOST_RESULTS:,} results.")
+            raise MustStop([query], f"One tuple made more than {MOST_RESULTS:,} results.")
 
-    def _too_many_pairs(self) -> TooMuch:
+    def _too_many_pairs(self) -> MustStop:
         relation = self.accepted[-1].stream
         reading = [id_ for id_, each in self._queries.items() if relation in each.join.relations]
         detail = (
             f"The queries of the database made more than {MOST_PAIRS:,} pairs of one tuple of"
             f" {relation}, so those that read it were stopped."
         )
-        return TooMuch(reading, detail)
+        return MustStop(reading, detail)
 
 
 def _shown(result: Result, query: StandingQuery) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class CatchUp:
                 self._missed.append(each)
 
     async def run(self, slices: Slices) -> BatchRun:
-        """Execute the next tuples; raises `TooMuch`."""
+        """Execute the next tuples; raises `MustStop`."""
         self._runtime.lateness_s = self._lateness_s
         run = BatchRun(self._runtime, {self.id: self._query})
         for _ in run.run(islice(self._missed, _AT_ONCE)):

@@ -15,7 +15,8 @@ from mediator.base.errors import Invalid
 from mediator.changes.feed import PositionGone
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
-from mediator.standing.delivery import MOST_WAITING, Undeliverable
+from mediator.standing.context import MustStop
+from mediator.standing.delivery import MOST_WAITING
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import creation_of
 from mediator.standing.results import Delivery, QueryKey, StandingResults
@@ -45,7 +46,7 @@ class ClassBacklog:
         """Whether batches should wait: a class that takes results is far behind.
 
         Raises:
-            Undeliverable: A class refuses a result, or did not take results in time.
+            MustStop: A class refuses a result, or did not take results in time.
         """
         into = {
             id_: each.into
@@ -71,7 +72,7 @@ class ClassBacklog:
             following = await self._results.results(key, ResultPosition(at.done), 1)
         except PositionGone:
             detail = f"The class {name} takes results too slowly, or did not for too long."
-            raise Undeliverable(query, detail) from None
+            raise MustStop([query], detail) from None
         if at.is_refused:
             reason = (
                 "the class is gone, or another result had its number, as when the coordination"
@@ -83,5 +84,5 @@ class ClassBacklog:
             except Invalid as error:
                 reason = "; ".join(f"{at.pointer} {at.detail}" for at in error.locations)
             detail = f"The class {name} does not take the result {at.done + 1}: {reason}."
-            raise Undeliverable(query, detail)
+            raise MustStop([query], detail)
         return (await self._results.last_result(key)).number - at.done

@@ -33,7 +33,7 @@ from mediator.schema.values import encoder
 from mediator.standing.alignment import InputPage
 from mediator.standing.query import Source
 from mediator.standing.results import LoggedTuple
-from mediator.standing.source_types import attributes_of_class
+from mediator.standing.sources import attributes_of_class
 
 __all__ = ["ClassIntake"]
 

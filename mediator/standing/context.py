@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mediator.base.clock import Clock
@@ -12,7 +13,7 @@ from mediator.data_plane.port import DataPlane
 from mediator.event_streams.port import EventStreams
 from mediator.standing.results import StandingResults
 
-__all__ = ["HolderContext", "OutOfDate"]
+__all__ = ["HolderContext", "MustStop", "OutOfDate"]
 
 
 class OutOfDate(Exception):
@@ -25,6 +26,15 @@ class OutOfDate(Exception):
     def __init__(self, *, materialise: bool = True) -> None:
         super().__init__()
         self.materialise = materialise
+
+
+class MustStop(Exception):
+    """Queries that cannot be executed any more, and why."""
+
+    def __init__(self, queries: Iterable[str], detail: str) -> None:
+        super().__init__(detail)
+        self.queries = tuple(queries)
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from mediator.data_plane.port import is_outdated
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
-from mediator.standing.context import HolderContext, OutOfDate
+from mediator.standing.context import HolderContext, MustStop, OutOfDate
 from mediator.standing.query import Destination, StandingQuery
 from mediator.standing.result_objects import values_of
 from mediator.standing.results import (
@@ -33,7 +33,7 @@ from mediator.standing.results import (
     StoredResult,
 )
 
-__all__ = ["MOST_WAITING", "Deliveries", "Undeliverable"]
+__all__ = ["MOST_WAITING", "Deliveries"]
 
 _AT_ONCE: Final = 500
 MOST_WAITING: Final = MOST_RESULTS // 2
@@ -47,15 +47,6 @@ _REST_S: Final = 0.25
 
 _BYTES: Final = 2**20
 """After these a part has no more results: far less than a stream keeps."""
-
-
-class Undeliverable(Exception):
-    """Results of this query cannot be delivered any more."""
-
-    def __init__(self, query: str, detail: str) -> None:
-        super().__init__(detail)
-        self.query = query
-        self.detail = detail
 
 
 @dataclass(eq=False)
@@ -98,7 +89,7 @@ class Deliveries:
         Raises:
             NotFound: A stream is gone, or is another one by now.
             OutOfDate: The schema is another one by now.
-            Undeliverable: Results were removed that a stream did not take in time.
+            MustStop: Results were removed that a stream did not take in time.
         """
         self.is_held_up = False
         for id_, query in queries.items():
@@ -113,7 +104,7 @@ class Deliveries:
                         " before it had room. Declare one that keeps more tuples, or keeps them for"
                         " less time, and create the query again."
                     )
-                    raise Undeliverable(id_, detail) from None
+                    raise MustStop([id_], detail) from None
 
     async def _deliver(self, key: QueryKey, query: StandingQuery, stream: EventStream) -> bool:
         done, clock = self._at.get(key.query, Delivery()).done, self._context.clock

@@ -12,8 +12,7 @@ from mediator.schema.tree import ClassSchema, Mode, Schema
 from mediator.schema.types import FieldType
 from mediator.schema.values import SET_BY_SERVICE
 from mediator.standing.query import Destination, Source, SourceKind
-from mediator.standing.source_parser import KINDS, parse_source
-from mediator.standing.source_types import attributes_of, attributes_of_class
+from mediator.standing.sources import KINDS, attributes_of, attributes_of_class, parse_source
 
 __all__ = ["destination_of", "parse_destination"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 __all__ = ["Attribute", "Join", "Predicate", "Statistics", "Stream", "Workload", "stream_store"]
 
@@ -43,6 +43,16 @@ class Join:
 
     def __str__(self) -> str:
         return "⋈".join(sorted(self.relations))
+
+    def to_json(self) -> dict[str, Any]:
+        predicates = sorted(sorted(map(list, each)) for each in self.predicates)
+        relations = sorted(self.relations)
+        return {"relations": relations, "predicates": predicates, "window_s": self.window_s}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Join:
+        predicates = (frozenset(Attribute(*at) for at in each) for each in document["predicates"])
+        return cls(frozenset(document["relations"]), frozenset(predicates), document["window_s"])
 
     def within(self, relations: frozenset[str]) -> Join:
         """Return the join of some of the relations, with the predicates among them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mediator.standing.model import Attribute, Join, Statistics, Workload, stream_store
 
@@ -42,6 +42,16 @@ class StoreLayout:
         # A stream has its attributes by itself; a join may have two of one name.
         is_stream = len(self.join.relations) == 1
         return f"{self.join}[{self.partition.name if is_stream else self.partition}]"
+
+    def to_json(self) -> dict[str, Any]:
+        partition = None if self.partition is None else list(self.partition)
+        return {**self.join.to_json(), "partition": partition}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> StoreLayout:
+        partition = document["partition"]
+        attribute = None if partition is None else Attribute(*partition)
+        return cls(Join.from_json(document), attribute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,10 @@ class ProbeOrder:
     @property
     def probed(self) -> frozenset[Join]:
         return frozenset(step.join for step in self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        steps = [each.to_json() for each in self.steps]
+        return {"start": self.start, "steps": steps, "join": self.join.to_json()}
 
 
 Partitions: TypeAlias = Mapping[Join, Sequence[Attribute | None]]

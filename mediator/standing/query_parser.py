@@ -20,8 +20,7 @@ from mediator.standing.parser import (
     parse_predicates,
 )
 from mediator.standing.query import Source, StandingQuery
-from mediator.standing.source_parser import KINDS, parse_known, parse_source
-from mediator.standing.source_types import attributes_of
+from mediator.standing.sources import KINDS, attributes_of, parse_known, parse_source
 
 __all__ = ["LONGEST_LATENESS_S", "LONGEST_NAME", "MAX_LAG", "MOST_LAG", "parse_query"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from mediator.standing.model import Attribute, Join, Predicate, Statistics
+from mediator.standing.model import Join, Statistics
 from mediator.standing.probe_orders import ProbeOrder
 from mediator.standing.runtime import Runtime
 from mediator.standing.state import StreamTuple
@@ -101,11 +101,13 @@ class Sampling:
         return Statistics(rates, selectivities, dict(self.sizes))
 
     def to_json(self) -> dict[str, Any]:
-        return {"rates": self.rates, "sizes": [_size(*each) for each in self.sizes.items()]}
+        sizes = [{**join.to_json(), "size": size} for join, size in self.sizes.items()]
+        return {"rates": self.rates, "sizes": sizes}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        return cls(document["rates"], dict(map(_measured, document["sizes"])))
+        sizes = {Join.from_json(each): each["size"] for each in document["sizes"]}
+        return cls(document["rates"], sizes)
 
 
 def _smoothed(before: Mapping[Any, float], sample: Mapping[Any, float]) -> dict[Any, float]:
@@ -133,23 +135,3 @@ def _sizes(
         join: len(join.relations) / len(starts) * sum(starts.values()) / elapsed_s
         for join, starts in by_start.items()
     }
-
-
-def _size(join: Join, size: float) -> dict[str, Any]:
-    predicates = [
-        [list(at) for at in sorted(each)] for each in sorted(map(sorted, join.predicates))
-    ]
-    return {
-        "relations": sorted(join.relations),
-        "predicates": predicates,
-        "window_s": join.window_s,
-        "size": size,
-    }
-
-
-def _measured(document: Mapping[str, Any]) -> tuple[Join, float]:
-    predicates: frozenset[Predicate] = frozenset(
-        frozenset(Attribute(*at) for at in each) for each in document["predicates"]
-    )
-    join = Join(frozenset(document["relations"]), predicates, document["window_s"])
-    return join, document["size"]

@@ -19,11 +19,11 @@ from mediator.data_plane.port import is_outdated
 from mediator.event_streams.port import EventStream
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.active_plan import ActivePlan
-from mediator.standing.batch_run import BatchRun, TooMuch
+from mediator.standing.batch_run import BatchRun
 from mediator.standing.catch_up import CatchUp
 from mediator.standing.class_backlog import ClassBacklog
-from mediator.standing.context import HolderContext, OutOfDate
-from mediator.standing.delivery import Deliveries, Undeliverable
+from mediator.standing.context import HolderContext, MustStop, OutOfDate
+from mediator.standing.delivery import Deliveries
 from mediator.standing.history import complete_history, is_present
 from mediator.standing.intake import Intake, Lost
 from mediator.standing.lag import has_missed_too_much, next_states
@@ -98,19 +98,26 @@ class Session:
         self._intake = Intake.of(context, self._route, needs.sources, self._log.progress.offsets)
         await self._deliveries.open()
         try:
-            await self._load()
-            if needs.executed:
-                await self._replan(needs.new)
-            while not context.has_ended:
-                await self._look()
-                await self._plan.take_better(self._needs.executed)
-                has_executed = not await self._deliver() and await self._execute()
-                await self._note_progress()
-                if not has_executed:
-                    await asyncio.sleep(POLL_S)
+            await self._execute_batches()
+        except Lost as lost:
+            await self._stop(self._readers(lost.relations), lost.detail)
+        except MustStop as error:
+            await self._stop(error.queries, error.detail)
         finally:
             self._intake.close()
             await self._plan.close()
+
+    async def _execute_batches(self) -> None:
+        await self._load()
+        if self._needs.executed:
+            await self._replan(self._needs.new)
+        while not self._context.has_ended:
+            await self._look()
+            await self._plan.take_better(self._needs.executed)
+            has_executed = not await self._deliver() and await self._execute()
+            await self._note_progress()
+            if not has_executed:
+                await asyncio.sleep(POLL_S)
 
     async def _execute(self) -> bool:
         """Execute what is new, and what a query has missed; return whether there was any."""
@@ -147,10 +154,7 @@ class Session:
             if count > MOST_TUPLES:
                 await self._check_size()
         if needs.queries and progress.feed:
-            try:
-                await self._intake.follow(progress.feed, progress.latest_s)
-            except Lost as error:
-                await self._stop_readers(error)
+            await self._intake.follow(progress.feed, progress.latest_s)
 
     async def _logged(self) -> AsyncIterator[Sequence[LoggedTuple]]:
         """Go through the batches that are kept, without what a former reader has left."""
@@ -197,10 +201,7 @@ class Session:
             self._catch_up = await self._open_catch_up(id_)
         if (catch_up := self._catch_up) is None:
             return False
-        try:
-            run = await catch_up.run(Slices(self._context.clock))
-        except TooMuch as error:
-            await self._stop(error.queries, error.detail)
+        run = await catch_up.run(Slices(self._context.clock))
         state = QueryState(RESUMING, numbers=dict(catch_up.numbers))
         if catch_up.has_ended:
             state = QueryState(READY)
@@ -225,22 +226,19 @@ class Session:
         try:
             await self._plan.replace(self._needs.executed)
         except Invalid as error:
-            await self._stop(_widest(self._needs.executed), error.detail)
+            raise MustStop(_widest(self._needs.executed), error.detail) from error
         if states := dict.fromkeys(new, QueryState(READY)):
             await self._log.publish(states=states)
             self._needs = replace(self._needs, states={**self._needs.states, **states})
 
     async def _take_batch(self) -> bool:
         """Execute and publish a batch; return whether there was anything new."""
-        tuples = await self._read()
+        tuples = await self._intake.read(self._log.progress.offsets, self._runtime.watermark_s)
         if tuples:
             run = BatchRun(self._runtime, self._needs.queries)
             slices = Slices(self._context.clock)
-            try:
-                for _ in run.run(tuples):
-                    await slices.checkpoint()
-            except TooMuch as error:
-                await self._stop(error.queries, error.detail)
+            for _ in run.run(tuples):
+                await slices.checkpoint()
             await self._publish(run)
             if self._catch_up is not None:
                 self._catch_up.add(run.accepted)
@@ -253,8 +251,6 @@ class Session:
         try:
             await self._deliveries.deliver(self._needs.queries, self._streams)
             return await self._is_held_up()
-        except Undeliverable as error:
-            await self._stop([error.query], error.detail)
         except NotFound:
             raise OutOfDate from None
 
@@ -264,17 +260,9 @@ class Session:
             return True  # the class may be up, and what is missing is the catalogue
         return is_long or self._deliveries.is_held_up
 
-    async def _read(self) -> list[LoggedTuple]:
-        try:
-            offsets = self._log.progress.offsets
-            return await self._intake.read(offsets, self._runtime.watermark_s)
-        except Lost as error:
-            await self._stop_readers(error)
-
-    async def _stop_readers(self, lost: Lost) -> NoReturn:
+    def _readers(self, relations: frozenset[str]) -> list[str]:
         joins = self._needs.joins.items()
-        reading = [id_ for id_, join in joins if not lost.relations.isdisjoint(join.relations)]
-        await self._stop(reading, lost.detail)
+        return [id_ for id_, join in joins if not relations.isdisjoint(join.relations)]
 
     @property
     def _reach(self) -> Reach:
@@ -309,7 +297,7 @@ class Session:
                 f" smaller joins; most are of {largest}."
             )
             joins = self._needs.joins.items()
-            await self._stop([id_ for id_, j in joins if largest.relations <= j.relations], detail)
+            raise MustStop([id_ for id_, j in joins if largest.relations <= j.relations], detail)
 
     async def _note_progress(self) -> None:
         """Say how far streams were taken, which keeps them from running away."""

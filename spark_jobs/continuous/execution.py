@@ -22,13 +22,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from mediator.continuous.model import Operator, inputs_of
 from mediator.continuous.order import Engine
 from mediator.continuous.planning import Plan
-from mediator.continuous.statement import SLIDE
+from mediator.continuous.statement import BATCH, SLIDE
 from mediator.stores.port import StoreError
 from spark_jobs.atomic_file import atomic_file
-from spark_jobs.continuous.log import BATCH, TupleLog
+from spark_jobs.continuous.log import TupleLog
 from spark_jobs.continuous.migration import Migrations, as_changes
 from spark_jobs.continuous.operators import Batch, Changes, SparkOperators
 from spark_jobs.paths import literal_path
+from spark_jobs.streaming_queries import start_batches
 
 __all__ = ["BatchTime", "Execution", "results_in"]
 
@@ -76,9 +77,8 @@ class Execution:
         files = self._session.readStream.schema(from_arrow_schema(self._log.schema))
         source = literal_path(str(self._log.files))
         tuples = files.option("maxFilesPerTrigger", 1).parquet(source)
-        writer = tuples.writeStream.foreachBatch(self._guarded)
-        checkpoint = str(self._directory / "checkpoint")
-        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        checkpoint = self._directory / "checkpoint"
+        query = start_batches(tuples, self._guarded, checkpoint, {"availableNow": True})
         self._last_end = perf_counter()
         try:
             query.awaitTermination()

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mediator.continuous.model import Query, Stream, ValueType
+from mediator.continuous.statement import BATCH, FROM
 from spark_jobs.atomic_file import atomic_file
 
 __all__ = [
-    "BATCH",
-    "FROM",
+    "ARROW",
     "ORDER",
     "STREAM",
     "TIME",
@@ -37,8 +37,6 @@ __all__ = [
 STREAM: Final = "_stream"
 ORDER: Final = "_order"
 TIME: Final = "_time"
-FROM: Final = "_from"
-BATCH: Final = "_batch"
 
 MOST_SLIDES: Final = 100
 """Of a batch, unless a trigger has more."""
@@ -50,7 +48,7 @@ _FILE_NS: Final = 10_000_000
 """Between the times of two files; Spark ignores files that are a week older than another one."""
 
 _MICROSECONDS: Final = 1_000_000
-_ARROW: Final = {
+ARROW: Final = {
     ValueType.INTEGER: pa.int64(),
     ValueType.NUMBER: pa.float64(),
     ValueType.STRING: pa.string(),
@@ -138,7 +136,7 @@ class TupleLog:
     def _fields(self) -> Iterable[tuple[str, pa.DataType]]:
         for name, stream in self._query.streams.items():
             for field, kind in stream.fields.items():
-                yield self.column(name, field), _ARROW[kind]
+                yield self.column(name, field), ARROW[kind]
 
     def trigger_end(self, time_us: int) -> int:
         """Return the end of the trigger that a time is in."""

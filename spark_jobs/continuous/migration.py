@@ -16,7 +16,7 @@ import pyarrow.csv as pa_csv
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from mediator.continuous.model import Operator, ValueType
+from mediator.continuous.model import Operator
 from mediator.continuous.statement import (
     BATCH,
     FROM,
@@ -29,15 +29,11 @@ from mediator.continuous.statement import (
 )
 from mediator.stores.postgres.shipped import Batch as ShippedBatch
 from mediator.stores.postgres.shipped import ShippedRelations
+from spark_jobs.continuous.log import ARROW
 from spark_jobs.continuous.operators import Batch, Changes
 
 __all__ = ["Migrations", "as_changes"]
 
-_ARROW: Final = {
-    ValueType.INTEGER: pa.int64(),
-    ValueType.NUMBER: pa.float64(),
-    ValueType.STRING: pa.string(),
-}
 _CSV: Final = pa_csv.WriteOptions(include_header=False)
 
 
@@ -120,9 +116,6 @@ def _as_csv(operator: Operator, changes: Changes, batch: Batch) -> bytes:
 
 
 def _as_table(root: Operator, records: Sequence[Any]) -> pa.Table:
-    types = {SLIDE: pa.int64(), **{name: _ARROW[kind] for name, kind in root.fields.items()}}
-    columns = {
-        name: pa.array([record[at] for record in records], kind)
-        for at, (name, kind) in enumerate(types.items())
-    }
-    return pa.table(columns)
+    types = {SLIDE: pa.int64(), **{name: ARROW[kind] for name, kind in root.fields.items()}}
+    rows = [dict(zip(types, record, strict=True)) for record in records]
+    return pa.Table.from_pylist(rows, pa.schema(types))

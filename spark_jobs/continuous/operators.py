@@ -162,7 +162,7 @@ class SparkOperators:
         return groups.select(*aggregate.by, *results)
 
     def _kept(self, name: str) -> KeptRows:
-        return KeptRows(self._session, self._directory / name, UNTIL)
+        return KeptRows(self._session, self._directory / name)
 
 
 def _within(batch: Batch) -> tuple[Expression, Expression]:

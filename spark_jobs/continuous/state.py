@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from mediator.continuous.statement import UNTIL
 from spark_jobs.paths import literal_path
 
 __all__ = ["KeptRows"]
@@ -43,14 +44,10 @@ class _Folder(NamedTuple):
 
 
 class KeptRows:
-    """Rows with the slides at which they are there, until these have passed.
+    """Rows with the slides at which they are there, until these have passed."""
 
-    Args:
-        until: The column that has the first slide at which a row is not there any more.
-    """
-
-    def __init__(self, session: SparkSession, directory: Path, until: str) -> None:
-        self._session, self._directory, self._until = session, directory, until
+    def __init__(self, session: SparkSession, directory: Path) -> None:
+        self._session, self._directory = session, directory
         self._schema: StructType | None = None
 
     def keep(self, number: int, rows: DataFrame) -> DataFrame:
@@ -67,7 +64,7 @@ class KeptRows:
         if not folders:
             return None
         rows = self._read([each.path for each in folders], schema)
-        return rows.where(f.col(self._until) > first_slide)
+        return rows.where(f.col(UNTIL) > first_slide)
 
     def _live(self, number: int, first_slide: int) -> Iterator[_Folder]:
         """Go through the folders of earlier batches; remove what has expired, or been merged."""
@@ -98,7 +95,7 @@ class KeptRows:
             target = self._path(first, last)
             unfinished = target.with_name(f"{target.name}.unfinished")
             rows = self._read([each.path for each in alike], schema)
-            live = rows.where(f.col(self._until) > first_slide).coalesce(1)
+            live = rows.where(f.col(UNTIL) > first_slide).coalesce(1)
             live.write.mode("overwrite").parquet(str(unfinished))
             unfinished.rename(target)
             for each in alike:
@@ -111,7 +108,7 @@ class KeptRows:
         latest = -(2**63)
         for file in path.glob("*.parquet"):
             metadata = pq.read_metadata(file)
-            column = metadata.schema.names.index(self._until)
+            column = metadata.schema.names.index(UNTIL)
             for group in range(metadata.num_row_groups):
                 statistics = metadata.row_group(group).column(column).statistics
                 if statistics is not None and statistics.has_min_max:

@@ -10,22 +10,22 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from spark_jobs.columns import quoted
 from spark_jobs.profiling.canonical import CellType, cell_type
-from spark_jobs.profiling.flatten import flatten_batches
+from spark_jobs.profiling.flatten import FLATTENED, flatten_batches
 from spark_jobs.profiling.spec import IndSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["ProfiledColumn", "columns", "load_columns", "nested", "row_hash"]
 
 MOST_COLUMNS: Final = 2_048
-_NESTED: Final = "table string, row long, field string, path string, type string, text string"
+_NESTED: Final = pa.schema([("table", pa.string()), *FLATTENED])
 _COLUMNS: Final = pa.schema(
     [("number", pa.int32()), ("table", pa.string()), ("path", pa.string()), ("type", pa.string())]
 )
-_FLATTENED: Final = "row long, field string, path string, type string, text string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ProfiledColumn:
 def nested(spec: IndSpec, context: StageContext) -> DataFrame:
     """Flatten objects, lists, and texts that are JSON of them: a row for each value."""
     frames = [frame for table in spec.tables for frame in _flattened(table, context)]
-    empty = context.spark.createDataFrame([], _NESTED)
+    empty = context.spark.createDataFrame([], from_arrow_schema(_NESTED))
     return reduce(DataFrame.unionByName, frames, empty)
 
 
@@ -118,7 +118,8 @@ def _flattened(table: str, context: StageContext) -> Iterator[DataFrame]:
         return
     each = [f.struct(f.lit(name).alias("field"), json.alias("json")) for name, json in texts]
     opened = frame.select(row_hash(frame).alias("row"), f.inline(f.array(*each)))
-    values = opened.where(f.col("json").isNotNull()).mapInArrow(flatten_batches, _FLATTENED)
+    present = opened.where(f.col("json").isNotNull())
+    values = present.mapInArrow(flatten_batches, from_arrow_schema(FLATTENED))
     yield values.withColumn("table", f.lit(table))
 
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 from mediator.catalogue.storable import storable_text
 from spark_jobs.profiling.canonical import CellType
 
-__all__ = ["DEEPEST", "flatten", "flatten_batches"]
+__all__ = ["DEEPEST", "FLATTENED", "flatten", "flatten_batches"]
 
 DEEPEST: Final = 16
 """How many objects and lists within each other are opened."""
 
 _Row: TypeAlias = tuple[int, str, str, str, str | None]
 _ROWS: Final = 16_384
-_SCHEMA: Final = pa.schema(
+FLATTENED: Final = pa.schema(
     [
         ("row", pa.int64()),
         ("field", pa.string()),
@@ -95,6 +95,4 @@ def _scalar(value: Any) -> tuple[str, str | None]:
 
 
 def _batch(rows: list[_Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(each, of.type) for each, of in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    return pa.record_batch(list(zip(*rows, strict=True)), schema=FLATTENED)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from spark_jobs.runner.specification import ClassSource, FileSource, Specification
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the API parses specifications, and has no Spark
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
+    "HEAVIEST",
     "Block",
     "ColumnType",
     "Forecast",
@@ -74,6 +75,10 @@ class Input:
     fields: tuple[str, ...] | None = None
     identified: bool = True
     local_rows: int = 0
+
+
+HEAVIEST: Final = 10
+"""Blocks that a forecast names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from uuid import uuid4
 import orjson
 
 from mediator.embedded.directories import private_directory
-from spark_jobs.atomic_file import atomic_file
+from spark_jobs.atomic_file import atomic_file, flush_directory
 
 __all__ = ["FinishedStage", "RunDirectory"]
 
@@ -155,8 +155,7 @@ class RunDirectory:
             since = self.publishing_since
             manifest = {"job": self._job, "publishing_since": since, "stages": stages}
             file.write(orjson.dumps(manifest))
-        # Else a crash of the machine may undo the rename.
-        _sync_directory(self.path)
+        flush_directory(self.path)
 
     def _sweep(self) -> None:
         kept = {stage.directory for stage in self.stages.values()}
@@ -172,12 +171,4 @@ def _flush(directory: Path) -> None:
     for path in directory.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    _sync_directory(directory)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    flush_directory(directory)

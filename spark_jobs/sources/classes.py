@@ -234,10 +234,7 @@ class _OpenClass:
     def batch(self, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
         columns: list[list[Any]] = [[outcome.id for outcome in outcomes]]
         columns += [self._column(name, outcomes) for name in self._names]
-        arrays = [
-            pa.array(column, field.type) for column, field in zip(columns, self.schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.record_batch(columns, schema=self.schema)
 
     def _column(self, name: str, outcomes: Sequence[Outcome]) -> list[Any]:
         values = [(outcome.values or {}).get(name) for outcome in outcomes]

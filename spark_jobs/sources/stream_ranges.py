@@ -127,7 +127,7 @@ def _rows_of_tuples(stream: str, page: Sequence[StoredTuple]) -> pa.RecordBatch:
         [each.time_s for each in page],
         [orjson.dumps(each.values).decode() for each in page],
     ]
-    return _batch(columns, TUPLES)
+    return pa.record_batch(columns, schema=TUPLES)
 
 
 async def changes_in(
@@ -164,14 +164,8 @@ def _rows_of_changes(range_: ChangesRange, events: Sequence[Event]) -> pa.Record
         head = (range_.class_name, range_.partition, event.id, change.time_us / 1e6)
         what = (change.object_id, change.version, change.kind, change.group)
         rows.append((*head, *what, _image(change.before), _image(change.after)))
-    columns = [[row[index] for row in rows] for index in range(len(CHANGES))]
-    return _batch(columns, CHANGES)
+    return pa.record_batch(list(zip(*rows, strict=True)), schema=CHANGES)
 
 
 def _image(values: Mapping[str, Any] | None) -> str | None:
     return None if values is None else orjson.dumps(dict(values)).decode()
-
-
-def _batch(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [pa.array(each, at.type) for each, at in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

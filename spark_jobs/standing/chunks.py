@@ -63,5 +63,4 @@ def unpack(chunks: Sequence[bytes], relations: Iterable[str]) -> pa.Table:
 
 def record_batch(chunks: Iterable[Chunk]) -> pa.RecordBatch:
     columns = list(zip(*chunks, strict=True)) or [()] * len(CHUNKS)
-    arrays = [pa.array(each, of.type) for each, of in zip(columns, CHUNKS, strict=True)]
-    return pa.record_batch(arrays, schema=CHUNKS)
+    return pa.record_batch(columns, schema=CHUNKS)

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
+
+from mediator.standing.planning import Plan
 from mediator.standing.probe_orders import StoreLayout
-from spark_jobs.commit_directory import CommitDirectory, FormatUnknown
-from spark_jobs.standing.layout_json import layout_from_json, layout_to_json
+from spark_jobs.commit_directory import CommitDirectory, StateMismatch
 from spark_jobs.standing.segments import FORMAT
 
-__all__ = ["Commit", "Epoch", "Segment", "StateDirectory"]
+__all__ = ["Commit", "Epoch", "Segment", "StateDirectory", "fingerprint"]
 
 _LOWEST: Final = float("-inf")
 
@@ -98,7 +100,7 @@ class Commit:
             {
                 "number": each.number,
                 "newest_s": _finite(each.newest_s),
-                "layouts": [layout_to_json(layout) for layout in each.layouts],
+                "layouts": [layout.to_json() for layout in each.layouts],
                 "segments": [[s.layout, s.group, s.path, s.rows, s.tier] for s in each.segments],
             }
             for each in self.epochs
@@ -115,12 +117,12 @@ class Commit:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Commit:
         if document.pop("format", None) != FORMAT:
-            raise FormatUnknown(f"the state is of another version than {FORMAT}")
+            raise StateMismatch(f"the state is of another version than {FORMAT}")
         epochs = tuple(
             Epoch(
                 each["number"],
                 _or_lowest(each["newest_s"]),
-                tuple(map(layout_from_json, each["layouts"])),
+                tuple(map(StoreLayout.from_json, each["layouts"])),
                 tuple(Segment(*of) for of in each["segments"]),
             )
             for each in document.pop("epochs")
@@ -137,6 +139,22 @@ class StateDirectory(CommitDirectory[Commit]):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, Commit, "state")
+
+
+def fingerprint(plan: Plan) -> str:
+    """Return the same text for plans that are executed in the same way."""
+    document = {
+        "queries": {name: of.to_json() for name, of in plan.workload.queries.items()},
+        "streams": sorted(plan.workload.streams),
+        "orders": sorted(_text(each.to_json()) for each in plan.choice.values()),
+        "stores": sorted(_text(each.to_json()) for each in plan.stores),
+        "parallelism": plan.workload.parallelism,
+    }
+    return _text(document)
+
+
+def _text(document: dict[str, Any]) -> str:
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _finite(value: float) -> float | None:

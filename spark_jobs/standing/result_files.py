@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spark_jobs.atomic_file import atomic_file
 from spark_jobs.standing.tuples import LAST_S, number_column, values_column
 
 __all__ = ["RESULTS", "ResultFile"]
@@ -35,7 +35,7 @@ class ResultFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+        self._open = ExitStack()
         self._writer: pq.ParquetWriter | None = None
         self.rows = 0
 
@@ -48,16 +48,7 @@ class ResultFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._writer is None:
-            return
-        try:
-            self._writer.close()
-            if error is None:
-                with self._temporary.open("rb") as file:
-                    os.fsync(file.fileno())
-                self._temporary.replace(self._path)
-        finally:
-            self._temporary.unlink(missing_ok=True)
+        self._open.__exit__(kind, error, traceback)
 
     def write(self, rows: pa.Table, relations: Sequence[str], queries: Sequence[str]) -> None:
         """Write rows as results of each of some queries."""
@@ -71,7 +62,9 @@ class ResultFile:
             table = pa.table([names, *columns], schema=RESULTS)
             if self._writer is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._writer = pq.ParquetWriter(self._temporary, RESULTS, compression="lz4")
+                file = self._open.enter_context(atomic_file(self._path))
+                writer = pq.ParquetWriter(file, RESULTS, compression="lz4")
+                self._writer = self._open.enter_context(writer)
             self._writer.write_table(table)
             self.rows += len(table)
 

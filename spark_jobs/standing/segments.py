@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from mediator.standing.model import Attribute
 from spark_jobs.atomic_file import atomic_file
-from spark_jobs.commit_directory import FormatUnknown
+from spark_jobs.commit_directory import StateMismatch
 from spark_jobs.standing.tuples import (
     FIRST_S,
     LAST_S,
@@ -129,7 +129,7 @@ def read_segment(path: Path, *, is_new: bool = False) -> StoredRows:
 
     Raises:
         FileNotFoundError: There is none.
-        FormatUnknown: It is of another version.
+        StateMismatch: It is of another version.
     """
     return StoredRows(_mapped(path), is_new=is_new) if is_new else _stored(path)
 
@@ -157,7 +157,7 @@ def _mapped(path: Path) -> pa.Table:
         table = pa.ipc.open_file(file).read_all()
     found: Mapping[bytes, bytes] = table.schema.metadata or {}
     if found.get(_FORMAT) != str(FORMAT).encode():
-        raise FormatUnknown(f"{path} is no state of version {FORMAT}")
+        raise StateMismatch(f"{path} is no state of version {FORMAT}")
     return table
 
 

@@ -17,9 +17,8 @@ from mediator.standing.planning import Plan
 from mediator.standing.probe_orders import StoreLayout
 from mediator.standing.rules import compile_rules
 from spark_jobs.commit_directory import StateMismatch
-from spark_jobs.standing.commits import Commit, Epoch, Segment, StateDirectory
+from spark_jobs.standing.commits import Commit, Epoch, Segment, StateDirectory, fingerprint
 from spark_jobs.standing.hops import Hops, compile_history, compile_hops
-from spark_jobs.standing.layout_json import fingerprint
 from spark_jobs.standing.reports import Report
 from spark_jobs.standing.work import Work
 

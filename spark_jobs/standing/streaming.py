@@ -9,11 +9,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.paths import literal_path
+from spark_jobs.sources.stream_ranges import TUPLES
 from spark_jobs.sources.streams import StreamData
-from spark_jobs.standing.chunks import REPORTS
+from spark_jobs.standing.chunks import CHUNKS, REPORTS
 from spark_jobs.standing.commits import Commit
 from spark_jobs.standing.reports import Report
 from spark_jobs.standing.shared_joins import SharedJoins
@@ -21,12 +23,9 @@ from spark_jobs.standing.tasks import execute, read, read_history
 from spark_jobs.standing.work import Work
 from spark_jobs.streaming_queries import EVER, start_batches
 
-__all__ = ["TUPLES", "event_stream_tuples", "file_tuples", "start"]
+__all__ = ["event_stream_tuples", "file_tuples", "start"]
 
-TUPLES: Final = "stream string, number long, time_s double, values string"
-"""What is streamed: a tuple of a stream, with its feed position and its values as JSON."""
-
-_CHUNKS: Final = "group int, level int, store int, hop int, route int, rows binary"
+_CHUNKS: Final = from_arrow_schema(CHUNKS)
 
 
 def start(
@@ -50,7 +49,7 @@ def start(
 
 def file_tuples(session: SparkSession, folder: Path, format_: str, files: int) -> DataFrame:
     """Return the tuples of a directory as they come, so many files at a time, the oldest first."""
-    reader = session.readStream.schema(TUPLES)
+    reader = session.readStream.schema(from_arrow_schema(TUPLES))
     reader = reader.options(maxFilesPerTrigger=files, maxFileAge=EVER)
     # A line that is no tuple must end the query: it would be a tuple without values otherwise.
     return reader.option("mode", "FAILFAST").format(format_).load(literal_path(str(folder)))

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.spec import OpenSpec
-from spark_jobs.runner.port import Block, InputUnfit, StageContext
+from spark_jobs.runner.port import HEAVIEST, Block, InputUnfit, StageContext
 
 __all__ = [
     "MOST_SPLITS",
@@ -30,7 +30,6 @@ __all__ = [
     "split_report",
 ]
 
-_HEAVIEST: Final = 10
 MOST_SPLITS: Final = 2
 
 
@@ -72,7 +71,7 @@ def check_loads(spec: OpenSpec, context: StageContext, found: Sequence[RuleLoad]
 
 
 def heaviest(records: DataFrame, spec: OpenSpec) -> tuple[Block, ...]:
-    top = _blocks(records, spec).orderBy(f.desc("pairs"), "rule", "key").limit(_HEAVIEST)
+    top = _blocks(records, spec).orderBy(f.desc("pairs"), "rule", "key").limit(HEAVIEST)
     example = f.array(*(f.col(f"v{at}") for at in range(len(spec.columns))))
     named = top.join(_in_blocks(records, example.alias("example")), ["rule", "key"]).groupBy(
         "rule", "key", "records", "pairs"

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from spark_jobs.linkage.open.blocks import check_loads, loads, split_heavy
 from spark_jobs.linkage.open.clusters import assigned, merges, named
 from spark_jobs.linkage.open.difference import LOOKED_AT, compared_texts, differing
-from spark_jobs.linkage.open.evaluate import blocking_recall, evaluation
+from spark_jobs.linkage.open.evaluate import LABELS, evaluation
 from spark_jobs.linkage.open.model import Model, bits_of
 from spark_jobs.linkage.open.pairs import compared
 from spark_jobs.linkage.open.plan import keep_plan, load_engine, load_plan
@@ -193,10 +193,14 @@ def _best_links(links: DataFrame) -> DataFrame:
 
 
 def _evaluate(spec: OpenSpec, context: StageContext, clusters: DataFrame) -> None:
-    report = dict(evaluation(clusters, within=spec.within))
-    pairs, records = context.output("compare"), context.output("records")
-    report["blocking_recall"] = blocking_recall(pairs, records, within=spec.within)
-    context.report("evaluation", report)
+    known = clusters.where(f.col("truth").isNotNull())
+    counts = known.groupBy(*LABELS).agg(f.count("*").alias("n")).toArrow()
+    pairs = context.output("compare").select("l", "r")
+    for end in ("l", "r"):
+        truth = known.select(f.col("row").alias(end), f.col("truth").alias(f"{end}_truth"))
+        pairs = pairs.join(truth, end)
+    compared = pairs.where(f.col("l_truth") == f.col("r_truth")).count()
+    context.report("evaluation", evaluation(counts, compared, within=spec.within))
 
 
 STAGES: Final[Mapping[str, Callable[[OpenSpec, StageContext], Frame]]] = {

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.columns import quoted
-from spark_jobs.linkage.open.prepare import normalise
+from spark_jobs.linkage.open.prepared import normalise
 from spark_jobs.linkage.open.quantities import as_quantities
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext

@@ -17,7 +17,6 @@ from spark_jobs.linkage.open.quantities import as_quantities
 from spark_jobs.linkage.open.rules import Rule
 from spark_jobs.linkage.open.spec import AgreementLevel, FieldComparison, LinkagePlan, WholeRecords
 from spark_jobs.linkage.open.whole.matching import MOST_RECORDS
-from spark_jobs.linkage.open.whole.proposal import columns_of_text, why_whole_records
 from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["PlanProposal", "propose"]
@@ -28,6 +27,9 @@ _LOOKED_AT: Final = 500
 _PARTS: Final = 2
 _LONG_CODE: Final = 6
 _SEVERAL_WORDS: Final = 1.3
+_MOSTLY_TEXT: Final = 0.5
+_MOST_COLUMNS: Final = 8
+"""Whose text is that of a whole record."""
 
 _EXACT: Final = AgreementLevel(exact=True)
 _TYPOS: Final = (AgreementLevel(levenshtein=1), AgreementLevel(levenshtein=2))
@@ -87,7 +89,7 @@ def propose(sample: RecordSample, *, only_fields: bool = False) -> PlanProposal:
     """
     profiles = profile(sample)
     possible = not only_fields and sample.records <= MOST_RECORDS
-    if possible and (reason := why_whole_records(profiles, sample)):
+    if possible and (reason := _why_whole_records(profiles, sample)):
         return _whole_records(profiles, reason)
     try:
         return _fields(profiles, sample, need_rules=possible)
@@ -98,9 +100,34 @@ def propose(sample: RecordSample, *, only_fields: bool = False) -> PlanProposal:
 
 
 def _whole_records(profiles: tuple[Profile, ...], reason: str) -> PlanProposal:
-    columns = columns_of_text(profiles)
+    columns = _columns_of_text(profiles)
     shared = f"Whole records are compared, by what they share in {', '.join(columns)}: {reason}"
     return PlanProposal((), (), (shared,), profiles, WholeRecords(columns=columns))
+
+
+def _why_whole_records(profiles: Sequence[Profile], sample: RecordSample) -> str | None:
+    """Return why whole records serve better than fields, in a sentence; None: they do not.
+
+    Within a table they would find pairs only, and things come more often than twice.
+    """
+    words = sum(map(_words, profiles))
+    texts = [one for one in profiles if one.value_kind is ValueKind.TEXT]
+    share = sum(map(_words, texts)) / max(words, 1.0)
+    if sample.within or share <= _MOSTLY_TEXT:
+        return None
+    names = " and ".join(one.name for one in texts)
+    return f"{share:.0%} of all words are in {names}, where any of them may be what distinguishes."
+
+
+def _columns_of_text(profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """Return the columns that make the text of a record, in their order: those with most words."""
+    fullest = sorted(profiles, key=lambda one: (-_words(one), one.name))[:_MOST_COLUMNS]
+    return tuple(one.name for one in profiles if one in fullest)
+
+
+def _words(one: Profile) -> float:
+    """The mean number of words, where a missing value has none."""
+    return one.words * (1.0 - one.nulls)
 
 
 def _fields(

@@ -15,10 +15,9 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_jobs.linkage.open.key_parts import part_of
 from spark_jobs.linkage.open.profile import (
     Profile,
     RecordSample,
@@ -135,8 +134,8 @@ def _parts(
         yield _SampledPart(KeyPart(column=one.name), numbered(values), agrees)
     for take, length in _takes(one.value_kind):
         nearly = agrees | ((random.random(_IMAGINED) < _NEARLY) & present)
-        extracted = numbered(_extract(values, take, length))
-        yield _SampledPart(KeyPart(column=one.name, take=take, length=length), extracted, nearly)
+        part = KeyPart(column=one.name, take=take, length=length)
+        yield _SampledPart(part, numbered(part_of(part, values)), nearly)
 
 
 def _takes(value_kind: ValueKind) -> tuple[tuple[Take, int], ...]:
@@ -151,21 +150,3 @@ def _takes(value_kind: ValueKind) -> tuple[tuple[Take, int], ...]:
             return ((Take.PREFIX, 4),)
         case _:
             return ()
-
-
-def _extract(values: pa.Array, take: Take, length: int) -> pa.Array:
-    match take:
-        case Take.PREFIX:
-            return pc.utf8_slice_codeunits(values, 0, length)
-        case Take.SUFFIX:
-            return pc.utf8_slice_codeunits(values, -length)
-        case Take.WORD:
-            return pc.replace_substring_regex(values, " .*$" if length > 0 else "^.* ", "")
-        case Take.YEAR:
-            return pc.utf8_slice_codeunits(_digits(values), 0, 4)
-        case _:
-            return pc.utf8_slice_codeunits(_digits(values), 4, 8)
-
-
-def _digits(values: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(values, "[^0-9]", "")

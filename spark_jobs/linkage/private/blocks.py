@@ -303,25 +303,14 @@ def to_record_batches(
     """
     for begin in range(0, len(done.pairs), PAIRS_AT_ONCE):
         yield _named_matches(left, right, done.pairs[begin : begin + PAIRS_AT_ONCE])
-    nothing = [pa.nulls(1, each.type) for each in MATCHES]
-    yield pa.record_batch(
-        [*nothing, pa.array([astuple(done.tally)], RESULT.field("tally").type)], schema=RESULT
-    )
+    nothing = [[None]] * len(MATCHES)
+    yield pa.record_batch([*nothing, [astuple(done.tally)]], schema=RESULT)
 
 
 def _named_matches(left: NamedBlock, right: NamedBlock, pairs: Numbers) -> pa.RecordBatch:
     i, j, overlap = pairs.T
     union = left.block.sizes[i] + right.block.sizes[j] - overlap
     count = len(i)
-    return pa.record_batch(
-        [
-            pa.array([left.party] * count, pa.int32()),
-            left.ids.take(pa.array(i)),
-            pa.array([right.party] * count, pa.int32()),
-            right.ids.take(pa.array(j)),
-            pa.array(overlap, pa.int64()),
-            pa.array(union, pa.int64()),
-            pa.nulls(count, RESULT.field("tally").type),
-        ],
-        schema=RESULT,
-    )
+    lefts, rights = left.ids.take(pa.array(i)), right.ids.take(pa.array(j))
+    ends = (pa.repeat(left.party, count), lefts, pa.repeat(right.party, count), rights)
+    return pa.record_batch([*ends, overlap, union, pa.nulls(count)], schema=RESULT)

@@ -36,7 +36,7 @@ from spark_jobs.linkage.private.blocks import (
     to_record_batches,
 )
 from spark_jobs.linkage.private.gpu.hybrid import compare_batch
-from spark_jobs.linkage.private.vectors import BitOrder, cardinalities, unpacked
+from spark_jobs.linkage.private.vectors import BitOrder, Words, cardinalities, unpacked
 from spark_jobs.runner.port import InputUnfit
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "blocks_of",
     "compared",
     "cut_into_blocks",
+    "rewritten_batch",
     "slots_of",
     "sorted_spans",
     "spans_of",
@@ -137,15 +138,13 @@ def cut_into_blocks(records: DataFrame, words: int, rows: int) -> DataFrame:
 def _rewritten(batches: Iterable[pa.RecordBatch], order: BitOrder) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         words = order.rewritten(unpacked(batch.column("bits").to_pylist()))
-        yield pa.RecordBatch.from_arrays(
-            [
-                batch.column("party"),
-                batch.column("id"),
-                pa.array(cardinalities(words), pa.int32()),
-                pa.array([row.tobytes() for row in words], pa.binary()),
-            ],
-            schema=REWRITTEN,
-        )
+        yield rewritten_batch(batch.column("party"), batch.column("id"), words)
+
+
+def rewritten_batch(parties: pa.Array, ids: pa.Array, words: Words) -> pa.RecordBatch:
+    """Return records in the common order as rows of `REWRITTEN`."""
+    rows = [row.tobytes() for row in words]
+    return pa.record_batch([parties, ids, cardinalities(words), rows], schema=REWRITTEN)
 
 
 def _cut(batches: Iterable[pa.RecordBatch], words: int, most: int) -> Iterator[pa.RecordBatch]:
@@ -172,10 +171,7 @@ def _block(rows: Sequence[tuple[int, str, bytes]], words: int) -> pa.RecordBatch
     low, high = int(block.sizes[0]), int(block.sizes[-1])
     cells = (f"{party} {ids[0]}", party, len(ids), low, high, ids)
     blobs = (block.ranks.tobytes(), block.words.tobytes())
-    return pa.RecordBatch.from_arrays(
-        [pa.array([cell], each.type) for cell, each in zip((*cells, *blobs), BLOCKS, strict=True)],
-        schema=BLOCKS,
-    )
+    return pa.record_batch([[cell] for cell in (*cells, *blobs)], schema=BLOCKS)
 
 
 def spans_of(blocks: DataFrame) -> list[BlockSpan]:

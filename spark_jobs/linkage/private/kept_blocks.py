@@ -25,6 +25,7 @@ from spark_jobs.linkage.private.comparing import (
     REWRITTEN,
     BlockSpan,
     cut_into_blocks,
+    rewritten_batch,
     sorted_spans,
 )
 from spark_jobs.linkage.private.stream_state import BLOCKS_FOLDER, KeptBlocks
@@ -103,13 +104,5 @@ def _records_in(words: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
     for batch in batches:
         for cells in batch.to_pylist():
             named = NamedBlock.of(cells, words)
-            count = len(named.ids)
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([named.party] * count, pa.int32()),
-                    named.ids,
-                    pa.array(named.block.sizes, pa.int32()),
-                    pa.array([row.tobytes() for row in named.block.words], pa.binary()),
-                ],
-                schema=REWRITTEN,
-            )
+            parties = pa.repeat(named.party, len(named.ids))
+            yield rewritten_batch(parties, named.ids, named.block.words)

@@ -33,7 +33,7 @@ from spark_jobs.linkage.private.records import (
 )
 from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.vectors import BitOrder, Numbers
-from spark_jobs.runner.port import Block, Forecast, StageContext
+from spark_jobs.runner.port import HEAVIEST, Block, Forecast, StageContext
 
 __all__ = ["all_pairs", "comparison_of", "forecast", "linked", "order_in"]
 
@@ -119,8 +119,6 @@ _BYTES_PER_RECORD: Final = 1_000
 BYTES_PER_END: Final = 160
 """Of a record that is linked one to one; `assigned` says why."""
 
-_HEAVIEST: Final = 10
-
 
 def forecast(spec: PrivateSpec, context: StageContext) -> Forecast:
     whole = _records(spec, context)
@@ -131,7 +129,7 @@ def forecast(spec: PrivateSpec, context: StageContext) -> Forecast:
     return Forecast(
         rows,
         total,
-        tuple(sorted(pairs, key=lambda block: -block.pairs)[:_HEAVIEST]),
+        tuple(sorted(pairs, key=lambda block: -block.pairs)[:HEAVIEST]),
         people * (_BYTES_PER_RECORD + _bytes_of_ends(spec)),
         _START_S + people / _ROWS_PER_S + total / rate,
     )

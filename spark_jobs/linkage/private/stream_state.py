@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from spark_jobs.commit_directory import CommitDirectory, FormatUnknown
+from spark_jobs.commit_directory import CommitDirectory, StateMismatch
 from spark_jobs.linkage.private.comparing import BlockSpan
 from spark_jobs.linkage.private.vectors import BitOrder
 
@@ -101,7 +101,7 @@ class LinkageCommit:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> LinkageCommit:
         if document.pop("format", None) != _FORMAT:
-            raise FormatUnknown(f"the state is of another version than {_FORMAT}")
+            raise StateMismatch(f"the state is of another version than {_FORMAT}")
         kept = tuple(
             KeptBlocks(tuple(files), tier, arrived_s, tuple(BlockSpan(*span) for span in spans))
             for files, tier, arrived_s, spans in document.pop("kept")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
 from pyspark.sql.window import Window
 
@@ -24,17 +25,16 @@ from spark_jobs.matching.schemas.elements import Element
 from spark_jobs.matching.schemas.profiles import profile_of
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["MOST_COLUMNS", "column_names", "elements_of", "sampled"]
+__all__ = ["MOST_COLUMNS", "SAMPLES", "column_names", "elements_of", "sampled"]
 
 MOST_COLUMNS: Final = 1_000
 VALUES: Final = 1_000
 """Different values that are kept of a column."""
 _LONGEST: Final = 200
 """Characters of a value that are looked at."""
-_SAMPLES: Final = "column string, value string, hash long, count long, rows long"
 _TOTALS: Final = -1
 """The hash of the row that counts a column's rows and values."""
-_SCHEMA: Final = pa.schema(
+SAMPLES: Final = pa.schema(
     [
         ("column", pa.string()),
         ("value", pa.string()),
@@ -78,7 +78,7 @@ def sampled(frame: DataFrame, side: str) -> DataFrame:
     names = column_names(frame, side)
     # Names of our own: Spark finds no column again whose name has a dot or a backtick.
     texts = frame.select(*(_text(frame, name).alias(f"v{at}") for at, name in enumerate(names)))
-    parts = texts.mapInArrow(_kernel(names), _SAMPLES)
+    parts = texts.mapInArrow(_kernel(names), from_arrow_schema(SAMPLES))
     merged = parts.groupBy("column", "value", "hash").agg(
         f.sum("count").alias("count"), f.sum("rows").alias("rows")
     )
@@ -147,7 +147,7 @@ class _Part:
             for (hash_, text), count in self._counts.items()
         ]
         totals = {"value": None, "hash": _TOTALS, "count": self._present, "rows": self.rows}
-        return pa.RecordBatch.from_pylist([{"column": self._name, **totals}, *rows], _SCHEMA)
+        return pa.RecordBatch.from_pylist([{"column": self._name, **totals}, *rows], SAMPLES)
 
 
 def elements_of(frame: DataFrame, sample: DataFrame, side: str) -> list[Element]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.matching.schemas.assignment import one_to_one
 from spark_jobs.matching.schemas.background import (
@@ -23,7 +25,7 @@ from spark_jobs.matching.schemas.fields import field_candidates
 from spark_jobs.matching.schemas.json_schemas import parse_json_schema
 from spark_jobs.matching.schemas.mapping import field_mapping
 from spark_jobs.matching.schemas.relations import Relation
-from spark_jobs.matching.schemas.sampling import column_names, elements_of, sampled
+from spark_jobs.matching.schemas.sampling import SAMPLES, column_names, elements_of, sampled
 from spark_jobs.matching.schemas.spec import (
     FEEDBACK,
     Assignment,
@@ -54,7 +56,6 @@ _MOST_TEXTS: Final = 10_000
 _MOST_CHARACTERS: Final = 64 * 2**20
 _MOST_FEEDBACK: Final = 100_000
 _DECIDED: Final = "people accepted it"
-_EMPTY: Final = "side string, column string, value string, hash long, count long, rows long"
 _CANDIDATES: Final = pa.schema(
     [
         ("left", pa.string()),
@@ -154,7 +155,8 @@ def _labels(context: StageContext, side: str) -> int:
 
 def _profiles(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
     """The samples of the tables; none of other forms."""
-    frame = context.spark.createDataFrame([], _EMPTY)
+    schema = pa.schema([("side", pa.string()), *SAMPLES])
+    frame = context.spark.createDataFrame([], from_arrow_schema(schema))
     for side in _SIDES:
         if getattr(spec, side).form is Form.TABLE:
             frame = frame.unionByName(sampled(context.input(side), side))
@@ -166,16 +168,7 @@ def _candidates(spec: SchemaMatchingSpec, context: StageContext) -> pa.Table:
     background = _background(spec, context, decisions)
     ontologies = spec.left.form is Form.ONTOLOGY
     found = _of_concepts if ontologies else _of_fields
-    rows = [
-        {
-            "left": each.left,
-            "right": each.right,
-            "relation": str(each.relation),
-            "bits": each.bits,
-            "evidence": list(each.evidence),
-        }
-        for each in found(spec, context, background, decisions)
-    ]
+    rows = [asdict(each) for each in found(spec, context, background, decisions)]
     context.count("candidates", len(rows))
     return pa.Table.from_pylist(rows, _CANDIDATES)
 
@@ -260,11 +253,7 @@ def _correspondences(spec: SchemaMatchingSpec, context: StageContext) -> pa.Tabl
     decisions = _decisions(spec, context)
     candidates = [
         Candidate(
-            row["left"],
-            row["right"],
-            row["bits"],
-            Relation(row["relation"]),
-            tuple(row["evidence"]),
+            **row | {"relation": Relation(row["relation"]), "evidence": tuple(row["evidence"])}
         )
         for row in context.output_table("candidates").to_pylist()
     ]
@@ -341,13 +330,9 @@ def _chosen(
 
 def _row(candidate: Candidate, confidence: float) -> dict[str, Any]:
     evidence = "; ".join(candidate.evidence) or "there is no evidence but the decision"
-    return {
+    return asdict(candidate) | {
         "id": result_id(candidate.left, candidate.right, candidate.relation),
-        "left": candidate.left,
-        "right": candidate.right,
-        "relation": str(candidate.relation),
         "confidence": confidence,
-        "bits": candidate.bits,
         "evidence": f"{evidence[:1].upper()}{evidence[1:]}.",
     }
 

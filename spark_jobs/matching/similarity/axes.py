@@ -12,12 +12,7 @@ from typing import Final
 
 from spark_jobs.matching.similarity.geometry import Cell, Point, chord, nearest, polyline
 from spark_jobs.matching.similarity.grids import SegmentGrid, cell_of, cells_around
-from spark_jobs.matching.similarity.lines import (
-    CrowdedCell,
-    CrowdedNetwork,
-    Road,
-    RoadSettings,
-)
+from spark_jobs.matching.similarity.lines import Road, RoadSettings, exceeded
 
 __all__ = ["with_axes"]
 
@@ -38,8 +33,8 @@ def with_axes(roads: Sequence[Road], settings: RoadSettings, distance: float) ->
         The roads, by their ids; an axis has that of its first lane.
 
     Raises:
-        CrowdedCell: More lanes, or ends of lines, are at one place than the settings allow.
-        CrowdedNetwork: More are near each other in all places together.
+        InputUnfit: More lanes, or ends of lines, are at one place than the settings allow, or in
+            all places together.
     """
     one_way = [road for road in roads if road.one_way]
     axes = [*_axes(one_way, distance, settings)]
@@ -93,9 +88,11 @@ def _nearly_met(
         beginning = [lane for each in cells_around(cell) for lane in by_start.get(each, ())]
         total += len(ending) * len(beginning)
         if len(ending) * len(beginning) > settings.most_pairs:
-            raise CrowdedCell(f"{len(beginning):,} lanes begin where {ending[0].id} ends.")
+            begin = f"{len(beginning):,} lanes begin where {ending[0].id} ends"
+            raise exceeded(begin, "block_pairs")
         if total > settings.all_pairs:
-            raise CrowdedNetwork(f"{total:,} pairs of a lane and one where it ends are near.")
+            near = f"{total:,} pairs of a lane and one where it ends are near"
+            raise exceeded(near, "pairs")
         yield from ((lane, beginning) for lane in ending)
 
 

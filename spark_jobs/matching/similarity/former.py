@@ -9,10 +9,11 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.columns import quoted
 from spark_jobs.matching.similarity.fingerprints import REASONS, FormerRow, GivenLink
-from spark_jobs.matching.similarity.task import FORMER
+from spark_jobs.matching.similarity.task import FORMER, RECORDS
 from spark_jobs.runner.port import StageContext
 
 __all__ = ["former_rows", "parsed_row", "reused"]
@@ -28,7 +29,7 @@ def former_rows(context: StageContext, owned: DataFrame) -> DataFrame:
     """
     result = context.input("former")
     rows = result.select(f.to_json(f.struct(*map(quoted, result.columns))).alias("row"))
-    read = rows.mapInArrow(_read, "side int, id string, record string")
+    read = rows.mapInArrow(_read, from_arrow_schema(RECORDS))
     owners = owned.select("partition", "side", "id")
     return read.join(owners, ["side", "id"]).select(
         "partition", f.lit(FORMER).alias("side"), "id", "record"
@@ -38,10 +39,7 @@ def former_rows(context: StageContext, owned: DataFrame) -> DataFrame:
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [found for text in batch.column("row").to_pylist() for found in parsed_row(text)]
-        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
-
-
-_ARROW: Final = pa.schema([("side", pa.int32()), ("id", pa.string()), ("record", pa.string())])
+        yield pa.RecordBatch.from_pylist(rows, schema=RECORDS)
 
 
 def parsed_row(text: str) -> Iterator[dict[str, Any]]:

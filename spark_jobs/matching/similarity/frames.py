@@ -17,12 +17,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.columns import quoted
-from spark_jobs.matching.similarity.lists import Contradiction, Decisions, decisions
-from spark_jobs.matching.similarity.objects import LineTooLong, MatchObject, Reader
+from spark_jobs.matching.similarity.lists import Decisions, decisions
+from spark_jobs.matching.similarity.objects import MatchObject, Reader
 from spark_jobs.matching.similarity.spec import SimilaritySpec
-from spark_jobs.matching.similarity.task import SIDES
+from spark_jobs.matching.similarity.task import RECORDS, SIDES
 from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["objects", "records"]
@@ -35,9 +36,14 @@ _SPREADING: Final = (
     (2, 0x3333333333333333),
     (1, 0x5555555555555555),
 )
-_READ: Final = (
-    "side int, id string, record string, keys array<string>, joints array<string>,"
-    " position long, unreadable boolean"
+_READ: Final = pa.schema(
+    [
+        *RECORDS,
+        ("keys", pa.list_(pa.string())),
+        ("joints", pa.list_(pa.string())),
+        ("position", pa.int64()),
+        ("unreadable", pa.bool_()),
+    ]
 )
 
 
@@ -48,7 +54,7 @@ def objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
         InputUnfit: A line does not fit the grid, or the lists contradict each other.
     """
     given = records(spec, context) if spec.roads is None else context.output("roads")
-    read = given.mapInArrow(_ObjectReader(spec), _READ)
+    read = given.mapInArrow(_ObjectReader(spec), from_arrow_schema(_READ))
     return _with_decisions(_hashed(read), spec, context)
 
 
@@ -75,13 +81,10 @@ class _ObjectReader:
         readers = [Reader(self.spec, side) for side in SIDES]
         for batch in batches:
             rows = [self._row(readers, row) for row in batch.to_pylist()]
-            yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+            yield pa.RecordBatch.from_pylist(rows, schema=_READ)
 
     def _row(self, readers: list[Reader], row: dict[str, Any]) -> dict[str, Any]:
-        try:
-            read = readers[row["side"]].read(json.loads(row["record"]))
-        except LineTooLong as error:
-            raise InputUnfit(str(error)) from error
+        read = readers[row["side"]].read(json.loads(row["record"]))
         return {
             **row,
             "keys": sorted(read.keys),
@@ -89,19 +92,6 @@ class _ObjectReader:
             "position": _position(read, self.spec),
             "unreadable": not read.keys,
         }
-
-
-_ARROW: Final = pa.schema(
-    [
-        ("side", pa.int32()),
-        ("id", pa.string()),
-        ("record", pa.string()),
-        ("keys", pa.list_(pa.string())),
-        ("joints", pa.list_(pa.string())),
-        ("position", pa.int64()),
-        ("unreadable", pa.bool_()),
-    ]
-)
 
 
 def _position(read: MatchObject, spec: SimilaritySpec) -> int:
@@ -139,10 +129,7 @@ def _with_decisions(read: DataFrame, spec: SimilaritySpec, context: StageContext
         return read.select("*", f.lit(None).cast("string").alias("link"), nothing)
     listed = context.spark.createDataFrame(sorted(names), "side int, id string")
     found = read.join(f.broadcast(listed), ["side", "id"]).select("side", "id").collect()
-    try:
-        decided = decisions(must, cannot, {(row["side"], row["id"]) for row in found})
-    except Contradiction as error:
-        raise InputUnfit(f"The lists contradict each other: {error}") from error
+    decided = decisions(must, cannot, {(row["side"], row["id"]) for row in found})
     if decided.ignored:
         context.report("lists", {"ignored": decided.ignored})
     rows = context.spark.createDataFrame(

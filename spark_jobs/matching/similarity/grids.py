@@ -10,12 +10,8 @@ from math import dist, floor
 from typing import Final, TypeAlias
 
 from spark_jobs.matching.similarity.geometry import Cell, Point, cells, nearest, polyline
-from spark_jobs.matching.similarity.lines import (
-    CrowdedCell,
-    CrowdedNetwork,
-    Road,
-    RoadSettings,
-)
+from spark_jobs.matching.similarity.lines import Road, RoadSettings, exceeded
+from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["TOUCHES", "Gathered", "Segment", "SegmentGrid", "cell_of", "cells_around"]
 
@@ -31,7 +27,7 @@ class SegmentGrid:
     """Segments of lines by the cells that they come near; ends of lines may be moved as far.
 
     Raises:
-        CrowdedCell: More segments are in one cell than the settings allow, or one is in too many.
+        InputUnfit: More segments are in one cell than the settings allow, or one is in too many.
     """
 
     def __init__(
@@ -50,7 +46,7 @@ class SegmentGrid:
                 near = self._reach + TOUCHES
                 touched = cells(polyline(segment), self._size, near, _MOST_CELLS)
                 if touched is None:
-                    raise CrowdedCell(f"{roads[number].id} is too long for its network.")
+                    raise exceeded(f"{roads[number].id} is too long for its network", "block_pairs")
                 for cell in touched:
                     self._cells[cell].append((number, at))
         self._most_pairs = settings.most_pairs
@@ -65,11 +61,11 @@ class SegmentGrid:
         Only those of one segment are in memory at the same time.
 
         Raises:
-            CrowdedNetwork: All cells together have more pairs than the settings allow.
+            InputUnfit: All cells together have more pairs than the settings allow.
         """
         total = sum(map(_pairs_of, self._cells.values()))
         if total > self._all_pairs:
-            raise CrowdedNetwork(f"{total:,} pairs of segments are near.")
+            raise exceeded(f"{total:,} pairs of segments are near", "pairs")
         cells_of: defaultdict[Segment, list[Cell]] = defaultdict(list)
         for cell, segments in self._cells.items():
             for segment in segments:
@@ -85,8 +81,7 @@ class SegmentGrid:
         """Check how often ends and crossings of lines would be compared with what is around them.
 
         Raises:
-            CrowdedCell: More often in one cell than the settings allow.
-            CrowdedNetwork: More often in all cells together.
+            InputUnfit: More often in one cell, or in all together, than the settings allow.
         """
         total = 0
         for cell, count in Counter(cell_of(point, self._size) for point in points).items():
@@ -95,10 +90,11 @@ class SegmentGrid:
             if count * len(segments) > self._most_pairs:
                 raise self._crowded(segments, f"{count:,} ends and crossings lie")
         if total > self._all_pairs:
-            raise CrowdedNetwork(f"{total:,} pairs of an end or a crossing and a segment are near.")
+            pairs = f"{total:,} pairs of an end or a crossing and a segment"
+            raise exceeded(f"{pairs} are near", "pairs")
 
-    def _crowded(self, segments: Sequence[Segment], what: str) -> CrowdedCell:
-        return CrowdedCell(f"{what} where {self._roads[segments[0][0]].id} does.")
+    def _crowded(self, segments: Sequence[Segment], what: str) -> InputUnfit:
+        return exceeded(f"{what} where {self._roads[segments[0][0]].id} does", "block_pairs")
 
     def around(self, point: Point) -> Sequence[Segment]:
         """Return the segments that may be near a point."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 
 from spark_jobs.columns import quoted
-from spark_jobs.matching.similarity.learning import LabelsUnfit, Learned, learned
+from spark_jobs.matching.similarity.learning import Learned, learned
 from spark_jobs.matching.similarity.objects import Reader, Similarity
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.runner.port import InputUnfit, StageContext
@@ -31,11 +31,7 @@ def learn(spec: SimilaritySpec, context: StageContext) -> pa.Table:
     pairs = _labelled(context)
     similarity = Similarity(spec)
     terms = [similarity.all_terms(*values) for values in _values(spec, pairs)]
-    try:
-        matches = [row["match"] for row in pairs]
-        found = learned(np.array(terms), matches, spec.relational)
-    except LabelsUnfit as error:
-        raise InputUnfit(f"labels: {error}") from error
+    found = learned(np.array(terms), [row["match"] for row in pairs], spec.relational)
     report = _report(spec, found)
     context.report("learned", report)
     return pa.table({"document": [json.dumps(asdict(found))]})

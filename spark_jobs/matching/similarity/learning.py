@@ -9,13 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LabelsUnfit", "Learned", "learned"]
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["Learned", "learned"]
 
 _LEAST_OF_EACH: Final = 2
-
-
-class LabelsUnfit(Exception):
-    """Labels do not tell matches from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +39,13 @@ def learned(terms: NDArray[np.float64], matches: Sequence[bool], relational: flo
     below 1 - `relational`.
 
     Raises:
-        LabelsUnfit: There are too few of either, or no measure tells them apart.
+        InputUnfit: There are too few of either, or no measure tells them apart.
     """
     labels = np.asarray(matches, dtype=bool)
     if min(labels.sum(), (~labels).sum()) < _LEAST_OF_EACH:
-        raise LabelsUnfit(f"{_LEAST_OF_EACH} matches and {_LEAST_OF_EACH} others are expected.")
+        raise InputUnfit(
+            f"labels: {_LEAST_OF_EACH} matches and {_LEAST_OF_EACH} others are expected."
+        )
     coefficients, intercept = _fitted(terms, labels)
     total = coefficients.sum()
     share = 1 - relational
@@ -70,4 +70,4 @@ def _fitted(
         if (found[kept] > 0).all():
             return found, float(machine.intercept_[0])
         kept = found > 0
-    raise LabelsUnfit("No measure is greater for matches than for others.")
+    raise InputUnfit("labels: No measure is greater for matches than for others.")

@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_jobs.matching.similarity.geometry import Point
+from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["CrowdedCell", "CrowdedNetwork", "Road", "RoadSettings"]
-
-
-class CrowdedCell(Exception):
-    """So many lines are at one place that comparing them would cost too much."""
-
-
-class CrowdedNetwork(Exception):
-    """So many lines are near each other in all places together that comparing them would."""
+__all__ = ["Road", "RoadSettings", "exceeded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +43,8 @@ class Road:
     one_way: bool = False
     piece: int = 0
     other: str | None = None
+
+
+def exceeded(reason: str, limit: str) -> InputUnfit:
+    """Return why so many lines that are near each other are not compared, and by which limit."""
+    return InputUnfit(f"{reason}. limits.{limit} is exceeded.")

@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Contradiction", "Decisions", "decisions"]
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["Decisions", "decisions"]
 
 Pair: TypeAlias = tuple[str, str]
 Node: TypeAlias = tuple[int, str]
-
-
-class Contradiction(Exception):
-    """A pair is in a group that must be linked, and cannot be linked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ def decisions(must: Iterable[Pair], cannot: Iterable[Pair], present: set[Node]) 
     """Join pairs that must be linked to groups: a cycle of pairs is one group, as any other.
 
     Raises:
-        Contradiction: A pair within a group is one that cannot be linked.
+        InputUnfit: A pair within a group is one that cannot be linked.
     """
     wanted, barred = {*must}, {*cannot}
     there = {pair for pair in wanted | barred if {(0, pair[0]), (1, pair[1])} <= present}
@@ -45,7 +43,10 @@ def decisions(must: Iterable[Pair], cannot: Iterable[Pair], present: set[Node]) 
     for left, right in sorted(barred & there):
         group = link.get((0, left))
         if group is not None and group == link.get((1, right)):
-            raise Contradiction(f"{left} and {right} must be linked, and cannot be linked.")
+            raise InputUnfit(
+                "The lists contradict each other:"
+                f" {left} and {right} must be linked, and cannot be linked."
+            )
         by_object[0, left].add(right)
         by_object[1, right].add(left)
     cannots = {node: frozenset(ids) for node, ids in by_object.items()}

@@ -23,18 +23,15 @@ from spark_jobs.matching.similarity.spec import (
     Side,
     SimilaritySpec,
 )
+from spark_jobs.runner.port import InputUnfit
 from spark_jobs.texts import soundex
 
-__all__ = ["LineTooLong", "MatchObject", "Reader", "Similarity"]
+__all__ = ["MatchObject", "Reader", "Similarity"]
 
 _MOST_CELLS: Final = 10_000
 _MOST_REFERENCES: Final = 256
 _DECIMALS: Final = 6
 """Of coordinates of end points: a distance of less is none."""
-
-
-class LineTooLong(Exception):
-    """A line touches so many cells of the grid that the buffer cannot be meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +154,7 @@ class Reader:
         """Read an object.
 
         Raises:
-            LineTooLong: Its line is too long for the grid.
+            InputUnfit: Its line touches so many cells of the grid that the buffer cannot be meant.
         """
         blocking = self._spec.blocking
         line = None
@@ -197,7 +194,7 @@ class Reader:
             buffer = blocking.buffer if self._side == "left" else 0.0
             touched = cells(line, 2 * blocking.buffer, buffer, _MOST_CELLS)
             if touched is None:
-                raise LineTooLong(
+                raise InputUnfit(
                     f"{self._side} {record['id']} touches more than {_MOST_CELLS:,} cells: "
                     "a wider buffer is needed, or its coordinates have another unit."
                 )

@@ -9,23 +9,17 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.matching.similarity.geometry import parse_polyline
-from spark_jobs.matching.similarity.lines import (
-    CrowdedCell,
-    CrowdedNetwork,
-    Road,
-    RoadSettings,
-)
+from spark_jobs.matching.similarity.lines import Road, RoadSettings
 from spark_jobs.matching.similarity.roads import divided
 from spark_jobs.matching.similarity.spec import Grid, RoadsSpec, Side, SimilaritySpec
-from spark_jobs.matching.similarity.task import SIDES
+from spark_jobs.matching.similarity.task import RECORDS, SIDES
 from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["prepared", "prepared_records"]
 
-_PREPARED_DDL: Final = "side int, id string, record string"
-_PREPARED: Final = pa.schema([("side", pa.int32()), ("id", pa.string()), ("record", pa.string())])
 _YES: Final = frozenset({"true", "yes", "1"})
 
 Record = Mapping[str, Any]
@@ -45,9 +39,9 @@ def prepared(records: DataFrame, spec: SimilaritySpec) -> DataFrame:
 
     def network(side: pa.Table) -> pa.Table:
         rows = prepared_records(side.to_pylist(), spec)
-        return pa.Table.from_pylist([*rows], schema=_PREPARED)
+        return pa.Table.from_pylist([*rows], schema=RECORDS)
 
-    return records.groupBy("side").applyInArrow(network, _PREPARED_DDL)
+    return records.groupBy("side").applyInArrow(network, from_arrow_schema(RECORDS))
 
 
 def prepared_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[dict[str, Any]]:
@@ -68,10 +62,8 @@ def prepared_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[d
     settings = RoadSettings(spec.roads.snap, spec.roads.axes, limits.block_pairs, limits.pairs)
     try:
         found = divided(roads, settings)
-    except CrowdedCell as error:
-        raise InputUnfit(f"{SIDES[side]}: {error} limits.block_pairs is exceeded.") from error
-    except CrowdedNetwork as error:
-        raise InputUnfit(f"{SIDES[side]}: {error} limits.pairs is exceeded.") from error
+    except InputUnfit as error:
+        raise InputUnfit(f"{SIDES[side]}: {error}") from error
     lines = {road.id for road in roads}
     yield from (dict(row) for id_, row in records.items() if id_ not in lines)
     for road in found:

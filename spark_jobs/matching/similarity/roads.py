@@ -28,8 +28,8 @@ def divided(roads: Iterable[Road], settings: RoadSettings) -> list[Road]:
     """Return the roads of one source so that they meet at their ends only, by ids and pieces.
 
     Raises:
-        CrowdedCell: More segments, ends and crossings are at one place than the settings allow.
-        CrowdedNetwork: More segments are near each other in all places together.
+        InputUnfit: More segments, ends and crossings are at one place, or near each other in all
+            places together, than the settings allow.
     """
     found = sorted(roads, key=lambda road: road.id)
     if settings.axes is not None:

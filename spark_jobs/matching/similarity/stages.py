@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_jobs.matching.similarity.calibration import calibration_report
 from spark_jobs.matching.similarity.former import former_rows, reused
 from spark_jobs.matching.similarity.frames import objects, records
 from spark_jobs.matching.similarity.labels import effective, learn
 from spark_jobs.matching.similarity.partitions import COPIES, copies, owned, starts_of, with_copies
 from spark_jobs.matching.similarity.prepare import prepared
 from spark_jobs.matching.similarity.recompose import recomposed
-from spark_jobs.matching.similarity.reports import calibration, uncertain
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.matching.similarity.task import (
     MATCHED,
-    MATCHED_DDL,
     SIDES,
     match_partition,
 )
-from spark_jobs.runner.port import Block, Forecast, Frame, InputUnfit, StageContext
+from spark_jobs.runner.port import HEAVIEST, Block, Forecast, Frame, InputUnfit, StageContext
 
 __all__ = ["STAGES", "forecast"]
 
@@ -34,9 +35,9 @@ _BYTES_PER_PAIR: Final = 800
 _BYTES_PER_CROSSING: Final = 2_000
 """Memory for a place where two lines of a source are divided, with the pieces."""
 _BASE_BYTES: Final = 512 * 2**20
-_HEAVIEST: Final = 10
 _TASKS_OF_PARTITION: Final = 4
 """Partitions are hashed to tasks: with more of them fewer have to wait for each other."""
+_MOST_UNCERTAIN: Final = 20
 _COLUMNS: Final = ["partition", "side", "id", "record", "link", "cannot", "owned"]
 
 
@@ -54,7 +55,7 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
         blocks = _blocks(read).persist()
         try:
             total = int((blocks.agg(f.sum("pairs")).first() or (0,))[0] or 0)
-            heavy = blocks.orderBy(f.desc("pairs"), "key").take(_HEAVIEST)
+            heavy = blocks.orderBy(f.desc("pairs"), "key").take(HEAVIEST)
         finally:
             blocks.unpersist()
     finally:
@@ -180,7 +181,7 @@ def _match(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     def matched(partition: pa.Table) -> pa.Table:
         return pa.Table.from_pylist([*match_partition(partition.to_pylist(), used)], MATCHED)
 
-    return spread.applyInArrow(matched, MATCHED_DDL)
+    return spread.applyInArrow(matched, from_arrow_schema(MATCHED))
 
 
 def _report(spec: SimilaritySpec, context: StageContext) -> None:
@@ -189,10 +190,39 @@ def _report(spec: SimilaritySpec, context: StageContext) -> None:
     counted = matched.where(f.col("kind").isin("candidates", "aggregations"))
     for row in counted.groupBy("kind").agg(f.sum("count").alias("total")).collect():
         context.count(row["kind"], row["total"])
-    context.report("calibration", calibration(matched, used))
-    context.report("uncertain", {"pairs": uncertain(matched, used)})
+    context.report("calibration", _calibration(matched, used))
+    context.report("uncertain", {"pairs": _uncertain(matched, used)})
     if spec.former is not None:
         context.report("former", reused(matched))
+
+
+def _calibration(matched: DataFrame, spec: SimilaritySpec) -> Mapping[str, Any]:
+    """Report the share of each measure in a sample of candidates; empty: there are too few."""
+    labels = [measure.label for measure in spec.measures]
+    columns = [f.col("terms")[label].alias(str(at)) for at, label in enumerate(labels)]
+    sample = (
+        matched.where("kind = 'sample'").select(*columns).orderBy(*map(str, range(len(labels))))
+    )
+    terms = np.array([tuple(row) for row in sample.collect()], dtype=np.float64)
+    if len(terms) < 2:  # noqa: PLR2004 - two values have an order
+        return {}
+    return calibration_report(labels, terms, [measure.weight for measure in spec.measures])
+
+
+def _uncertain(matched: DataFrame, spec: SimilaritySpec) -> list[Mapping[str, Any]]:
+    """The candidates that the threshold divides the least clearly: a label tells most of them."""
+    found = matched.where("kind = 'uncertain'")
+    distance = f.abs(f.col("similarity") - spec.threshold * (1 - spec.relational))
+    rows = found.orderBy(f.round(distance, 9), "left", "right").limit(_MOST_UNCERTAIN).collect()
+    return [
+        {
+            "left": row["left"][0],
+            "right": row["right"][0],
+            "similarity": row["similarity"],
+            "terms": row["terms"],
+        }
+        for row in rows
+    ]
 
 
 def _result(spec: SimilaritySpec, context: StageContext) -> DataFrame:

@@ -18,9 +18,11 @@ from spark_jobs.matching.similarity.fingerprints import (
 from spark_jobs.matching.similarity.objects import MatchObject, Reader
 from spark_jobs.matching.similarity.spec import Side, SimilaritySpec
 
-__all__ = ["FORMER", "MATCHED", "MATCHED_DDL", "SIDES", "match_partition"]
+__all__ = ["FORMER", "MATCHED", "RECORDS", "SIDES", "match_partition"]
 
 SIDES: Final[tuple[Side, Side]] = ("left", "right")
+RECORDS: Final = pa.schema([("side", pa.int32()), ("id", pa.string()), ("record", pa.string())])
+"""Records of objects as JSON, by the number of their side."""
 FORMER: Final = 2
 """The side of rows that are no objects, but rows of the former result."""
 
@@ -36,10 +38,6 @@ MATCHED: Final = pa.schema(
         ("fingerprint", pa.string()),
         ("reason", pa.string()),
     ]
-)
-MATCHED_DDL: Final = (
-    "kind string, left array<string>, right array<string>, similarity double,"
-    " terms map<string,double>, count long, partition int, fingerprint string, reason string"
 )
 
 

@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+from mediator.continuous.statement import UNTIL
 from spark_jobs.continuous import state
 from spark_jobs.continuous.state import KeptRows
 
-SCHEMA: Final = StructType([StructField("row", LongType()), StructField("until", LongType())])
+SCHEMA: Final = StructType([StructField("row", LongType()), StructField(UNTIL, LongType())])
 FANOUT: Final = 2
 
 
@@ -28,7 +29,7 @@ class Kept:
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark, self._directory = spark, directory
-        self._rows = KeptRows(spark, directory, "until")
+        self._rows = KeptRows(spark, directory)
         self._until: dict[int, int] = {}
 
     def execute(self, batch: int, *until: int) -> None:

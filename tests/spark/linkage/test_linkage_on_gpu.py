@@ -5,6 +5,7 @@ The GPU is Numba's simulator of one, in the processes of Python that compare.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -47,7 +48,7 @@ def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(comparing, "TIMES_ON_GPU", 1)
     monkeypatch.setattr(comparing, "slots_of", lambda _: 2)
     inputs = {n: frame(spark, of) for n, of in zip("abc", (LEFT, RIGHT, THIRD), strict=True)}
-    return SampleContext(spark, inputs, tmp_path)
+    return SampleContext(spark, tmp_path, inputs)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def compared(
     context: SampleContext, of: PrivateSpec
 ) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     """The matches, and what was counted of them, by the stage alone."""
-    context.counters = {}
+    context.counters = Counter()
     scored = KIND.stages(of)[2].run(context)
     assert scored is not None
     return sorted(tuple(row) for row in scored.collect()), context.counters
@@ -94,7 +95,7 @@ def test_results_are_the_same_with_and_without_a_gpu(
     for stage in KIND.stages(spec())[:2]:
         scored = stage.run(context)
         assert scored is not None
-        scored.write.parquet(str(context.kept / stage.name))
+        scored.write.parquet(str(context.folder / stage.name))
     best, _ = compared(context, spec(top_k=2))
     assert (context.counters["on_gpu"], waves) == (0, [])
 

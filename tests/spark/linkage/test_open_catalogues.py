@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_catalogue import catalogues
 from spark_jobs.linkage.open.spec import OpenSpec
+from tests.spark.stage_context import FolderContext, frame
 
 INPUTS = {name: {"file": f"{name}.csv"} for name in ("first", "second")}
 

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 from splink import Linker
 
-from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open import plan as choosing
 from spark_jobs.linkage.open.in_process.comparing import compared as in_process
@@ -23,6 +22,7 @@ from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.plan import SPARE_CODES
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
+from tests.spark.stage_context import FolderContext, frame
 
 pytestmark = pytest.mark.timeout(900)  # whole runs, on a machine that may be busy
 LARGE = pytest.mark.large  # whole runs of both engines, a minute and more

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open.kind import OpenLinkage
-from spark_jobs.linkage.open.prepare import values
-from spark_jobs.linkage.open.rules import KeyPart, Rule, Take
 from spark_jobs.linkage.open.spec import LinkageResult, OpenSpec
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.runner.results import ResultFiles
+from tests.spark.stage_context import FolderContext, frame
 
 Row = dict[str, Any]
 
@@ -246,40 +244,6 @@ def test_blocks_that_cannot_be_split_are_skipped_and_reported(
     rows = context.execute(spec)
     assert [each["split_by"] for each in context.reports["splits"]["heavy"]] == ["b", "c", None]
     assert len({row["cluster"] for row in rows}) == 60
-
-
-def test_blocking_keys_take_the_specified_part_of_a_column(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    rows: list[Row] = [
-        {"id": "1", "name": "Miriam O'Brien-Ångström", "born": "1971-06-24"},
-        {"id": "2", "name": "ångström  OBRIEN miriam", "born": "19720624"},
-        {"id": "3", "name": "Mirjam Smith", "born": "1971"},
-        {"id": "4", "name": "  ", "born": None},
-    ]
-    blocking = {
-        KeyPart(column="name"): [],
-        KeyPart(column="name", take=Take.PREFIX, length=3): ["13"],
-        KeyPart(column="name", take=Take.SUFFIX, length=3): [],
-        KeyPart(column="name", take=Take.WORD, length=2): ["12"],
-        KeyPart(column="name", take=Take.WORD, length=-1): [],
-        KeyPart(column="name", take=Take.WORD, length=3): [],
-        KeyPart(column="name", take=Take.SORTED): ["12"],
-        KeyPart(column="born", take=Take.YEAR): ["13"],
-        KeyPart(column="born", take=Take.MONTH_DAY): ["12"],
-    }
-    rules = tuple(Rule((key,)) for key in blocking)
-    spec = parsed().model_copy(update={"truth": None, "blocking": rules, "comparisons": ()})
-    found = values(spec, context_of(spark, tmp_path, people=rows)).collect()
-    keys = {row["id"]: row["keys"] for row in found}
-    assert not any(keys["4"])
-    for rule, expected in enumerate(blocking.values()):
-        same = [
-            a + b
-            for a, b in combinations("123", 2)
-            if keys[a][rule] and keys[a][rule] == keys[b][rule]
-        ]
-        assert same == expected, rule
 
 
 @pytest.mark.parametrize(

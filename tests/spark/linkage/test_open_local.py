@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open import plan as choosing
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit
+from tests.spark.stage_context import FolderContext, frame
 
 pytestmark = pytest.mark.timeout(900)  # whole runs, on a machine that may be busy
 LARGE = pytest.mark.large  # whole runs on Spark, a minute each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -22,6 +22,7 @@ from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.stages import comparison_of, order_in
 from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled
 from spark_jobs.runner.specification import SpecInvalid
+from tests.spark.stage_context import FolderContext
 
 KIND = PrivateLinkage()
 BITS = 256
@@ -30,43 +31,18 @@ T8 = Fraction(4, 5)
 Link = tuple[str, str, str, str, float]
 
 
-@dataclass
-class SampleContext:
-    """What a runner gives, without a runner: stages are kept as Parquet."""
+class SampleContext(FolderContext):
+    """Knows how far its stages came, and may be cancelled."""
 
-    spark: SparkSession
-    inputs: Mapping[str, DataFrame]
-    kept: Path
-    counters: dict[str, int] = field(default_factory=dict)
-    reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    steps: list[tuple[int, int]] = field(default_factory=list)
-    cancelled: bool = False
-
-    def input(self, name: str) -> DataFrame:
-        return self.inputs[name]
-
-    def output(self, stage: str) -> DataFrame:
-        return self.spark.read.parquet(str(self.kept / stage))
-
-    def input_rows(self, name: str) -> int:
-        return self.inputs[name].count()
-
-    def input_table(self, name: str) -> pa.Table:
-        return self.inputs[name].toArrow()
-
-    def output_table(self, stage: str) -> pa.Table:
-        return self.output(stage).toArrow()
+    def __init__(self, spark: SparkSession, folder: Path, inputs: Mapping[str, DataFrame]) -> None:
+        super().__init__(spark, folder, inputs)
+        self.steps: list[tuple[int, int]] = []
+        self.cancelled = False
 
     def progress(self, done: int, total: int) -> None:
         self.steps.append((done, total))
         if self.cancelled:
             raise RunCancelled
-
-    def count(self, name: str, by: int = 1) -> None:
-        self.counters[name] = self.counters.get(name, 0) + by
-
-    def report(self, name: str, document: Mapping[str, Any]) -> None:
-        self.reports[name] = document
 
 
 def records(count: int, seed: int, families: int = 15) -> dict[str, int]:
@@ -135,7 +111,7 @@ def run(context: SampleContext, of: PrivateSpec) -> list[Link]:
     for stage in KIND.stages(of):
         scored = stage.run(context)
         assert scored is not None
-        scored.write.mode("overwrite").parquet(str(context.kept / stage.name))
+        scored.write.mode("overwrite").parquet(str(context.folder / stage.name))
     assert scored is not None
     return [tuple(row) for row in scored.collect()]
 
@@ -146,7 +122,7 @@ def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(comparing, "BLOCK", 16)
     monkeypatch.setattr(comparing, "TASK_PAIRS", 600)
     inputs = {"left": frame(spark, LEFT), "right": frame(spark, RIGHT, text=True)}
-    return SampleContext(spark, inputs, tmp_path)
+    return SampleContext(spark, tmp_path, inputs)
 
 
 @pytest.mark.connect
@@ -288,7 +264,7 @@ def test_more_matches_than_the_limit_are_refused(context: SampleContext) -> None
     for stage in KIND.stages(of)[:2]:
         scored = stage.run(context)
         assert scored is not None
-        scored.write.parquet(str(context.kept / stage.name))
+        scored.write.parquet(str(context.folder / stage.name))
     spans = comparing.spans_of(blocks := context.output("blocks"))
     order = order_in(context.output("order"), sum(span.records for span in spans))
     count = len(brute(T8, left=LEFT, right=RIGHT))

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.harness.matching_data import ROADS_SPEC, TwoSources, accuracy, roads
-from benchmarks.harness.stage_context import FolderContext
 from spark_jobs.matching.similarity.kind import SimilarityMatching
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.result_ids import result_id
@@ -23,6 +22,7 @@ from spark_jobs.runner.conformance import (
     run_sample,
 )
 from spark_jobs.runner.run_directory import RunDirectory
+from tests.spark.stage_context import FolderContext
 
 KIND = "matching.similarity"
 PEOPLE: dict[str, Any] = {

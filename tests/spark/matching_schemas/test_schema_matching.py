@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.harness.stage_context import FolderContext, frame
 from spark_jobs.matching.schemas.kind import SchemaMatching
 from spark_jobs.matching.schemas.spec import SchemaMatchingSpec
 from spark_jobs.runner.attempt import RunAttempt
@@ -28,6 +27,7 @@ from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.runner.specification import SpecInvalid
 from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
+from tests.spark.stage_context import FolderContext, frame
 
 CITIES = ("Ulm", "Bonn", "Köln", "Jena", "Kiel", "Bern", "Graz", "Linz", "Wien", "Trier", "Mainz")
 

@@ -10,9 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_longs, with_texts
-from spark_jobs.linkage.open.local.key_parts import as_days, part_of
-from spark_jobs.linkage.open.rules import KeyPart, Take
+from spark_jobs.linkage.open.hashing import begun, with_ints, with_longs, with_texts
 from spark_jobs.texts import as_text, has_text
 
 COLUMNS: dict[str, pa.Array] = {
@@ -60,34 +58,3 @@ def test_hashes_are_those_of_spark(spark: SparkSession) -> None:
     hashes = with_texts(with_ints(begun(rows), table.column("i").to_numpy()), texts)
     hashes = with_texts(with_longs(hashes, numbers), texts)
     assert hashes.view(np.int64).tolist() == [row[0] for row in expected.collect()]
-
-
-def test_soundex_is_that_of_spark(spark: SparkSession) -> None:
-    names = [
-        "robert",
-        "rupert",
-        "ashcraft",
-        "ashcroft",
-        "tymczak",
-        "pfister",
-        "honeyman",
-        "wu",
-        "h",
-    ]
-    frame = spark.createDataFrame([(name,) for name in names], "name string")
-    expected = [row[0] for row in frame.select(f.soundex("name")).collect()]
-    part = KeyPart(column="name", take=Take.SOUNDEX)
-    assert part_of(part, pa.array([*names, "1 2", None])).to_pylist() == [*expected, None, None]
-
-
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        (["1970 01 02", "19700103", "1971-06-24 10 00"], [1.0, 2.0, 539.0]),
-        (["1971", "19710229", "19711301", None], [None, None, None, None]),
-    ],
-)
-def test_days_are_read_where_there_are_some(
-    texts: list[str | None], expected: list[float | None]
-) -> None:
-    assert as_days(pa.array(texts, pa.string())).to_pylist() == expected

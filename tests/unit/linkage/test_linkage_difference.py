@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open.difference import differing
-from spark_jobs.linkage.open.prepare import normalise
+from spark_jobs.linkage.open.prepared import normalise
 
 _ROUTER = "blue router with four antennas and two years of warranty"
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.harness.synthetic_catalogue import catalogues
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open import propose as proposing
-from spark_jobs.linkage.open.prepare import normalise
+from spark_jobs.linkage.open.prepared import normalise
 from spark_jobs.linkage.open.profile import RecordSample, pairs_of
 from spark_jobs.linkage.open.propose import propose
 from spark_jobs.linkage.open.spec import OpenSpec

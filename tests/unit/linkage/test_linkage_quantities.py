@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_jobs.linkage.open.prepare import normalise
+from spark_jobs.linkage.open.prepared import normalise
 from spark_jobs.linkage.open.profile import RecordSample, ValueKind, pairs_of, profile
 from spark_jobs.linkage.open.propose import propose
 from spark_jobs.linkage.open.quantities import as_quantities, quantity

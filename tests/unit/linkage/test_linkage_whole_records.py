@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.harness.synthetic_catalogue import catalogues
 from spark_jobs.linkage.open.model import bits_of
-from spark_jobs.linkage.open.prepare import normalise
+from spark_jobs.linkage.open.prepared import normalise
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.whole import matching
 from spark_jobs.linkage.open.whole.assignment import assigned

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from benchmarks.harness.matching_data import PEOPLE_SPEC, ROADS_SPEC, accuracy, households, roads
 from spark_jobs.matching.similarity.engine import Matching, match
-from spark_jobs.matching.similarity.objects import LineTooLong, MatchObject, Reader
+from spark_jobs.matching.similarity.objects import MatchObject, Reader
 from spark_jobs.matching.similarity.spec import Side, SimilaritySpec
+from spark_jobs.runner.port import InputUnfit
 
 Row = dict[str, Any]
 LENGTH = {"measure": "number", "field": "length", "weight": 1.0}
@@ -156,7 +157,7 @@ def test_types_exclude_each_other() -> None:
 
 def test_a_line_that_is_too_long_for_the_grid_is_refused() -> None:
     spec = parsed(**ROADS_SPEC)
-    with pytest.raises(LineTooLong, match="left a"):
+    with pytest.raises(InputUnfit, match="left a"):
         Reader(spec, "left").read({"id": "a", "line": [[0, 0], [1e9, 1e9]]})
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_jobs.matching.similarity.learning import LabelsUnfit, learned
+from spark_jobs.matching.similarity.learning import learned
+from spark_jobs.runner.port import InputUnfit
 
 
 def test_what_tells_matches_apart_gets_the_weight() -> None:
@@ -35,5 +36,5 @@ def test_what_tells_matches_apart_gets_the_weight() -> None:
 def test_labels_that_tell_nothing(
     terms: list[list[float]], matches: list[bool], reason: str
 ) -> None:
-    with pytest.raises(LabelsUnfit, match=reason):
+    with pytest.raises(InputUnfit, match=reason):
         learned(np.array(terms), matches, relational=0.0)

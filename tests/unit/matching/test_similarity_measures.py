@@ -25,10 +25,11 @@ from spark_jobs.matching.similarity.geometry import (
     polyline,
     turn_similarity,
 )
-from spark_jobs.matching.similarity.lists import Contradiction, decisions
+from spark_jobs.matching.similarity.lists import decisions
 from spark_jobs.matching.similarity.measures import MEASURES, MeasureName, Parameters
 from spark_jobs.matching.similarity.objects import Reader
 from spark_jobs.matching.similarity.spec import SimilaritySpec
+from spark_jobs.runner.port import InputUnfit
 from spark_jobs.runner.specification import SpecInvalid
 
 PLAIN = Parameters(None, {})
@@ -189,7 +190,7 @@ def test_a_cycle_of_pairs_that_must_be_linked_is_one_group() -> None:
 def test_a_group_that_cannot_be_one_is_a_contradiction() -> None:
     must = [("a", "x"), ("b", "x"), ("b", "y")]
     present = {(0, "a"), (0, "b"), (1, "x"), (1, "y")}
-    with pytest.raises(Contradiction, match="a and y"):
+    with pytest.raises(InputUnfit, match="a and y"):
         decisions(must, [("a", "y")], present)
 
 

@@ -15,13 +15,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.matching.similarity.geometry import Point, nearer_than, nearest, polyline
 from spark_jobs.matching.similarity.grids import SegmentGrid
-from spark_jobs.matching.similarity.lines import (
-    CrowdedCell,
-    CrowdedNetwork,
-    Road,
-    RoadSettings,
-)
+from spark_jobs.matching.similarity.lines import Road, RoadSettings
 from spark_jobs.matching.similarity.roads import divided
+from spark_jobs.runner.port import InputUnfit
 
 PLAIN = RoadSettings(snap=0.0)
 SNAP = RoadSettings(snap=1.0)
@@ -273,14 +269,14 @@ def test_each_lane_has_one_other() -> None:
 
 def test_lines_that_lie_at_one_place_are_refused() -> None:
     lines = [road(str(n), (0, n), (10, 9 - n)) for n in range(9)]
-    with pytest.raises(CrowdedCell, match="where 0 does"):
+    with pytest.raises(InputUnfit, match=r"where 0 does.*limits\.block_pairs"):
         divided(lines, RoadSettings(snap=0.0, most_pairs=20))
 
 
 def test_ends_and_crossings_at_one_place_are_compared_with_so_many_segments() -> None:
     lines = [road(str(n), (0, n), (10, -n * n / 4)) for n in range(12)]
     assert len(pieces(RoadSettings(snap=0.0, most_pairs=1_000), *lines)) == 12 + 2 * 66
-    with pytest.raises(CrowdedCell, match="ends and crossings lie where 0 does"):
+    with pytest.raises(InputUnfit, match=r"crossings lie where 0 does.*\.block_pairs"):
         divided(lines, RoadSettings(snap=0.0, most_pairs=900))
 
 
@@ -313,9 +309,9 @@ def test_segments_of_a_whole_network_are_bounded() -> None:
     """No area has more than a few."""
     few = RoadSettings(snap=0.0, most_pairs=100, all_pairs=500)
     assert len(divided(scattered(10), few)) == 60
-    with pytest.raises(CrowdedNetwork, match="pairs of segments are near"):
+    with pytest.raises(InputUnfit, match=r"pairs of segments are near.*limits\.pairs"):
         divided(scattered(200), few)
-    with pytest.raises(CrowdedNetwork, match="pairs of an end or a crossing and a segment"):
+    with pytest.raises(InputUnfit, match=r"pairs of an end or a crossing and .*limits\.pairs"):
         divided(scattered(30), few)
 
 
@@ -326,7 +322,7 @@ def test_lanes_of_a_whole_network_are_bounded() -> None:
         for lane in LANES[:2]
     ]
     assert len(divided(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=1_000))) == 30
-    with pytest.raises(CrowdedNetwork, match="pairs of a lane and one where it ends"):
+    with pytest.raises(InputUnfit, match=r"pairs of a lane and one where it ends.*limits\.pairs"):
         divided(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=20))
 
 
@@ -350,21 +346,21 @@ def bundle(count: int, end: float) -> list[Road]:
 @pytest.mark.timeout(60)  # four million pairs of lanes would be compared
 def test_lanes_that_begin_where_many_end_are_refused() -> None:
     lanes = bundle(2_000, 9.0)
-    with pytest.raises(CrowdedCell, match="2,000 lanes begin where 0 ends"):
+    with pytest.raises(InputUnfit, match=r"2,000 lanes begin where 0 ends.*limits\.block_pairs"):
         divided(lanes, RoadSettings(snap=0.0, axes=100.0))
 
 
 def test_as_many_lanes_as_the_limit_are_compared() -> None:
     lanes = bundle(4, 9.0)
     assert len(divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=16))) == 4
-    with pytest.raises(CrowdedCell):
+    with pytest.raises(InputUnfit, match="lanes begin"):
         divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=15))
 
 
 def test_lines_that_end_at_lanes_are_compared_with_so_many_of_them() -> None:
     sides = [road(f"side{n}", (3 * n, 40 + n), (3 * n, 4)) for n in range(9)]
     assert len(divided([*LANES, *sides], replace(AXES, most_pairs=1_000))) > len(sides)
-    with pytest.raises(CrowdedCell, match="18 ends and crossings lie where in does"):
+    with pytest.raises(InputUnfit, match=r"18 ends and crossings lie where in.*\.block_pairs"):
         divided([*LANES, *sides], replace(AXES, most_pairs=10))
 
 

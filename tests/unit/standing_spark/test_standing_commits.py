@@ -20,7 +20,7 @@ import pytest
 
 from mediator.standing.planning import Plan
 from mediator.standing.state import StreamTuple
-from spark_jobs.commit_directory import FormatUnknown, StateBusy, StateMismatch
+from spark_jobs.commit_directory import StateBusy, StateMismatch
 from spark_jobs.standing import tasks
 from spark_jobs.standing.commits import Commit, Epoch, Segment, StateDirectory
 from spark_jobs.standing.segments import read_segment
@@ -147,11 +147,11 @@ def test_state_of_another_version_is_refused(tmp_path: Path) -> None:
     commit = InProcess(tmp_path, plan_of(PAIR)).feed(0, batch_of(0))
     file = max((tmp_path / "commits").glob("*.json"))
     file.write_bytes(orjson.dumps({**orjson.loads(file.read_bytes()), "format": 0}))
-    with pytest.raises(FormatUnknown):
+    with pytest.raises(StateMismatch, match="version"):
         StateDirectory(tmp_path).latest()
     segment = tmp_path / min(commit.files)
     segment.write_bytes(segment.read_bytes().replace(b"portolan.standing", b"portolan.standink"))
-    with pytest.raises(FormatUnknown):
+    with pytest.raises(StateMismatch, match="version"):
         read_segment(segment)
 
 

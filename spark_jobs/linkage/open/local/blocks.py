@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +16,12 @@ from spark_jobs.linkage.open.blocks import (
     ranked_splitters,
     split_report,
 )
-from spark_jobs.linkage.open.local.hashing import begun, with_longs, with_texts
+from spark_jobs.linkage.open.hashing import begun, with_longs, with_texts
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Rows
-from spark_jobs.runner.port import Block
+from spark_jobs.runner.port import HEAVIEST, Block
 
 __all__ = ["group_pairs", "heaviest", "key_matrix", "loads", "split_heavy"]
-
-_HEAVIEST: Final = 10
 
 
 class _Blocks(NamedTuple):
@@ -90,12 +88,12 @@ def heaviest(records: pa.Table, spec: OpenSpec) -> tuple[Block, ...]:
     keys = key_matrix(records)
     return tuple(
         Block(block_name(spec, rule, _example(records, spec, keys[:, rule] == key)), size, -pairs)
-        for pairs, rule, key, size in sorted(every)[:_HEAVIEST]
+        for pairs, rule, key, size in sorted(every)[:HEAVIEST]
     )
 
 
 def _top(blocks: _Blocks) -> list[tuple[int, int, int]]:
-    top = np.lexsort((blocks.keys, -blocks.pairs))[:_HEAVIEST]
+    top = np.lexsort((blocks.keys, -blocks.pairs))[:HEAVIEST]
     columns = (blocks.pairs, blocks.keys, blocks.records)
     return list(zip(*(column[top].tolist() for column in columns), strict=True))
 

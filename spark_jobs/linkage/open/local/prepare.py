@@ -1,26 +1,22 @@
-"""Prepares records as tables of Arrow, with the columns and values that `open.prepare` gives."""
+"""Prepares records as tables of Arrow, as `open.prepare` does on Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_texts
-from spark_jobs.linkage.open.local.key_parts import as_days, part_of
-from spark_jobs.linkage.open.prepare import FREQUENT, normalise
+from spark_jobs.linkage.open.hashing import begun, with_ints, with_texts
+from spark_jobs.linkage.open.prepared import FREQUENT, prepared, record_numbers
 from spark_jobs.linkage.open.profile import SAMPLE, RecordSample, as_sample, sampled_columns
-from spark_jobs.linkage.open.quantities import as_quantities
-from spark_jobs.linkage.open.rules import Rule
-from spark_jobs.linkage.open.spec import KNOWN, FieldComparison, Measure, OpenSpec
-from spark_jobs.linkage.open.strings import Floats, Rows, joined_fields
+from spark_jobs.linkage.open.spec import KNOWN, FieldComparison, OpenSpec
+from spark_jobs.linkage.open.strings import Floats, Rows
 from spark_jobs.runner.port import InputUnfit, StageContext
 from spark_jobs.texts import as_text
 
-__all__ = ["draw_sample", "record_numbers", "values", "with_frequencies"]
+__all__ = ["draw_sample", "values", "with_frequencies"]
 
 
 def values(spec: OpenSpec, context: StageContext) -> pa.Table:
@@ -29,26 +25,9 @@ def values(spec: OpenSpec, context: StageContext) -> pa.Table:
     Raises:
         InputUnfit: A column is missing.
     """
-    read = pa.concat_tables(_selected(spec, context))
-    raw = [read.column(f"v{at}").combine_chunks() for at in range(len(spec.columns))]
-    normal = [normalise(one) for one in raw]
-    source, ids = read.column("source").to_numpy(), read.column("id").combine_chunks()
-    columns = {
-        "row": record_numbers(source, ids),
-        "source": source,
-        "id": ids,
-        "truth": read.column("truth"),
-        **{f"v{at}": one for at, one in enumerate(normal)},
-        "keys": _keys(spec, normal, read.num_rows),
-    }
-    for k, comparison in enumerate(spec.comparisons):
-        columns |= _compared(comparison, k, spec.columns, normal, raw)
-    return pa.table({**columns, "known": _known(spec, context, columns["row"])})
-
-
-def record_numbers(source: Rows, ids: pa.Array) -> Rows:
-    """The number that identifies each record from here on: a hash of its source and its id."""
-    return with_texts(with_ints(begun(len(ids)), source.astype(np.int32)), ids).view(np.int64)
+    records = prepared(spec, pa.concat_tables(_selected(spec, context)))
+    known = _known(spec, context, records.column("row").to_numpy())
+    return records.append_column("known", known)
 
 
 def _selected(spec: OpenSpec, context: StageContext) -> Iterator[pa.Table]:
@@ -66,37 +45,6 @@ def _selected(spec: OpenSpec, context: StageContext) -> Iterator[pa.Table]:
                 **{f"v{at}": as_text(table.column(name)) for at, name in enumerate(spec.columns)},
             }
         )
-
-
-def _keys(spec: OpenSpec, normal: Sequence[pa.Array], rows: int) -> pa.Array:
-    keys = [_key(rule, spec.columns, normal) for rule in spec.blocking]
-    flat = np.stack(keys, axis=1).reshape(-1) if keys else np.empty(0, np.int64)
-    ends = np.arange(rows + 1, dtype=np.int32) * len(keys)
-    return pa.ListArray.from_arrays(ends, flat)
-
-
-def _key(rule: Rule, columns: Sequence[str], normal: Sequence[pa.Array]) -> Rows:
-    parts = [part_of(part, normal[columns.index(part.column)]) for part in rule.parts]
-    whole = np.logical_and.reduce([part.is_valid().to_numpy(False) for part in parts])
-    hashes = reduce(with_texts, parts, begun(len(whole))).view(np.int64)
-    return np.where(whole, hashes, 0)
-
-
-def _compared(
-    comparison: FieldComparison,
-    k: int,
-    columns: Sequence[str],
-    normal: Sequence[pa.Array],
-    raw: Sequence[pa.Array],
-) -> dict[str, pa.Array]:
-    positions = [columns.index(column) for column in comparison.columns]
-    text = {f"c{k}": joined_fields([normal[at] for at in positions])}
-    measures = {level.measure for level in comparison.levels}
-    if Measure.DAYS in measures:
-        return {**text, f"n{k}": as_days(normal[positions[0]])}
-    if Measure.NUMBER in measures:
-        return {**text, f"n{k}": as_quantities(raw[positions[0]])}
-    return text
 
 
 def _known(spec: OpenSpec, context: StageContext, rows: Rows) -> pa.Array:

@@ -12,6 +12,8 @@ import pyarrow as pa
 from spark_jobs.linkage.open.blocks import check_loads
 from spark_jobs.linkage.open.chance import SAMPLE
 from spark_jobs.linkage.open.difference import LOOKED_AT, compared_texts, differing
+from spark_jobs.linkage.open.evaluate import evaluation, label_counts
+from spark_jobs.linkage.open.hashing import begun, with_ints, with_longs
 from spark_jobs.linkage.open.local.blocks import loads, split_heavy
 from spark_jobs.linkage.open.local.clusters import (
     WeightedPairs,
@@ -23,11 +25,10 @@ from spark_jobs.linkage.open.local.clusters import (
     positions,
 )
 from spark_jobs.linkage.open.local.comparing import compared
-from spark_jobs.linkage.open.local.evaluate import blocking_recall, evaluation
-from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_longs
 from spark_jobs.linkage.open.local.prepare import draw_sample, values, with_frequencies
 from spark_jobs.linkage.open.model import Model, bits_of
 from spark_jobs.linkage.open.plan import keep_plan, load_plan
+from spark_jobs.linkage.open.profile import numbered
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows
 from spark_jobs.linkage.open.training import fitted, keep_model, load_model
@@ -182,10 +183,8 @@ def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
     if spec.known is not None:
         context.report("merges", merges(clusters))
     if spec.truth is not None:
-        report = dict(evaluation(clusters, within=spec.within))
-        report["blocking_recall"] = blocking_recall(
-            scored.left, scored.right, records, within=spec.within
-        )
+        compared = _same_truth(clusters, scored)
+        report = evaluation(label_counts(clusters), compared, within=spec.within)
         context.report("evaluation", report)
     links = scored.where(scored.bits >= bits_of(spec.threshold))
     context.report("trust", _trust(spec, context, links))
@@ -196,6 +195,13 @@ def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
             "probability": _best(spec, scored, roots, clusters.column("row").to_numpy()),
         }
     )
+
+
+def _same_truth(clusters: pa.Table, pairs: WeightedPairs) -> int:
+    """Count the pairs whose records have one truth."""
+    rows, truth = clusters.column("row").to_numpy(), clusters.column("truth").combine_chunks()
+    left, right = (numbered(truth)[positions(rows, end)] for end in (pairs.left, pairs.right))
+    return int(((left == right) & (left >= 0)).sum())
 
 
 def _trust(spec: OpenSpec, context: StageContext, links: WeightedPairs) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What is made of values for keys and measures: parts and days; the same as on Spark."""
+"""What is made of values for keys and measures: parts and days."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A context for tests and benchmarks: stages one after the other, kept in a folder."""
+"""A context without a runner: stages one after the other, kept in a folder."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class FolderContext:
         self.spark = spark
         self.counters: Counter[str] = Counter()
         self.reports: dict[str, Any] = {}
-        self._folder = folder
-        self._inputs = inputs
+        self.folder = folder
+        self.inputs = inputs
 
     def input(self, name: str) -> DataFrame:
-        return self._inputs[name]
+        return self.inputs[name]
 
     def output(self, stage: str) -> DataFrame:
-        return self.spark.read.parquet(str(self._folder / stage))
+        return self.spark.read.parquet(str(self.folder / stage))
 
     def input_rows(self, name: str) -> int:
-        return self._inputs[name].count()
+        return self.inputs[name].count()
 
     def input_table(self, name: str) -> pa.Table:
-        return self._inputs[name].toArrow()
+        return self.inputs[name].toArrow()
 
     def output_table(self, stage: str) -> pa.Table:
-        return pq.read_table(self._folder / stage)
+        return pq.read_table(self.folder / stage)
 
     def progress(self, done: int, total: int) -> None:
         """Nobody looks."""
@@ -59,10 +59,10 @@ class FolderContext:
         for stage in OpenLinkage().stages(spec):
             frame = stage.run(self)
             if isinstance(frame, pa.Table):
-                (self._folder / stage.name).mkdir(parents=True, exist_ok=True)
-                pq.write_table(frame, self._folder / stage.name / "part.parquet")
+                (self.folder / stage.name).mkdir(parents=True, exist_ok=True)
+                pq.write_table(frame, self.folder / stage.name / "part.parquet")
             elif frame is not None:
-                frame.write.parquet(str(self._folder / stage.name), mode="overwrite")
+                frame.write.parquet(str(self.folder / stage.name), mode="overwrite")
             last = stage.name
             if last == until:
                 break
