@@ -64,7 +64,7 @@ class StoredView:
     """A view as its owner sent it, the classes that it reads, and its state.
 
     Attributes:
-        created: When, by the clock of a replica; `EPOCH`: it was not written down.
+        created: When, by the clock of a replica; `EPOCH`: it is not yet.
     """
 
     document: Mapping[str, Any]

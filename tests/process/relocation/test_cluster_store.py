@@ -11,9 +11,9 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import TooManyRequests
 from mediator.coordination import cluster_store
-from mediator.coordination.appends import RETRIED_S
 from mediator.coordination.cluster_store import RedisClusterStore
 from mediator.coordination.connecting import connect
+from mediator.coordination.scripts import RETRIED_S
 from mediator.relocation.cluster import Cluster, make_cluster
 from mediator.relocation.participant import Participant, addresses
 from mediator.relocation.port import TakenOver
