@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from mediator.access.cache import AccessCache
 from mediator.access.decision import AccessDecision, AccessTarget, decide
-from mediator.access.hidden_references import hiding_references
-from mediator.access.metered_plane import MeteredPlane, Transact, metered
+from mediator.access.metered_plane import MeteredPlane, Transact, hiding_references, metered
 from mediator.access.metering import UNLIMITED, Meter, RunBound
 from mediator.access.model import Principal, Scope
 from mediator.access.owned_plane import OwnedPlane
