@@ -61,7 +61,7 @@ class IntegrityReport:
             "compared": self.compared,
             "older": self.older,
             "left_out": self.left_out,
-            "wrong": {wrong.value: count for wrong, count in sorted(self.counts.items())},
+            "wrong": dict(sorted(self.counts.items())),
             "examples": [{"class": each.pop("class_name"), **each} for each in documents],
         }
 
@@ -188,7 +188,7 @@ class _Check:
         since = max(since, self._route.classes[name].made_us)
         histories = self._histories.get(key, {})
         return [
-            Mismatch(name, outcome.id, group, MismatchKind.UNRECORDED)
+            Mismatch(name, outcome.id, group, "unrecorded")
             for group, version in outcome.versions.items()
             # The change of an older version may have been trimmed from the feed.
             if group not in histories and (version or 0) > since
