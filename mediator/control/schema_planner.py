@@ -12,7 +12,6 @@ from mediator.base.offload import offload
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.effects import decide_change, left_behind
 from mediator.control.follower import Follower
-from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import route_of, view_system_of
 from mediator.control.moves import moved_fields
 from mediator.control.overrides import changed_overrides
@@ -27,6 +26,7 @@ from mediator.control.schema_checks import (
 )
 from mediator.control.schema_plan import Before, SchemaPlan, stored_form
 from mediator.data_plane.executor import Executor
+from mediator.operations.fragment_calls import FragmentCalls
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import DatabaseRoute
