@@ -46,7 +46,6 @@ from mediator.control.erasure import Erasure
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.former_schemas import FormerSchemas
-from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.index_builds import IndexBuilds
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck
@@ -70,6 +69,7 @@ from mediator.materialisation.service import ViewService
 from mediator.materialisation.state import Watermarks
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
+from mediator.operations.fragment_calls import FragmentCalls
 from mediator.operations.orphans import OrphanResolver
 from mediator.operations.reaping import Reap, reap_all, reaps_of
 from mediator.operations.torn_reads import TornReads
@@ -291,10 +291,8 @@ class Mediator:
         self.clearing = Clearing(
             stored, self.systems, self.coordination.cleared if self.coordination else ()
         )
-        self.erasure = Erasure(
-            stored, self.systems, self.data, follower, self.membership, self._clock
-        )
         fragments = FragmentCalls(self.systems)
+        self.erasure = Erasure(stored, fragments, self.data, follower, self.membership, self._clock)
         moves = MoveCheck(self.copying, self._clock)
         self.cutover = Cutover(
             stored,

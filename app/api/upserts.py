@@ -15,7 +15,7 @@ from app.api.writes import PlannedOperation, WriteTarget, build_create
 from mediator.base.errors import AlreadyExists, Conflict, NotFound
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Outcome, ReadModifyWrite, Update
-from mediator.operations.operators import computed_values
+from mediator.operations.merge import computed_values
 from mediator.operations.read_modify_write import ATTEMPTS
 from mediator.schema.tree import Field
 from mediator.schema.types import Values

@@ -12,15 +12,14 @@ from typing import Final, NamedTuple
 
 from mediator.access.cache import AccessCache
 from mediator.access.decision import AccessDecision, AccessTarget, decide
-from mediator.access.hidden_references import hiding_references
-from mediator.access.metered_plane import MeteredPlane, Transact, metered
+from mediator.access.metered_plane import MeteredPlane, Transact, hiding_references, metered
 from mediator.access.metering import UNLIMITED, Meter, RunBound
 from mediator.access.model import Principal, Scope
 from mediator.access.owned_plane import OwnedPlane
 from mediator.base.errors import Forbidden, MediatorError, NotFound, Unauthenticated
 from mediator.changes.former_owners import changes_open_at, had_owners_until
 from mediator.data_plane.port import DataPlane
-from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
 from mediator.schema.tree import Visibility
 
 __all__ = ["EVERYTHING", "Access", "ClassAccess", "Unrestricted", "refusal"]
@@ -293,38 +292,18 @@ class Unrestricted(Access):
 
     __slots__ = ()
 
-    meter = UNLIMITED
-    principal = None
-
     def __init__(self) -> None:
         """Take neither owners nor a routing model."""
+        self.meter, self.principal, self._model = UNLIMITED, None, lambda: EMPTY
 
-    def require(self, *_: object, **__: object) -> None:
-        """Allow it."""
-
-    def require_some(self, scope: Scope, database: str) -> None:
-        """Allow it."""
+    def _decide(self, *_: object, **__: object) -> AccessDecision:
+        return AccessDecision.ALLOWED
 
     def readable(self, database: str) -> None:
         """Return None: all classes may be read."""
 
-    def owner_of(self, database: str, class_name: str) -> None:
-        """Return None: no class is confined."""
-
     def may_enter(self, database: str) -> bool:  # noqa: ARG002 - as that of `Access`
         return True
-
-    def may_read(self, *_: object) -> bool:
-        return True
-
-    def may_administer(self, *_: object) -> bool:
-        return True
-
-    def may_read_all(self, *_: object, **__: object) -> bool:
-        return True
-
-    def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
-        return None
 
     def enter_class(self, *_: object) -> ClassAccess:
         return _ALL_OF_CLASS

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from mediator.access.metering import Meter, refusal
-from mediator.base.errors import MediatorError, PreconditionFailed, TooCostly
+from mediator.base.errors import MediatorError, PreconditionFailed, StillReferenced, TooCostly
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import (
     ANYTHING,
@@ -34,10 +35,21 @@ from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.transactions.model import CommitRequest
 
-__all__ = ["MeteredPlane", "NarrowedPlane", "Transact", "metered"]
+__all__ = [
+    "MayReadAll",
+    "MeteredPlane",
+    "NarrowedPlane",
+    "Transact",
+    "hiding_references",
+    "metered",
+    "shown_error",
+]
 
 Transact: TypeAlias = Callable[[CommitRequest], Awaitable[list[Outcome]]]
 """Executes a transaction."""
+
+MayReadAll: TypeAlias = Callable[[str, str], bool]
+"""Whether every object of a class of a database may be shown."""
 
 _A = TypeVar("_A", bound=Outcome | MediatorError)
 
@@ -207,3 +219,24 @@ def _growth(operations: Sequence[Operation], answers: Sequence[Outcome | Mediato
         if isinstance(answer, Outcome) and not answer.replayed:
             growth += answer.created - isinstance(operation, Delete)
     return growth
+
+
+def shown_error(error: StillReferenced, database: str, may_read_all: MayReadAll) -> StillReferenced:
+    """Return what may be shown of a refusal because of foreign keys, which hold for everybody.
+
+    What refers to an object may be of classes that the caller may not read, or of other owners.
+    Then the refusal only says that something does.
+    """
+    return error.shown_to(partial(may_read_all, database))
+
+
+def hiding_references(transact: Transact, may_read_all: MayReadAll) -> Transact:
+    """Return what executes transactions, and refuses them in this way."""
+
+    async def run(transaction: CommitRequest) -> list[Outcome]:
+        try:
+            return await transact(transaction)
+        except StillReferenced as error:
+            raise shown_error(error, transaction.database, may_read_all) from None
+
+    return run

@@ -17,7 +17,7 @@ comes between that and the write.
 
 That an id is taken cannot be hidden from a creator: a creation, or a put that would have
 to create, is refused. Nor can that something refers to an object from one who deletes it: but what
-that is, is (`mediator.access.hidden_references`).
+that is, is (`mediator.access.metered_plane`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from mediator.access.hidden_references import MayReadAll, shown_error
-from mediator.access.metered_plane import NarrowedPlane
+from mediator.access.metered_plane import MayReadAll, NarrowedPlane, shown_error
 from mediator.access.ownership import (
     ADMIN,
     Owner,

@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
-from mediator.allocation.estimate import MemoryEstimate, fitted
+import numpy as np
+
 from mediator.allocation.model import Edge, Machine, Process, Workload
 from mediator.query.json_node import Node
 from mediator.schema.errors import invalid
 
-__all__ = ["PARTS", "parse_workload"]
+__all__ = ["LEAST_RUNS", "PARTS", "MemoryEstimate", "fitted", "parse_workload"]
+
+
+LEAST_RUNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """``constant_mb + mb_per_tuple * tuples + margin_mb``.
+
+    Too little memory ends a process, so the margin is how far the run that needed most was above
+    the line.
+    """
+
+    constant_mb: float
+    mb_per_tuple: float
+    margin_mb: float
+
+    def of(self, tuples: float) -> float:
+        return self.constant_mb + self.mb_per_tuple * tuples + self.margin_mb
+
+
+def fitted(runs: Sequence[tuple[float, float]]) -> MemoryEstimate:
+    """Fit a line to runs, each of normalised tuples and MB.
+
+    Raises:
+        ValueError: There are fewer than `LEAST_RUNS`, or all have as many tuples.
+    """
+    tuples, memory = np.array(runs, np.float64).reshape(-1, 2).T
+    if len(runs) < LEAST_RUNS or np.ptp(tuples) == 0:
+        raise ValueError(f"must have {LEAST_RUNS} runs with different numbers of tuples")
+    slope, constant = np.polyfit(tuples, memory, 1)
+    residuals = memory - (constant + slope * tuples)
+    return MemoryEstimate(float(constant), float(slope), float(residuals.max()))
+
 
 PARTS: Final = ("api", "worker")
 """Parts of the chart whose pods can be bound to machines."""

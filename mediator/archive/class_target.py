@@ -10,18 +10,19 @@ killed may be repeated.
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 from uuid import uuid4
 
 from mediator.archive.backup import ArchiveProgress, Installation, OnProgress
 from mediator.archive.files import ArchiveInvalid
-from mediator.archive.given_versions import GivenVersions
 from mediator.base.concurrency import result_or_raise, results_or_raise
 from mediator.base.errors import (
     Conflict,
@@ -43,6 +44,28 @@ from mediator.schema.unique import claim_of
 from mediator.schema.values import Codec
 
 __all__ = ["ClassTarget", "Restored"]
+
+
+class GivenVersions:
+    """The versions of objects that were put: 64 bits of a digest each, as there are millions."""
+
+    def __init__(self) -> None:
+        self._digests = array("Q")
+
+    def add(self, put: Outcome) -> None:
+        """Remember the versions that an object has got."""
+        self._digests.append(_digest(put))
+
+    def __contains__(self, present: Outcome) -> bool:
+        """Whether an object has versions that it was given, and so nobody else has written it."""
+        return _digest(present) in self._digests
+
+
+def _digest(outcome: Outcome) -> int:
+    versions = sorted((group, v) for group, v in outcome.versions.items() if v is not None)
+    text = repr((outcome.id, versions)).encode()
+    return int.from_bytes(blake2b(text, digest_size=8).digest())
+
 
 CHUNK: Final = 200
 TIMEOUT_S: Final = 120.0
@@ -136,9 +159,9 @@ class ClassTarget:
         for line, put in done:
             _check_versions(line, put)
         found = await self._look([line.id for line, _ in done])
-        for (line, put), now in zip(done, found, strict=True):
+        for line, put in done:
             # One that has other versions by now has been written by another client.
-            if now is not None and now.versions == put.versions:
+            if (now := found.get(line.id)) is not None and now.versions == put.versions:
                 self._check_values(line, now)
         self._report.put += len(chunk)
 
@@ -188,7 +211,7 @@ class ClassTarget:
         if after is not None:
             put |= {id_ for id_ in holders.values() if id_.encode() <= after.encode()}
         others = {*holders.values()} - put
-        present = {o.id: o for o in await self._look(sorted(put)) if o is not None}
+        present = await self._look(sorted(put))
         foreign = {id_ for id_, outcome in present.items() if outcome not in self._given}
         if not frees:
             foreign |= others
@@ -275,10 +298,12 @@ class ClassTarget:
         """Return a condition that holds for each object: some classes require one."""
         if not self._route.schema.require_if_match:
             return [ANYTHING] * len(ids)
-        return [Condition(present=found is not None) for found in await self._look(ids)]
+        found = await self._look(ids)
+        return [Condition(present=id_ in found) for id_ in ids]
 
-    async def _look(self, ids: Sequence[str]) -> list[Outcome | None]:
-        return await asyncio.gather(*map(self._read, ids))
+    async def _look(self, ids: Sequence[str]) -> dict[str, Outcome]:
+        found = await asyncio.gather(*map(self._read, ids))
+        return {each.id: each for each in found if each is not None}
 
     async def _read(self, id_: str) -> Outcome | None:
         with suppress(NotFound):

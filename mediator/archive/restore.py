@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,8 @@ from typing import Any, Final
 from mediator.archive.backup import Installation, OnProgress
 from mediator.archive.class_target import ClassTarget, Restored
 from mediator.archive.files import (
+    CATALOGUE,
+    ArchiveInvalid,
     DatabasePart,
     Manifest,
     class_file,
@@ -30,14 +32,15 @@ from mediator.archive.files import (
     read_manifest,
     verify,
 )
-from mediator.archive.saved_rows import saved_rows
 from mediator.archive.schema_history import read_history
 from mediator.base.errors import Conflict, NotFound
+from mediator.catalogue.row_decoding import DecodedRow, decode_row
 from mediator.catalogue.rows import CatalogueRows
 from mediator.catalogue.schema_revisions import SchemaHistory
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.control.overrides import documents
 from mediator.control.port import ChangeOptions
+from mediator.schema.errors import InvalidValue
 from mediator.schema.overrides import Overrides, in_force
 
 __all__ = ["Restoration", "Restored"]
@@ -192,3 +195,22 @@ def _chosen(manifest: Manifest, databases: Sequence[str] | None) -> dict[str, Da
         if name not in manifest.databases:
             raise NotFound(f"The backup has no database {name}.")
     return {n: p for n, p in manifest.databases.items() if databases is None or n in databases}
+
+
+def saved_rows(directory: Path, manifest: Manifest) -> Iterator[DecodedRow]:
+    """Yield the rows that a backup holds, of which one is in memory at a time.
+
+    Rows of tables that only a later version knows are left out.
+
+    Raises:
+        ArchiveInvalid: A line is no row, or there are more or fewer than the manifest says.
+    """
+    lines = read_lines(directory / CATALOGUE, manifest.catalogue.lines)
+    for number, raw in enumerate(lines, start=1):
+        try:
+            row = decode_row(raw)
+        except InvalidValue as error:
+            detail = f"Line {number} of {CATALOGUE} is no row of the catalogue: {error}."
+            raise ArchiveInvalid(detail) from error
+        if row is not None:
+            yield row

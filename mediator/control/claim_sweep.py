@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 from uuid import uuid4
 
 from mediator.base.concurrency import results_or_raise
-from mediator.base.errors import Conflict, NotFound
+from mediator.base.errors import Conflict
 from mediator.base.offload import offload, throttled
-from mediator.data_plane.port import DataPlane
-from mediator.model.operations import Get, Outcome
+from mediator.data_plane.port import DataPlane, present_objects
+from mediator.model.operations import Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.schema.unique import claims_of
@@ -76,10 +76,9 @@ class ClaimSweep:
 
     async def _read(self, route: ClassRoute, ids: Collection[str]) -> list[Outcome]:
         """Read objects once the transactions that are at work on them have ended."""
-        fragment, name = route.anchor, route.schema.name
-        reads = [Get(fragment.database, name, id_) for id_ in sorted(ids)]
-        answers = await self._plane.batch(reads, whole=True) if reads else []
-        return results_or_raise([each for each in answers if not isinstance(each, NotFound)])
+        database, name = route.anchor.database, route.schema.name
+        found = await present_objects(self._plane, database, name, sorted(ids), whole=True)
+        return [*found.values()]
 
     async def _write(
         self, route: ClassRoute, unique: Unique, page: Sequence[Outcome], *, empty: bool = False

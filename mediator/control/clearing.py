@@ -16,8 +16,9 @@ from mediator.base.errors import Unavailable
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.layout import copies_of, fragments_of, route_of
-from mediator.stores.port import Fragment, StoreError
-from mediator.stores.systems import Systems, unavailable
+from mediator.operations.fragment_calls import FragmentCalls
+from mediator.stores.port import Fragment
+from mediator.stores.systems import Systems
 
 __all__ = ["Clearing"]
 
@@ -39,7 +40,7 @@ class Clearing:
         shared: Sequence[Clearable],
     ) -> None:
         self._catalogue = catalogue
-        self._systems = systems
+        self._systems, self._calls = systems, FragmentCalls(systems)
         self._shared = shared
 
     async def run(self) -> None:
@@ -67,10 +68,5 @@ class Clearing:
         await self._catalogue.forget_dropped(database.id)
 
     async def _drop(self, fragment: Fragment) -> None:
-        guarded = self._systems.find(fragment.system)
-        if guarded is None:
-            return
-        try:
-            await guarded.guarded(lambda: guarded.store.drop(fragment))
-        except StoreError as error:
-            raise unavailable(guarded, error, "write") from error
+        if self._systems.find(fragment.system) is not None:
+            await self._calls.on(fragment, "write", lambda store: store.drop(fragment))

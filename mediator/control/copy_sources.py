@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from mediator.base.errors import NotFound
 from mediator.control.copy_report import Kind
-from mediator.data_plane.port import DataPlane
+from mediator.data_plane.port import DataPlane, present_objects
 from mediator.model.filters import In
-from mediator.model.operations import Get, Outcome
+from mediator.model.operations import Outcome
 from mediator.model.query import Query
 from mediator.routing.freshness import STRONG
 from mediator.schema.copies import FieldCopy
@@ -69,17 +68,10 @@ class _Lookup:
         return await self._by_equality(self._copy.equal, keys)
 
     async def _by_id(self, ids: Sequence[str]) -> dict[Any, Source]:
-        name, fields = self._copy.source_class, (self._copy.source.name,)
-        answers = await self._plane.batch([Get(self._database, name, id_, fields) for id_ in ids])
-        found: dict[Any, Source] = {}
-        for id_, answer in zip(ids, answers, strict=True):
-            if isinstance(answer, Outcome):
-                found[id_] = _value(answer, fields[0])
-            elif isinstance(answer, NotFound):
-                found[id_] = Kind.ORPHANS
-            else:
-                raise answer
-        return found
+        copied = self._copy.source.name
+        name, fields = self._copy.source_class, (copied,)
+        found = await present_objects(self._plane, self._database, name, ids, fields)
+        return {id_: _value(found[id_], copied) if id_ in found else Kind.ORPHANS for id_ in ids}
 
     async def _by_equality(self, equal: str, keys: Sequence[Any]) -> dict[Any, Source]:
         """Find the objects with some values; two with one value are duplicates.

@@ -26,8 +26,8 @@ from mediator.base.offload import offload
 from mediator.control.copy_decisions import CopyDecisions, Decision
 from mediator.control.copy_report import CopyReport, CopyRules
 from mediator.control.copy_sources import sources_of
-from mediator.data_plane.port import DataPlane, pages
-from mediator.model.operations import Condition, Get, Outcome, Update
+from mediator.data_plane.port import DataPlane, pages, present_objects
+from mediator.model.operations import Condition, Outcome, Update
 from mediator.routing.model import ClassRoute
 from mediator.schema.copies import Copy, FieldCopy, field_copy
 from mediator.schema.tree import MISSING, MissingType
@@ -121,7 +121,9 @@ class _Run:
             overtaken = await self._write(decisions, report, repeats=attempt < _ATTEMPTS - 1)
             if not overtaken:
                 return
-            left = await self._read(overtaken)
+            name, fields = self._copy.class_name, self._copy.own_fields
+            read = await present_objects(self._plane, self._database, name, overtaken, fields)
+            left = [*read.values()]
 
     async def _decided(self, outcomes: Sequence[Outcome]) -> list[Decision]:
         sources = await sources_of(self._plane, self._database, self._copy, outcomes)
@@ -176,18 +178,6 @@ class _Run:
             condition,
             values=values,
         )
-
-    async def _read(self, ids: Sequence[str]) -> list[Outcome]:
-        """Read objects anew; those that were deleted meanwhile are left out."""
-        fields = self._copy.own_fields
-        gets = [Get(self._database, self._copy.class_name, id_, fields) for id_ in ids]
-        found = []
-        for answer in await self._plane.batch(gets):
-            if isinstance(answer, Outcome):
-                found.append(answer)
-            elif not isinstance(answer, NotFound):
-                raise answer
-        return found
 
 
 def _count(decisions: Iterable[Decision], report: CopyReport) -> None:

@@ -36,7 +36,6 @@ from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.clearing import Clearing
 from mediator.control.effects import replaced, without
 from mediator.control.follower import Follower
-from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import (
     copies_of,
     fragments_of,
@@ -50,6 +49,7 @@ from mediator.control.moves import MoveCheck
 from mediator.control.schema_plan import SchemaPlan
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
+from mediator.operations.fragment_calls import FragmentCalls
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.differences import change_counts
 from mediator.schema.name_changes import name_changes

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final, TypeAlias
 
 from mediator.base.clock import Clock
@@ -20,9 +19,9 @@ from mediator.control.follower import Follower
 from mediator.control.layout import fragments_of
 from mediator.control.membership import Membership
 from mediator.data_plane.executor import Executor
+from mediator.operations.fragment_calls import FragmentCalls
 from mediator.routing.model import DatabaseRoute
-from mediator.stores.port import Erasing, Fragment, StoreError
-from mediator.stores.systems import Systems, unavailable
+from mediator.stores.port import Erasing, Fragment, Store
 
 __all__ = ["ERASE_S", "PAGE", "Erasure", "classes_to_erase"]
 
@@ -44,7 +43,7 @@ _Names: TypeAlias = tuple[str, ...]
 @dataclass(eq=False)
 class Erasure:
     _catalogue: CatalogueSchemas
-    _systems: Systems
+    _calls: FragmentCalls
     _executor: Executor
     _follower: Follower
     _membership: Membership
@@ -114,14 +113,12 @@ class Erasure:
         return True
 
     async def _step(self, fragment: Fragment, names: _Names, after: str | None) -> str | None:
-        guarded = self._systems.get(fragment.system)
-        store = guarded.store
-        if not isinstance(store, Erasing):
-            return None
-        try:
-            return await guarded.guarded(partial(store.erase, fragment, names, after, PAGE))
-        except StoreError as error:
-            raise unavailable(guarded, error, "write") from error
+        async def erase(store: Store) -> str | None:
+            if not isinstance(store, Erasing):
+                return None
+            return await store.erase(fragment, names, after, PAGE)
+
+        return await self._calls.on(fragment, "write", erase)
 
     async def _note(self, stored: StoredDatabase, class_name: str) -> StoredDatabase:
         """Note that a class is erased, unless its layout has changed; returns its database."""

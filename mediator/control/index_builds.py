@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from mediator.base.clock import Clock
 from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, MediatorError
-from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import fragments_of, indexes_of, same_place
 from mediator.control.schema_plan import SchemaPlan
+from mediator.operations.fragment_calls import FragmentCalls
 from mediator.stores.port import Fragment, IndexBuilding, Store
 
 __all__ = ["WAIT_S", "AddedIndexes", "IndexBuilds", "IndexKey"]

@@ -14,9 +14,8 @@ from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.control.coordination_binding import CoordinationBinding
 from mediator.control.effects import would_move
 from mediator.control.evaluation import PlacementEvaluation
-from mediator.control.former_schemas import FormerSchemas
+from mediator.control.former_schemas import FormerSchemas, PinnedUse
 from mediator.control.known_systems import amended, check_seen
-from mediator.control.pinned_uses import PinnedUse
 from mediator.control.port import (
     CAREFUL,
     AfterChange,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +12,11 @@ from mediator.base.offload import offload
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.effects import decide_change, left_behind
 from mediator.control.follower import Follower
-from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import route_of, view_system_of
 from mediator.control.moves import moved_fields
 from mediator.control.overrides import changed_overrides
 from mediator.control.port import ChangeOptions
 from mediator.control.registry import Registry
-from mediator.control.renames import renamed
 from mediator.control.schema_checks import (
     check_dropped,
     check_indexes,
@@ -28,13 +26,14 @@ from mediator.control.schema_checks import (
 )
 from mediator.control.schema_plan import Before, SchemaPlan, stored_form
 from mediator.data_plane.executor import Executor
+from mediator.operations.fragment_calls import FragmentCalls
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.errors import invalid
 from mediator.schema.overrides import in_force
 from mediator.schema.parse import parse_schema
-from mediator.schema.renames import check_renames
+from mediator.schema.renames import Renames, check_renames, renamed_document
 from mediator.schema.tree import Schema
 from mediator.stores.systems import Systems
 
@@ -128,3 +127,41 @@ def check_version(name: str, stored: StoredDatabase | None, seen: int | None) ->
     version = stored.version if stored else 0
     if seen is not None and seen != version:
         raise PreconditionFailed(f"The schema of {name} has version {version} now.")
+
+
+def renamed(stored: StoredDatabase, renames: Renames) -> StoredDatabase:
+    """Return a database as if its fields had always had their new names.
+
+    All that follows (what moves, what is tightened, which group and system a field is pinned to,
+    which override it has) goes by names, so it takes a renamed field for the one that it was. Only
+    the layout knows that it is stored under another name.
+    """
+    layout = {name: _layout(each, renames.get(name, {})) for name, each in stored.layout.items()}
+    overrides = {_node(node, renames): each for node, each in stored.overrides.items()}
+    document = renamed_document(stored.document, renames)
+    return replace(stored, document=document, layout=layout, overrides=overrides)
+
+
+def _layout(layout: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    groups = {
+        group: {**placed, "fields": [names.get(name, name) for name in placed["fields"]]}
+        for group, placed in layout["groups"].items()
+    }
+    former = layout["names"]
+    kept = {names.get(name, name): stored for name, stored in former.items()}
+    new = {new: former.get(old, old) for old, new in names.items()}
+    # Constraints that are being built are abandoned: they would have other names.
+    building = None if names else layout.get("building")
+    return {
+        **layout,
+        "groups": groups,
+        "names": {**kept, **new},
+        "freed": sorted({*layout["freed"], *names}),
+        "building": building,
+    }
+
+
+def _node(node: str, renames: Renames) -> str:
+    class_name, _, field = node.partition(".")
+    name = renames.get(class_name, {}).get(field)
+    return node if name is None else f"{class_name}.{name}"

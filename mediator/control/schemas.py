@@ -26,7 +26,6 @@ from mediator.control.constraint_check import ConstraintCheck, reported
 from mediator.control.cutover import Cutover
 from mediator.control.effects import would_move
 from mediator.control.follower import Follower
-from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.index_builds import IndexBuilds
 from mediator.control.layout import (
     notes_on_builds,
@@ -51,6 +50,7 @@ from mediator.control.schema_planner import SchemaPlanner, check_version
 from mediator.control.unique_builds import UniqueBuilds
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
+from mediator.operations.fragment_calls import FragmentCalls
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision

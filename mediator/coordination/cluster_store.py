@@ -25,12 +25,11 @@ from pydantic import TypeAdapter
 from redis.asyncio import Redis
 
 from mediator.base.errors import TooManyRequests
-from mediator.coordination.appends import RETRIED_S, appends_text
 from mediator.coordination.errors import reply_of
+from mediator.coordination.scripts import RETRIED_S, text_of
 from mediator.relocation.messages import MANAGER, OPERATOR, Message
 from mediator.relocation.port import ClusterGone, Commit, Frame, Recorded, TakenOver
 from mediator.relocation.split import LogEntry
-from redis_connection.scripts import lua_text
 
 __all__ = ["RedisClusterStore", "RedisClusters"]
 
@@ -55,7 +54,7 @@ _UNLINKED: Final = 1_000
 _GONE: Final = -2
 _NAMES: Final = "portolan:clusters"
 _MESSAGES: Final[TypeAdapter[list[Message]]] = TypeAdapter(list[Message])
-_CONSTANTS: Final = f"local MOST_LOGGED, MOST_RESULTS = {MOST_LOGGED}, {MOST_RESULTS}\n"
+_CONSTANTS: Final = {"MOST_LOGGED": MOST_LOGGED, "MOST_RESULTS": MOST_RESULTS}
 
 
 class RedisClusterStore:
@@ -66,9 +65,8 @@ class RedisClusterStore:
         self._name = name
         self._base = _base(name)
         self._id = ""
-        self._commit = redis.register_script(_script("cluster_commit"))
-        append = f"{appends_text()}\n{_script('cluster_append')}"
-        self._append = redis.register_script(append)
+        self._commit = redis.register_script(text_of("cluster_commit", **_CONSTANTS))
+        self._append = redis.register_script(text_of("appends", "cluster_append", **_CONSTANTS))
 
     async def declare(self, layout: Any) -> bool:
         # Noted first, so that none is there that is not known.
@@ -209,10 +207,6 @@ class RedisClusters:
 
 def _base(name: str) -> str:
     return f"{{portolan:cluster:{name}}}:"
-
-
-def _script(name: str) -> str:
-    return _CONSTANTS + lua_text("mediator.coordination.scripts", name)
 
 
 def _entry(identity: bytes, fields: Mapping[bytes, bytes]) -> LogEntry:

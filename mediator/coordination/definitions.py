@@ -13,10 +13,9 @@ from typing import Any, Final, NamedTuple
 import orjson
 from redis.asyncio import Redis
 
-from mediator.coordination.databases import Databases
 from mediator.coordination.errors import reply_of
 
-__all__ = ["Definition", "Definitions"]
+__all__ = ["Databases", "Definition", "Definitions"]
 
 _PUT: Final = """
 if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
@@ -24,6 +23,36 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('HINCRBY', KEYS[2], 'revision', 1)
 return 1
 """
+
+
+class Databases:
+    """The databases that have something of one kind, by their ids.
+
+    Replicas that serve what databases have ask those for it, however many others there are.
+
+    Args:
+        key: The key of the set.
+    """
+
+    def __init__(self, redis: Redis, key: str) -> None:
+        self._redis = redis
+        self._key = key
+
+    def base(self, database: str) -> str:
+        """Return what all keys of a database begin with: one hash tag, for scripts."""
+        return f"{{{self._key}:{database}}}:"
+
+    async def all(self) -> set[str]:
+        """Return the databases that have, or had, something."""
+        return {each.decode() for each in await reply_of(self._redis.smembers(self._key))}
+
+    async def add(self, *databases: str) -> None:
+        """Note databases, before they have what they are noted for."""
+        await reply_of(self._redis.sadd(self._key, *databases))
+
+    async def remove(self, database: str) -> None:
+        """Forget a database that has nothing any more."""
+        await reply_of(self._redis.srem(self._key, database))
 
 
 class Definition(NamedTuple):
@@ -34,8 +63,8 @@ class Definition(NamedTuple):
 
     @property
     def created(self) -> datetime:
-        """When it was created; `EPOCH` if an older version did not write it down."""
-        return datetime.fromtimestamp(self.document.get("created", 0.0), UTC)
+        """When it was created."""
+        return datetime.fromtimestamp(self.document["created"], UTC)
 
 
 class Definitions:

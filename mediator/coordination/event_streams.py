@@ -21,9 +21,9 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import Conflict, IdempotencyReused, NotFound, TooManyRequests
 from mediator.changes.feed import PositionGone
-from mediator.coordination.appends import RETRIED_S, appends_text
-from mediator.coordination.databases import Databases
+from mediator.coordination.definitions import Databases
 from mediator.coordination.errors import reply_of
+from mediator.coordination.scripts import RETRIED_S, text_of
 from mediator.event_streams.port import (
     Appended,
     EventStream,
@@ -34,7 +34,6 @@ from mediator.event_streams.port import (
     TuplePage,
     TupleRange,
 )
-from redis_connection.scripts import lua_text
 
 __all__ = ["RedisEventStreams", "StreamBounds"]
 
@@ -56,7 +55,6 @@ _BLOCK_S: Final = 1.0
 """Longest wait in Redis: it has to be below the time within which it must reply."""
 
 _FULL, _BEHIND, _NO_STREAM, _REUSED = -1, -2, -3, -4
-_SCRIPTS: Final = "mediator.coordination.scripts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,6 @@ class RedisEventStreams:
         self._redis = redis
         self._databases = Databases(redis, "portolan:event-streams")
         self._base = self._databases.base
-        self._asked: set[str] = set()
         self._bounds = bounds or StreamBounds()
         constants = {
             "MOST_BEHIND": self._bounds.behind,
@@ -93,12 +90,9 @@ class RedisEventStreams:
             "FORGOTTEN": 100,
             "MOST_DROPPED": 1000,
         }
-        head = "\n".join(f"local {name} = {number}" for name, number in constants.items())
-        common = f"{appends_text()}\n{lua_text(_SCRIPTS, 'event_streams_common')}"
+        common = ("appends", "event_streams_common")
         self._scripts = {
-            name: redis.register_script(
-                "\n".join((head, common, lua_text(_SCRIPTS, f"event_streams_{name}")))
-            )
+            name: redis.register_script(text_of(*common, f"event_streams_{name}", **constants))
             for name in ("declare", "append", "read", "consumed", "drop")
         }
 
@@ -111,19 +105,7 @@ class RedisEventStreams:
         return bool(reply)
 
     async def databases(self, among: Collection[str]) -> set[str]:
-        # Streams may be older than the set: each database is asked once for its own.
-        if new := set(among) - self._asked:
-            await self._add_older(list(new))
-            self._asked = set(among)
         return (await self._databases.all()).intersection(among)
-
-    async def _add_older(self, databases: Sequence[str]) -> None:
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for each in databases:
-                pipe.exists(f"{self._base(each)}streams")
-            found = await reply_of(pipe.execute())
-        if older := [each for each, count in zip(databases, found, strict=True) if count]:
-            await self._databases.add(*older)
 
     async def of_database(self, database: str) -> dict[str, EventStream]:
         found = await reply_of(self._redis.hgetall(f"{self._base(database)}streams"))

@@ -14,11 +14,11 @@ import orjson
 from redis.asyncio import Redis
 
 from mediator.base.errors import IdempotencyReused, NotFound, TooManyRequests
-from mediator.coordination.appends import RETRIED_S, appends_text
 from mediator.coordination.ended_rows import ended_rows
 from mediator.coordination.errors import reply_of, texts_of
-from mediator.coordination.pauses import Pauses, pauses_text
-from mediator.coordination.result_positions import digests_text, last_position, require_following
+from mediator.coordination.pauses import Pauses
+from mediator.coordination.result_positions import last_position, require_following
+from mediator.coordination.scripts import RETRIED_S, text_of
 from mediator.flows.queue import (
     LEASE_S,
     LEVEL_DIGITS,
@@ -39,7 +39,6 @@ from mediator.flows.queue import (
 from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
 from mediator.stores.port import RETENTION_S
-from redis_connection.scripts import lua_text
 
 __all__ = [
     "KEYS_KEPT_S",
@@ -94,7 +93,6 @@ _NAMES: Final = (
     "results",
     "take",
 )
-_SCRIPTS: Final = "mediator.coordination.scripts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +294,7 @@ class RedisMessageQueue:
         reply = await self._call("results", key, begin, most, _PAGE_BYTES)
         if not reply:
             raise _not_found()
-        last, rows = last_position(reply[0], reply[1]), ended_rows(reply[2:])
+        last, rows = last_position(reply[0]), ended_rows(reply[1:])
         if after is not None:
             require_following(after, last, (rows[0].position, rows[0].content) if rows else None)
         items = [row.message() for row in rows if row.document]
@@ -337,9 +335,7 @@ class RedisMessageQueue:
 
 
 def _script(name: str) -> str:
-    constants = "\n".join(f"local {name} = {value}" for name, value in _CONSTANTS.items())
-    files = (lua_text(_SCRIPTS, each) for each in ("flow_common", f"flow_{name}"))
-    return "\n".join((constants, pauses_text(), appends_text(), digests_text(), *files))
+    return text_of("pauses", "appends", "digests", "flow_common", f"flow_{name}", **_CONSTANTS)
 
 
 def _not_found() -> NotFound:

@@ -7,22 +7,15 @@ pause ends by the clock of the Redis.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any
 
 from redis.asyncio import Redis
 
 from mediator.coordination.errors import reply_of
+from mediator.coordination.scripts import text_of
 from mediator.model.pause import Pause
-from redis_connection.scripts import lua_text
 
-__all__ = ["Pauses", "pauses_text"]
-
-_SCRIPTS: Final = "mediator.coordination.scripts"
-
-
-def pauses_text() -> str:
-    """Return what a script that asks for pauses, or begins one, starts with."""
-    return lua_text(_SCRIPTS, "pauses")
+__all__ = ["Pauses"]
 
 
 class Pauses:
@@ -36,7 +29,7 @@ class Pauses:
         self._redis = redis
         self._begin = redis.register_script(begin)
         self._resume, self._end, self._lasting = (
-            redis.register_script(f"{pauses_text()}\n{lua_text(_SCRIPTS, f'pauses_{name}')}")
+            redis.register_script(text_of("pauses", f"pauses_{name}"))
             for name in ("resume", "end", "lasting")
         )
 

@@ -31,8 +31,9 @@ from redis.asyncio import Redis
 from mediator.base.lease import Lease, LeaseLost
 from mediator.coordination.definitions import Definition, Definitions
 from mediator.coordination.errors import entries_of, reply_of, texts_of
-from mediator.coordination.pauses import Pauses, pauses_text
-from mediator.coordination.result_positions import digests_text, last_position, require_following
+from mediator.coordination.pauses import Pauses
+from mediator.coordination.result_positions import last_position, require_following
+from mediator.coordination.scripts import text_of
 from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
 from mediator.standing.results import (
@@ -50,7 +51,6 @@ from mediator.standing.results import (
     StoredQuery,
     StoredResult,
 )
-from redis_connection.scripts import lua_text
 
 __all__ = ["RedisStandingResults"]
 
@@ -80,12 +80,10 @@ class RedisStandingResults:
         self._redis = redis
         self._definitions = Definitions(redis, "portolan:standing", "queries")
         self._base = self._definitions.base
-        publish = lua_text("mediator.coordination.scripts", "standing_publish")
-        self._publish = redis.register_script(f"{digests_text()}\n{publish}")
+        self._publish = redis.register_script(text_of("digests", "standing_publish"))
         self._report = redis.register_script(_REPORT)
         self._delivery = redis.register_script(_DELIVERY)
-        begin = lua_text("mediator.coordination.scripts", "standing_pause")
-        self._pauses = Pauses(redis, f"{pauses_text()}\n{begin}")
+        self._pauses = Pauses(redis, text_of("pauses", "standing_pause"))
 
     async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
         document = {
@@ -166,11 +164,8 @@ class RedisStandingResults:
             raise LeaseLost
 
     async def last_result(self, key: QueryKey) -> ResultPosition:
-        base = self._base(key.database)
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hget(f"{base}counts", key.query)
-            pipe.hget(f"{base}digests", key.query)
-            return last_position(*await reply_of(pipe.execute()))
+        digests = f"{self._base(key.database)}digests"
+        return last_position(await reply_of(self._redis.hget(digests, key.query)))
 
     async def results(
         self, key: QueryKey, after: ResultPosition, limit: int, wait_s: float = 0.0
@@ -178,12 +173,11 @@ class RedisStandingResults:
         base = self._base(key.database)
         name = f"{base}results:{key.query}"
         async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hget(f"{base}counts", key.query)
             pipe.hget(f"{base}digests", key.query)
             pipe.xrange(name, f"{after.number + 1}-0", "+", limit)
-            count, digest, entries = await reply_of(pipe.execute())
+            last, entries = await reply_of(pipe.execute())
         found = _results(entries)
-        _require_following(after, last_position(count, digest), found)
+        _require_following(after, last_position(last), found)
         if not found and wait_s > 0:
             block = max(1, round(wait_s * 1000))
             reply = await reply_of(self._redis.xread({name: f"{after.number}-0"}, limit, block))
@@ -232,7 +226,7 @@ def _query(definition: Definition) -> StoredQuery:
         relations,
         shown,
         document["into"],
-        frozenset(document.get("administered", ())),
+        frozenset(document["administered"]),
         definition.created,
     )
 
@@ -286,8 +280,7 @@ def _tuples(rows: Sequence[Any]) -> list[LoggedTuple]:
 
 def _results(entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[StoredResult]:
     return [
-        StoredResult(_number(id_), fields[b"r"], fields.get(b"d", b"").decode())
-        for id_, fields in entries
+        StoredResult(_number(id_), fields[b"r"], fields[b"d"].decode()) for id_, fields in entries
     ]
 
 

@@ -28,6 +28,7 @@ from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
 from mediator.coordination.definitions import Definition, Definitions
 from mediator.coordination.errors import reply_of, texts_of
+from mediator.coordination.scripts import text_of
 from mediator.views.results import (
     BYTES_AT_ONCE,
     MOST_BYTES_OF_DELTAS,
@@ -41,7 +42,6 @@ from mediator.views.results import (
     ViewState,
 )
 from mediator.views.view import View
-from redis_connection.scripts import lua_text
 
 __all__ = ["RedisViewResults"]
 
@@ -58,8 +58,7 @@ class RedisViewResults:
         self._definitions = Definitions(redis, "portolan:views", "views")
         self._base = self._definitions.base
         self._publish, self._deltas = (
-            redis.register_script(lua_text("mediator.coordination.scripts", name))
-            for name in ("views_publish", "views_deltas")
+            redis.register_script(text_of(name)) for name in ("views_publish", "views_deltas")
         )
 
     async def put_view(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final, Protocol, TypeAlias
 
-from mediator.base.concurrency import result_or_error
+from mediator.base.concurrency import result_or_error, results_or_raise
 from mediator.base.errors import AdvisoryOnly, MediatorError, NotFound
 from mediator.model.operations import Get, Operation, Outcome, WriteOperation
 from mediator.model.query import Position, Query
@@ -16,7 +16,15 @@ from mediator.query.execution import QueryResult
 from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 
-__all__ = ["Admitted", "DataPlane", "at_once", "in_lanes", "is_outdated", "pages"]
+__all__ = [
+    "Admitted",
+    "DataPlane",
+    "at_once",
+    "in_lanes",
+    "is_outdated",
+    "pages",
+    "present_objects",
+]
 
 PAGE: Final = 500
 """Objects read at once."""
@@ -177,3 +185,26 @@ async def pages(
         if answer.next is None:
             return
         after = answer.next.id
+
+
+async def present_objects(
+    plane: DataPlane,
+    database: str,
+    class_name: str,
+    ids: Sequence[str],
+    fields: tuple[str, ...] | None = None,
+    *,
+    whole: bool = False,
+) -> dict[str, Outcome]:
+    """Return those of some objects of a class that are there, by id; `whole` as of `batch`.
+
+    Raises:
+        MediatorError: A system does not answer, or the class is gone.
+    """
+    found: dict[str, Outcome] = {}
+    for start in range(0, len(ids), PAGE):
+        reads = [Get(database, class_name, id_, fields) for id_ in ids[start : start + PAGE]]
+        answers = await plane.batch(reads, whole=whole)
+        there = results_or_raise(each for each in answers if not isinstance(each, NotFound))
+        found |= {each.id: each for each in there}
+    return found

@@ -35,7 +35,7 @@ class RefusedFlow:
     Attributes:
         document: The flow as JSON, as it was sent.
         created: As of a `Flow`.
-        class_names: Likewise; without any, if they were not written down.
+        class_names: Likewise.
         detail: What its schema refuses.
     """
 
@@ -111,8 +111,8 @@ class AllowedFlows:
 
 def _parse(document: Mapping[str, Any], schema: Schema) -> Flow | RefusedFlow:
     sent = {name: member for name, member in document.items() if name not in _ADDED}
-    created = datetime.fromtimestamp(document.get(_CREATED, 0.0), UTC)
+    created = datetime.fromtimestamp(document[_CREATED], UTC)
     try:
         return replace(parse_flow(sent, schema), created=created)
     except Invalid as error:
-        return RefusedFlow(sent, created, document.get(_CLASSES, []), error.detail)
+        return RefusedFlow(sent, created, document[_CLASSES], error.detail)

@@ -95,7 +95,7 @@ class Flow:
         ordered: Whether messages end in the order of their arrival.
         objective: What the waiting time is chosen for.
         document: The flow as JSON, as it was sent.
-        created: When, by the clock of a replica; `EPOCH`: it was not written down.
+        created: When, by the clock of a replica; `EPOCH`: it is not yet.
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from mediator.base.clock import Clock
 from mediator.base.concurrency import end
-from mediator.base.errors import Conflict, Invalid, NotFound
+from mediator.base.errors import Conflict, NotFound
 from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import Admitted, DataPlane, at_once
@@ -252,10 +252,7 @@ class FlowService:
                 " that does no harm."
             )
             raise Conflict(detail, extra={"expired": left})
-        messages: list[NewMessage] = []
-        for each in letters:
-            with suppress(Invalid):  # what an older version took may be too deep: it stays
-                messages.append(_new(flow, each.ticket, each.document["message"], ""))
+        messages = [_new(flow, each.ticket, each.document["message"], "") for each in letters]
         replayed = await self._queue.replay(key, messages) if messages else 0
         return Replayed(replayed, left)
 

@@ -14,19 +14,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
 from mediator.base.clock import Clock
-from mediator.base.errors import Conflict, NotFound, Unavailable
+from mediator.base.concurrency import result_or_raise
+from mediator.base.errors import Conflict, MediatorError, NotFound, Unavailable
 from mediator.changes.feed import PARTITIONS, Feed, PositionGone, partition_of
 from mediator.data_plane.port import DataPlane, pages
 from mediator.integrity.histories import GroupHistory, Mismatch, MismatchKind, compare
 from mediator.integrity.key_bitmap import KeyBitmap
 from mediator.model.change import Change
 from mediator.model.operations import Get, Outcome
-from mediator.routing.freshness import STRONG
 from mediator.routing.model import DatabaseRoute
 
 __all__ = ["Integrity", "IntegrityReport"]
@@ -62,7 +61,7 @@ class IntegrityReport:
             "compared": self.compared,
             "older": self.older,
             "left_out": self.left_out,
-            "wrong": {wrong.value: count for wrong, count in sorted(self.counts.items())},
+            "wrong": dict(sorted(self.counts.items())),
             "examples": [{"class": each.pop("class_name"), **each} for each in documents],
         }
 
@@ -166,11 +165,6 @@ class _Check:
         )
         return [mismatch for mismatch in compared if mismatch is not None]
 
-    async def _read_object(self, class_name: str, id_: str) -> Outcome | None:
-        with suppress(NotFound):
-            return await self._plane.read(Get(self._database, class_name, id_), STRONG)
-        return None
-
     async def _scan(self) -> list[Mismatch]:
         """Find objects that the feed should have changes of."""
         found: list[Mismatch] = []
@@ -194,7 +188,7 @@ class _Check:
         since = max(since, self._route.classes[name].made_us)
         histories = self._histories.get(key, {})
         return [
-            Mismatch(name, outcome.id, group, MismatchKind.UNRECORDED)
+            Mismatch(name, outcome.id, group, "unrecorded")
             for group, version in outcome.versions.items()
             # The change of an older version may have been trimmed from the feed.
             if group not in histories and (version or 0) > since
@@ -225,11 +219,10 @@ class _Check:
         return {group: history.version for group, history in self._histories.get(key, {}).items()}
 
     async def _read_all(self, keys: Sequence[_Key]) -> list[Outcome | None]:
-        return [
-            outcome
-            for chunk in _chunks(keys)
-            for outcome in await asyncio.gather(*(self._read_object(*key) for key in chunk))
-        ]
+        answers: list[Outcome | MediatorError] = []
+        for some in _chunks(keys):
+            answers += await self._plane.batch([Get(self._database, *key) for key in some])
+        return [None if isinstance(each, NotFound) else result_or_raise(each) for each in answers]
 
     async def _wait_for_feed(self) -> None:
         """Wait until the feed has everything acknowledged by now."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from mediator.model.change import Change
 from mediator.model.operations import Outcome
@@ -23,21 +22,16 @@ _MISSING: Final = "missing"
 """Unlike any value, as it is no JSON."""
 
 
-class MismatchKind(StrEnum):
-    """How a cache group of an object may differ from its history.
+MismatchKind: TypeAlias = Literal[
+    "changed", "overwritten", "unrecorded", "went back", "gone", "resurrected"
+]
+"""How a cache group of an object may differ from its history.
 
-    CHANGED: at the version of the last change, fields have other values. OVERWRITTEN: a change met
-    values that no change had set. UNRECORDED: no change has the version. WENT_BACK: the version is
-    older than the last change, so the system has lost writes. GONE: the object is not there, and no
-    change deletes it. RESURRECTED: it is there after its deletion.
-    """
-
-    CHANGED = "changed"
-    OVERWRITTEN = "overwritten"
-    UNRECORDED = "unrecorded"
-    WENT_BACK = "went back"
-    GONE = "gone"
-    RESURRECTED = "resurrected"
+changed: at the version of the last change, fields have other values. overwritten: a change met
+values that no change had set. unrecorded: no change has the version. went back: the version is
+older than the last change, so the system has lost writes. gone: the object is not there, and no
+change deletes it. resurrected: it is there after its deletion.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +106,15 @@ def compare(
     wrong: MismatchKind | None = None
     which: tuple[str, ...] = ()
     if found is None or version is None:
-        wrong = MismatchKind.GONE if history.exists else None
+        wrong = "gone" if history.exists else None
     elif version != history.version:
-        wrong = MismatchKind.UNRECORDED if version > history.version else MismatchKind.WENT_BACK
+        wrong = "unrecorded" if version > history.version else "went back"
     elif not history.exists:
-        wrong = MismatchKind.RESURRECTED
+        wrong = "resurrected"
     elif which := history.differences(fields, found[1]):
-        wrong = MismatchKind.CHANGED
+        wrong = "changed"
     if wrong is None and history.overwritten:
-        wrong, which = MismatchKind.OVERWRITTEN, tuple(sorted(history.overwritten))
+        wrong, which = "overwritten", tuple(sorted(history.overwritten))
     return Mismatch(class_name, id_, name, wrong, which) if wrong else None
 
 

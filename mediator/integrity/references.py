@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from mediator.base.clock import Clock
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, PreconditionFailed
-from mediator.data_plane.port import DataPlane, pages
-from mediator.model.operations import Condition, Delete, Get, Outcome, Update, WriteOperation
+from mediator.data_plane.port import DataPlane, pages, present_objects
+from mediator.model.operations import Condition, Delete, Outcome, Update, WriteOperation
 from mediator.operations.torn_reads import TornReads
 from mediator.routing.model import ClassRoute
 from mediator.schema.foreign_keys import references_of
@@ -209,13 +209,5 @@ async def missing_targets(
     Raises:
         MediatorError: A system does not answer, or the class is gone.
     """
-    missing: set[str] = set()
-    for start in range(0, len(ids), _LOOKED_UP):
-        chunk = ids[start : start + _LOOKED_UP]
-        answers = await plane.batch([Get(database, class_name, id_, ()) for id_ in chunk])
-        for id_, answer in zip(chunk, answers, strict=True):
-            if isinstance(answer, NotFound):
-                missing.add(id_)
-            elif isinstance(answer, MediatorError):
-                raise answer
-    return missing
+    found = await present_objects(plane, database, class_name, ids, ())
+    return {*ids} - found.keys()

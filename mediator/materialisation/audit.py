@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from mediator.base.clock import Clock
 from mediator.materialisation.copier import Copier
@@ -24,20 +23,14 @@ EXAMPLES: Final = 20
 """Objects that a report names, of each class."""
 
 
-class Discrepancy(StrEnum):
-    """How a copy may differ.
+Discrepancy: TypeAlias = Literal["absent", "overdue", "different", "ahead", "left over"]
+"""How a copy may differ.
 
-    ABSENT: the object is there, its copy is not. OVERDUE: the copy lacks a version that is older
-    than the bound. DIFFERENT: versions are the same, values are not. AHEAD: the copy has a version
-    that its system has not (a store lost acknowledged writes). LEFT_OVER: the copy of an object
-    that is not there.
-    """
-
-    ABSENT = "absent"
-    OVERDUE = "overdue"
-    DIFFERENT = "different"
-    AHEAD = "ahead"
-    LEFT_OVER = "left over"
+absent: the object is there, its copy is not. overdue: the copy lacks a version that is older than
+the bound. different: versions are the same, values are not. ahead: the copy has a version that its
+system has not (a store lost acknowledged writes). left over: the copy of an object that is not
+there.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +68,12 @@ def compare(
     if original is None:
         if copy is None:
             return None
-        return AuditFinding(copy.id, Discrepancy.LEFT_OVER, copy=_versions_of(copy))
+        return AuditFinding(copy.id, "left over", copy=_versions_of(copy))
     if copy is None or copy.creation_version < original.creation_version:
         overdue = original.creation_version <= due_us
-        return AuditFinding(original.id, Discrepancy.ABSENT) if overdue else None
+        return AuditFinding(original.id, "absent") if overdue else None
     if copy.creation_version > original.creation_version:
-        return AuditFinding(copy.id, Discrepancy.AHEAD, copy=_versions_of(copy))
+        return AuditFinding(copy.id, "ahead", copy=_versions_of(copy))
     return _compare_groups(route, original, copy, due_us)
 
 
@@ -91,15 +84,15 @@ def _compare_groups(
     for group, version in original.versions.items():
         held = copy.versions.get(group, 0)
         if held > version:
-            differing.setdefault(Discrepancy.AHEAD, []).append(group)
+            differing.setdefault("ahead", []).append(group)
         elif held < version <= due_us:
-            differing.setdefault(Discrepancy.OVERDUE, []).append(group)
+            differing.setdefault("overdue", []).append(group)
         elif held == version and not _same_values(route, group, original, copy):
-            differing.setdefault(Discrepancy.DIFFERENT, []).append(group)
+            differing.setdefault("different", []).append(group)
     # What is ahead comes first: no copy becomes older by being copied again.
-    for kind in (Discrepancy.AHEAD, Discrepancy.DIFFERENT, Discrepancy.OVERDUE):
+    for kind in ("ahead", "different", "overdue"):
         if kind in differing:
-            found = _versions_of(copy) if kind is Discrepancy.AHEAD else None
+            found = _versions_of(copy) if kind == "ahead" else None
             return AuditFinding(original.id, kind, tuple(differing[kind]), found)
     return None
 
@@ -165,8 +158,8 @@ class Audit:
         """Repair copies; return how many, less those that others have changed meanwhile."""
         # The copies that were found, and no later ones: an object may have been created again.
         left_over, ahead = (
-            [f.copy for f in findings if f.wrong is wrong and f.copy is not None]
-            for wrong in (Discrepancy.LEFT_OVER, Discrepancy.AHEAD)
+            [f.copy for f in findings if f.wrong == wrong and f.copy is not None]
+            for wrong in ("left over", "ahead")
         )
         await self._copier.forget(route, {copy.id: copy.creation_version for copy in left_over})
         replaced = await self._copier.replace(route, ahead)

@@ -16,7 +16,7 @@ from uuid import uuid4
 from mediator.base.clock import Clock
 from mediator.base.concurrency import end
 from mediator.changes.feed import PARTITIONS, partition_of
-from mediator.materialisation.audit import Discrepancy, compare
+from mediator.materialisation.audit import compare
 from mediator.materialisation.copier import Copier, CopyResult
 from mediator.materialisation.state import CopyState
 from mediator.routing.model import ClassRoute
@@ -79,9 +79,9 @@ class Build:
         for original, copy in zip(originals, copies, strict=True):
             # Nothing is overdue here (0): what is missing or older is copied next anyway.
             finding = compare(self._route, original, copy, 0)
-            if finding and finding.wrong is Discrepancy.LEFT_OVER:
+            if finding and finding.wrong == "left over":
                 left_over[copy.id] = copy.creation_version
-            elif finding and finding.wrong is Discrepancy.AHEAD:
+            elif finding and finding.wrong == "ahead":
                 ahead.append(copy)
         await self._copier.forget(self._route, left_over)
         await self._copier.replace(self._route, ahead)

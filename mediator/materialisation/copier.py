@@ -15,13 +15,13 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mediator.base.errors import Unavailable
 from mediator.operations.calls import StoreCalls
+from mediator.operations.fragment_calls import FragmentCalls
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Mirror, Read, Record, StoreError
-from mediator.stores.systems import unavailable
 
 __all__ = ["CHUNK", "MAX_STUCK", "Copier", "CopyResult", "join_fragments"]
 
@@ -86,7 +86,7 @@ def join_fragments(fragments: Sequence[Record | None]) -> Record | None:
 
 class Copier:
     def __init__(self, calls: StoreCalls) -> None:
-        self._calls = calls
+        self._calls, self._fragments = calls, FragmentCalls(calls.systems)
 
     async def copy(self, route: ClassRoute, ids: Sequence[str]) -> int:
         """Copy objects as they are now; return how many writes that took; raises `Unavailable`."""
@@ -118,7 +118,7 @@ class Copier:
             if records:
                 copy, mirror = self._mirror(route)
                 replace = partial(mirror.replace_copies, copy, copies, records)
-                replaced += await self._send(copy, "write", replace)
+                replaced += await self._write(copy, replace)
         return replaced
 
     async def copy_isolated(self, route: ClassRoute, ids: Sequence[str]) -> CopyResult:
@@ -183,13 +183,13 @@ class Copier:
             after = end
 
     async def _ids(self, fragment: Fragment, after: str | None) -> list[str]:
-        store = self._calls.systems.get(fragment.system).store
-        scan = partial(store.scan, fragment, after, CHUNK, ())
-        return [record.id for record in await self._send(fragment, "read", scan)]
+        records = await self._fragments.on(
+            fragment, "read", lambda store: store.scan(fragment, after, CHUNK, ())
+        )
+        return [record.id for record in records]
 
     async def count(self, route: ClassRoute) -> int:
-        store, anchor = self._calls.systems.get(route.anchor.system).store, route.anchor
-        return await self._send(anchor, "read", partial(store.count, anchor))
+        return await self._fragments.count(route)
 
     async def read(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
         """Read objects from the systems that hold them, each joined of its fragments."""
@@ -205,7 +205,7 @@ class Copier:
         """Remove the copies of deleted objects, given the versions of the deletions."""
         for chunk in _chunks(list(deleted.items())):
             copy, mirror = self._mirror(route)
-            await self._send(copy, "write", partial(mirror.forget, copy, chunk))
+            await self._write(copy, partial(mirror.forget, copy, chunk))
 
     async def _chunk(self, route: ClassRoute, ids: Sequence[str]) -> int:
         written = 0
@@ -214,7 +214,7 @@ class Copier:
             if not records:
                 return written
             copy, mirror = self._mirror(route)
-            accepted = await self._send(copy, "write", partial(mirror.absorb, copy, records))
+            accepted = await self._write(copy, partial(mirror.absorb, copy, records))
             written += len(records)
             ids = [r.id for r, done in zip(records, accepted, strict=True) if not done]
             if not ids:
@@ -229,17 +229,8 @@ class Copier:
             raise Unavailable(f"{name} cannot hold copies.", system=name)
         return route.copy, store
 
-    async def _send(
-        self,
-        fragment: Fragment,
-        access: Literal["read", "write"],
-        call: Callable[[], Coroutine[Any, Any, _T]],
-    ) -> _T:
-        guarded = self._calls.systems.get(fragment.system)
-        try:
-            return await guarded.guarded(call)
-        except StoreError as error:
-            raise unavailable(guarded, error, access) from error
+    async def _write(self, copy: Fragment, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        return await self._fragments.on(copy, "write", lambda _: call())
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:

@@ -60,7 +60,7 @@ class MaintenanceRun:
         findings = {
             "of": total,
             "objects": report.objects,
-            "wrong": {wrong.value: count for wrong, count in sorted(report.counts.items())},
+            "wrong": dict(sorted(report.counts.items())),
             "repaired": report.repaired,
             "examples": [
                 {"id": each.id, "wrong": each.wrong, "groups": each.groups}

@@ -5,8 +5,9 @@ Also the rule of classes that require If-Match (428, RFC 6585). These are pure f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from mediator.base.errors import (
     AlreadyExists,
@@ -20,16 +21,19 @@ from mediator.base.errors import (
     PreconditionFailed,
     PreconditionRequired,
 )
+from mediator.model.apply import OperatorFailed, apply_operators
 from mediator.model.operations import ANYTHING, Condition, Create, Get, Outcome, Put, WriteOperation
-from mediator.model.operators import OperatorFailure
+from mediator.model.operators import OperatorCall, OperatorFailure
 from mediator.routing.fragments import ResourceFragments, Steps, resource_of
 from mediator.routing.model import ClassRoute
+from mediator.schema.tree import Field
 from mediator.schema.types import Values
 from mediator.schema.unique import constraint_fields
 from mediator.stores.port import Fragment, Record, Status, Taken, WriteKind, WriteResult
 
 __all__ = [
     "check_if_match",
+    "computed_values",
     "failure_of",
     "if_match_error",
     "merge_fragments",
@@ -251,3 +255,17 @@ def if_match_error(operation: WriteOperation) -> PreconditionRequired:
     return PreconditionRequired(
         f"Writes to objects of {operation.class_name} need If-Match with the ETag last seen."
     )
+
+
+def computed_values(
+    fields: Mapping[str, Field], calls: Iterable[OperatorCall], current: Values
+) -> Values:
+    """Return the values that operators compute, as a store would.
+
+    Raises:
+        OperatorRefused: One cannot be applied to the value that is there.
+    """
+    try:
+        return apply_operators(fields, calls, current, datetime.now(UTC))
+    except OperatorFailed as refused:
+        raise refusal_of(refused.failure) from refused

@@ -90,14 +90,11 @@ class MetricsRegistry:
         self._series = {key: kept for key, kept in self._series.items() if key[0] != system}
         self._lanes = {key: lane for key, lane in self._lanes.items() if key[0] != system}
 
-    def candidate_metrics(
-        self, system: str, declared: Mapping[Metric, float] | None = None
-    ) -> tuple[dict[Metric, float], dict[Metric, float]]:
+    def candidate_metrics(self, system: str) -> tuple[dict[Metric, float], dict[Metric, float]]:
         """Return the metrics of a system and its 99th percentiles, as scoring takes them.
 
         Latency and availability are weighted averages of current and historic values. Throughput
         is capacity: the larger of the historic value and the highest sustained rate, which fades.
-        Metrics that the operator has `declared` replace measured ones.
         """
         history = self._history.get(system, History())
         metrics: dict[Metric, float | None] = {}
@@ -112,7 +109,7 @@ class MetricsRegistry:
             metrics[throughput] = pooling.capacity(history.metrics.get(throughput), lanes)
             known = history.metrics.get(availability)
             metrics[availability] = pooling.availability(known, lanes)
-        return {**_known(metrics), **(declared or {})}, _known(p99)
+        return _known(metrics), _known(p99)
 
     def statistics(self, system: str) -> list[dict[str, Any]]:
         """Describe every class and operation on a system: seconds, calls, operations/s."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from mediator.relocation.messages import Routed
+from mediator.relocation.messages import Group, Routed
 from mediator.relocation.plans import JoinOrders, cheapest_order, left_deep_plan, order_cost
 from mediator.standing.model import Join, Statistics, Workload, stream_store
 from mediator.standing.rules import Probe, Rules, Store, compile_rules
 from mediator.standing.runtime import Result
 from mediator.standing.state import JoinedTuple, StreamTuple, Task, joined
 
-__all__ = ["JoinStates", "NumberedTuple", "state_id"]
+__all__ = ["Adopted", "JoinStates", "NumberedTuple", "adopt", "state_id"]
 
 _RECENT: Final = 8
 """The share of the window by which the rate of arrivals is estimated."""
@@ -60,7 +60,10 @@ class _State:
 
 
 class JoinStates:
-    """Implements `States` for the queries of a workload.
+    """The states of one worker, divided by partition, for the queries of a workload.
+
+    A state has an id, which says what it holds wherever it is kept; some states are derived from
+    others, and can be made anew from them.
 
     Args:
         shape: The order in which the relations of each query are joined.
@@ -80,13 +83,16 @@ class JoinStates:
 
     @property
     def ids(self) -> Sequence[str]:
+        """The ids of all states, each behind those that it is derived from."""
         return list(self._joins)
 
     @property
     def shape(self) -> JoinOrders:
+        """What is derived, and from what: the plan, in a form that can be kept."""
         return self._shape
 
     def reshape(self, shape: JoinOrders) -> None:
+        """Go on with another plan: what it derives anew is made from what there is."""
         former = set(self._joins.values())
         self._use(shape)
         for partition, states in self._partitions.items():
@@ -98,6 +104,7 @@ class JoinStates:
                     self.recompute(partition, state)
 
     def cheaper_shape(self, watermark_s: float) -> JoinOrders | None:
+        """Return a plan that is worth a change, by what arrived last; None: there is none."""
         # One more of each than there are: what is idle is no reason for any order.
         rates = dict.fromkeys(self._workload.statistics.rates, 1.0)
         for partition in self._partitions:
@@ -122,11 +129,13 @@ class JoinStates:
         self._retention_s = {join: plan.retention_s(join) for join in by_size}
 
     def insert(self, partition: int, routed: Routed) -> Iterator[Result]:
+        """Keep a tuple, and return the results that it makes; not those of new tuples only."""
         item = JoinedTuple.of(self._numbered(partition, routed))
         for label in self._rules.inputs[routed.relation]:
             yield from self._handle(partition, label, item)
 
     def install(self, partition: int, state: str, rows: Sequence[Any]) -> int:
+        """Keep rows of a state without making results; return how many."""
         join = self._joins[state]
         if len(join.relations) == 1:
             (relation,) = join.relations
@@ -145,6 +154,7 @@ class JoinStates:
         return count
 
     def recompute(self, partition: int, state: str) -> int:
+        """Make a derived state from what the partition holds, without results; return its rows."""
         join = self._joins[state]
         rows = list(self._derive(partition, join))
         for row in rows:
@@ -152,6 +162,7 @@ class JoinStates:
         return len(rows)
 
     def restore(self, partition: int, processed: Iterable[Routed]) -> None:
+        """Keep tuples that were inserted before, and derive the other states, without results."""
         for routed in processed:
             item = JoinedTuple.of(self._numbered(partition, routed))
             self._keep(partition, stream_store(routed.relation), item)
@@ -161,19 +172,23 @@ class JoinStates:
 
     @property
     def work(self) -> int:
+        """Rows that were kept or joined."""
         return self.joined + self.inserted
 
     def export(self, partition: int) -> Mapping[str, list[Any]]:
+        """Return the rows of every state that a partition has."""
         return {
             state: [_exported(item) for item in self._items(partition, join)]
             for state, join in self._joins.items()
         }
 
     def drop(self, partition: int) -> None:
+        """Forget a partition."""
         self._partitions.pop(partition, None)
         self._relocations.pop(partition, None)
 
     def rows(self, partition: int) -> Mapping[str, int]:
+        """Return how many rows each state of a partition has."""
         return {
             state: len(self._items(partition, join))
             for state, join in self._joins.items()
@@ -181,9 +196,11 @@ class JoinStates:
         }
 
     def arriving(self, partition: int, watermark_s: float) -> int:
+        """Return how many tuples would arrive within a window, by the latest of them."""
         return _RECENT * sum(count for _, count in self._recent(partition, watermark_s, _RECENT))
 
     def purge(self, partition: int, watermark_s: float) -> None:
+        """Drop what no tuple from the watermark on can join."""
         for join, state in self._partitions.get(partition, {}).items():
             horizon_s = watermark_s - self._retention_s[join]
             kept = [item for item in state.task.tuples if item.first_s >= horizon_s]
@@ -193,15 +210,18 @@ class JoinStates:
                     state.task.add(item)
 
     def begin(self, partition: int, relocation: int) -> None:
+        """Take all that a partition holds for old, and what is inserted by its flag."""
         self._relocations[partition] = relocation
         for state in self._states(partition).values():
             times = (item.first_s for item in state.task.tuples)
             state.newest_old_s = max(times, default=float("-inf"))
 
     def end(self, partition: int) -> None:
+        """Make no difference between old and new any more."""
         self._relocations.pop(partition, None)
 
     def holds_old(self, partition: int, watermark_s: float) -> bool:
+        """Say whether any state, derived ones too, has an old row that may still be joined."""
         return any(
             state.newest_old_s >= watermark_s - self._retention_s[join]
             for join, state in self._states(partition).items()
@@ -305,6 +325,32 @@ class JoinStates:
         if partition not in self._partitions:
             self._partitions[partition] = {join: _State() for join in self._joins.values()}
         return self._partitions[partition]
+
+
+class Adopted(NamedTuple):
+    """Rows that were taken over, had no state here, and were made anew."""
+
+    moved: int
+    discarded: int
+    recomputed: int
+
+
+def adopt(states: JoinStates, group: Group) -> Adopted:
+    """Take a partition group in: match states by id, and recompute, bottom-up, what had no match.
+
+    What is recomputed are pairs that the sender has joined already, so nothing is emitted (D-CAPE,
+    section 4).
+    """
+    moved = recomputed = 0
+    # In this order each state finds those that it is derived from, shipped or recomputed.
+    for state in states.ids:
+        if state in group.states:
+            moved += states.install(group.partition, state, group.states[state])
+        else:
+            recomputed += states.recompute(group.partition, state)
+    unmatched = group.states.keys() - set(states.ids)
+    discarded = sum(len(group.states[state]) for state in unmatched)
+    return Adopted(moved, discarded, recomputed)
 
 
 def _composite(parts: Iterable[StreamTuple]) -> JoinedTuple:

@@ -4,13 +4,13 @@
 |---|---|---|
 | `reporting` | `Reported` of all workers | chooses who and how much |
 | `computing` | `PartitionsToMove` | chooses the protocol, if it may |
-| `duplicating` | `AllOldPurged` of the sender | `DeletePartitions`: no return |
-| `deleting` | `Deleted` of the sender | ends |
-| `deactivating` | `Deactivated` of the sender and of all splits | `SendPartitions`: no return |
+| `duplicating` | `all-old-purged` of the sender | `delete-partitions`: no return |
+| `deleting` | `deleted` of the sender | ends |
+| `deactivating` | `deactivated` of the sender and of all splits | `SendPartitions`: no return |
 | `moving` | `Received` of the receiver | `ReactivatePartitions` |
-| `reactivating` | `Reactivated` of all splits | ends |
-| `stopping` | `Stopped` of both workers | ends, given up |
-| `resuming` | `Reactivated` of all splits, to the sender | ends, given up |
+| `reactivating` | `reactivated` of all splits | ends |
+| `stopping` | `stopped` of both workers | ends, given up |
+| `resuming` | `reactivated` of all splits, to the sender | ends, given up |
 
 A message that the phase does not wait for is a repetition, or was overtaken by `Cancel`.
 """
@@ -23,25 +23,19 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mediator.relocation.choice import choose_pair, choose_strategy
 from mediator.relocation.messages import (
-    AllOldPurged,
     Cancel,
     ComputePartitionsToMove,
-    Deactivated,
     DeactivatePartitions,
-    Deleted,
-    DeletePartitions,
-    DuplicatePartitions,
+    DuplicationOrder,
     Message,
+    Notice,
     PartitionsToMove,
-    Reactivated,
     ReactivatePartitions,
     Received,
     Relocate,
-    Report,
+    Reply,
     Reported,
     SendPartitions,
-    StopDuplication,
-    Stopped,
     Strategy,
     split_address,
 )
@@ -176,7 +170,7 @@ class Manager:
         self._last = number
         self._note(Relocation(number, requested[0], "reporting", *requested[1:]))
         self._enter(self.relocations[number], "reporting", self._workers)
-        self._send(self._workers, Report(number))
+        self._send(self._workers, Notice("report", number))
 
     def _reported(self, present: Relocation, message: Reported) -> None:
         held = {**present.held, message.worker: message.held}
@@ -206,21 +200,23 @@ class Manager:
         head = (present.id, message.partitions, present.sender)
         if chosen == "ptlb":
             self._enter(replace(present, chosen="ptlb"), "duplicating", [present.sender])
-            self._send(self._splits, DuplicatePartitions(*head, present.receiver))
+            self._send(
+                self._splits, DuplicationOrder("duplicate-partitions", *head, present.receiver)
+            )
         else:
             waiting = [present.sender, *self._splits]
             self._enter(replace(present, chosen="mslb"), "deactivating", waiting)
             self._send(self._splits, DeactivatePartitions(*head))
 
-    def _delete(self, present: Relocation, _: AllOldPurged) -> None:
+    def _delete(self, present: Relocation, _: Notice) -> None:
         self._enter(present, "deleting", [present.sender])
         head = (present.id, present.partitions, present.sender, present.receiver)
-        self._send(self._splits, DeletePartitions(*head))
+        self._send(self._splits, DuplicationOrder("delete-partitions", *head))
 
-    def _deleted(self, present: Relocation, _: Deleted) -> None:
+    def _deleted(self, present: Relocation, _: Notice) -> None:
         self._enter(present, "done")
 
-    def _deactivated(self, present: Relocation, message: Deactivated) -> None:
+    def _deactivated(self, present: Relocation, message: Reply) -> None:
         if left := self._left(present, message.by):
             self._note(replace(present, waiting_for=left))
             return
@@ -246,16 +242,17 @@ class Manager:
             case "duplicating":
                 pair = (present.sender, present.receiver)
                 self._enter(present, "stopping", pair)
-                self._send(self._splits, StopDuplication(present.id, present.partitions, *pair))
+                head = (present.id, present.partitions)
+                self._send(self._splits, DuplicationOrder("stop-duplication", *head, *pair))
             case "deactivating":
                 self._reactivate(present, "resuming", present.sender)
             case _:
                 pass  # past the point of no return: it is completed
 
-    def _reactivated(self, present: Relocation, message: Reactivated) -> None:
+    def _reactivated(self, present: Relocation, message: Reply) -> None:
         self._answered(present, message.by, "done")
 
-    def _given_up(self, present: Relocation, message: Reactivated | Stopped) -> None:
+    def _given_up(self, present: Relocation, message: Reply) -> None:
         self._answered(present, message.by, "cancelled")
 
     def _answered(self, present: Relocation, by: str, ended: Phase) -> None:

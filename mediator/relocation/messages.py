@@ -10,41 +10,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 __all__ = [
     "MANAGER",
-    "MESSAGE",
     "OPERATOR",
     "STRATEGIES",
-    "AllOldPurged",
-    "BeginDuplication",
     "Cancel",
     "ComputePartitionsToMove",
     "DeactivatePartitions",
-    "Deactivated",
-    "DeletePartitions",
-    "Deleted",
-    "DuplicatePartitions",
-    "EndOfDuplication",
-    "EndOfPartitionInput",
-    "EndOfPartitions",
+    "DuplicationMarker",
+    "DuplicationOrder",
     "Group",
+    "Marker",
     "Message",
+    "Notice",
     "PartitionsToMove",
     "ReactivatePartitions",
-    "Reactivated",
     "ReceivePartitions",
     "Received",
     "Relocate",
-    "Report",
+    "Reply",
     "Reported",
-    "Resumed",
     "Role",
     "Routed",
     "SendPartitions",
-    "StopDuplication",
-    "Stopped",
     "Strategy",
     "Watermark",
     "split_address",
@@ -87,11 +77,64 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Ask a worker what it holds."""
+class Notice:
+    """A message with nothing but its kind.
 
+    `report` asks a worker what it holds. `all-old-purged` and `deleted` are its replies in a
+    parallel track.
+    """
+
+    kind: Literal["report", "all-old-purged", "deleted"]
     relocation: int
-    kind: Literal["report"] = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """That a split or a worker has done what the manager waits for; `by` is its address."""
+
+    kind: Literal["deactivated", "reactivated", "stopped"]
+    relocation: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicationOrder:
+    """How splits begin, end or give up a parallel track: then all is the sender's again."""
+
+    kind: Literal["duplicate-partitions", "delete-partitions", "stop-duplication"]
+    relocation: int
+    partitions: tuple[int, ...]
+    sender: str
+    receiver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a split says of all that follows in this queue.
+
+    After `end-of-partitions` no tuple of them does; after `end-of-partition-input` they are
+    buffered. Before `resumed`, what was buffered has been sent; watermarks hold again.
+    """
+
+    kind: Literal["end-of-partitions", "end-of-partition-input", "resumed"]
+    relocation: int
+    relation: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicationMarker:
+    """From which number on a split sends tuples to both, or to the sender only.
+
+    Without it a sender might find no old tuple in its state before a slow split has switched.
+    """
+
+    kind: Literal["begin-duplication", "end-of-duplication"]
+    relocation: int
+    relation: str
+    partitions: tuple[int, ...]
+    number: int
+    role: Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,115 +177,11 @@ class PartitionsToMove:
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicatePartitions:
-    relocation: int
-    partitions: tuple[int, ...]
-    sender: str
-    receiver: str
-    kind: Literal["duplicate-partitions"] = "duplicate-partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class BeginDuplication:
-    """A split's marker: from this number on, tuples go to both.
-
-    Without it a sender might find no old tuple in its state before a slow split has switched.
-    """
-
-    relocation: int
-    relation: str
-    partitions: tuple[int, ...]
-    number: int
-    role: Role
-    kind: Literal["begin-duplication"] = "begin-duplication"
-
-
-@dataclass(frozen=True, slots=True)
-class AllOldPurged:
-    relocation: int
-    kind: Literal["all-old-purged"] = "all-old-purged"
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePartitions:
-    relocation: int
-    partitions: tuple[int, ...]
-    sender: str
-    receiver: str
-    kind: Literal["delete-partitions"] = "delete-partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class EndOfPartitions:
-    """A split's marker: no tuple of these partitions follows in this queue."""
-
-    relocation: int
-    relation: str
-    partitions: tuple[int, ...]
-    kind: Literal["end-of-partitions"] = "end-of-partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    relocation: int
-    kind: Literal["deleted"] = "deleted"
-
-
-@dataclass(frozen=True, slots=True)
-class StopDuplication:
-    """Give a parallel track up: all is the sender's again."""
-
-    relocation: int
-    partitions: tuple[int, ...]
-    sender: str
-    receiver: str
-    kind: Literal["stop-duplication"] = "stop-duplication"
-
-
-@dataclass(frozen=True, slots=True)
-class EndOfDuplication:
-    """A split's marker: from this number on, tuples go to the sender only."""
-
-    relocation: int
-    relation: str
-    partitions: tuple[int, ...]
-    number: int
-    role: Role
-    kind: Literal["end-of-duplication"] = "end-of-duplication"
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """A worker has the end of the duplication from all splits."""
-
-    relocation: int
-    by: str
-    kind: Literal["stopped"] = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
 class DeactivatePartitions:
     relocation: int
     partitions: tuple[int, ...]
     sender: str
     kind: Literal["deactivate-partitions"] = "deactivate-partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class EndOfPartitionInput:
-    """A split's marker: what follows of these partitions is buffered."""
-
-    relocation: int
-    relation: str
-    partitions: tuple[int, ...]
-    kind: Literal["end-of-partition-input"] = "end-of-partition-input"
-
-
-@dataclass(frozen=True, slots=True)
-class Deactivated:
-    relocation: int
-    by: str
-    kind: Literal["deactivated"] = "deactivated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,23 +236,6 @@ class ReactivatePartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """A split's marker: what was buffered has been sent, and watermarks hold again."""
-
-    relocation: int
-    relation: str
-    partitions: tuple[int, ...]
-    kind: Literal["resumed"] = "resumed"
-
-
-@dataclass(frozen=True, slots=True)
-class Reactivated:
-    relocation: int
-    by: str
-    kind: Literal["reactivated"] = "reactivated"
-
-
-@dataclass(frozen=True, slots=True)
 class Routed:
     """A tuple, sent by the split of its relation.
 
@@ -343,32 +265,20 @@ class Watermark:
 Message: TypeAlias = Annotated[
     Relocate
     | Cancel
-    | Report
+    | Notice
+    | Reply
     | Reported
     | ComputePartitionsToMove
     | PartitionsToMove
-    | DuplicatePartitions
-    | BeginDuplication
-    | AllOldPurged
-    | DeletePartitions
-    | EndOfPartitions
-    | Deleted
-    | StopDuplication
-    | Stopped
-    | EndOfDuplication
+    | DuplicationOrder
+    | DuplicationMarker
+    | Marker
     | DeactivatePartitions
-    | EndOfPartitionInput
-    | Deactivated
     | SendPartitions
     | ReceivePartitions
     | Received
     | ReactivatePartitions
-    | Resumed
-    | Reactivated
     | Routed
     | Watermark,
     Field(discriminator="kind"),
 ]
-
-MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(Message)
-"""Reads a message, and makes one JSON."""

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from mediator.relocation.messages import (
     MANAGER,
-    BeginDuplication,
-    Deactivated,
     DeactivatePartitions,
-    DeletePartitions,
-    DuplicatePartitions,
-    EndOfDuplication,
-    EndOfPartitionInput,
-    EndOfPartitions,
+    DuplicationMarker,
+    DuplicationOrder,
+    Marker,
     Message,
-    Reactivated,
     ReactivatePartitions,
-    Resumed,
+    Reply,
     Routed,
-    StopDuplication,
     Watermark,
     split_address,
 )
@@ -163,12 +158,10 @@ class Split:
             return
         self.handled = (mine, [*(done if mine == relocation else []), message.kind])
         match message:
-            case DuplicatePartitions():
-                self._duplicate(message)
-            case StopDuplication():
-                self._stop_duplication(message)
-            case DeletePartitions():
+            case DuplicationOrder("delete-partitions"):
                 self._delete(message)
+            case DuplicationOrder():
+                self._duplicate(message)
             case DeactivatePartitions():
                 self._deactivate(message)
             case ReactivatePartitions():
@@ -232,32 +225,29 @@ class Split:
         self.outbox.append((route.owner, replace(routed, is_new=True)))
         self.outbox.append((route.copy_to, routed))
 
-    def _duplicate(self, message: DuplicatePartitions) -> None:
+    def _duplicate(self, message: DuplicationOrder) -> None:
+        begins = message.kind == "duplicate-partitions"
         for partition in message.partitions:
-            self.routes[partition].copy_to = message.receiver
+            self.routes[partition].copy_to = message.receiver if begins else None
         head = (message.relocation, self.relation, message.partitions, self.position + 1)
-        self.outbox.append((message.sender, BeginDuplication(*head, "sender")))
-        self.outbox.append((message.receiver, BeginDuplication(*head, "receiver")))
+        marker = partial(
+            DuplicationMarker, "begin-duplication" if begins else "end-of-duplication", *head
+        )
+        self.outbox.append((message.sender, marker("sender")))
+        self.outbox.append((message.receiver, marker("receiver")))
 
-    def _stop_duplication(self, message: StopDuplication) -> None:
-        for partition in message.partitions:
-            self.routes[partition].copy_to = None
-        head = (message.relocation, self.relation, message.partitions, self.position + 1)
-        self.outbox.append((message.sender, EndOfDuplication(*head, "sender")))
-        self.outbox.append((message.receiver, EndOfDuplication(*head, "receiver")))
-
-    def _delete(self, message: DeletePartitions) -> None:
+    def _delete(self, message: DuplicationOrder) -> None:
         for partition in message.partitions:
             self.routes[partition] = _Route(message.receiver)
         head = (message.relocation, self.relation, message.partitions)
-        self.outbox.append((message.sender, EndOfPartitions(*head)))
+        self.outbox.append((message.sender, Marker("end-of-partitions", *head)))
 
     def _deactivate(self, message: DeactivatePartitions) -> None:
         for partition in message.partitions:
             self.routes[partition].buffered_from = self.position + 1
         head = (message.relocation, self.relation, message.partitions)
-        self.outbox.append((message.sender, EndOfPartitionInput(*head)))
-        self.outbox.append((MANAGER, Deactivated(message.relocation, self.address)))
+        self.outbox.append((message.sender, Marker("end-of-partition-input", *head)))
+        self.outbox.append((MANAGER, Reply("deactivated", message.relocation, self.address)))
 
     def _reactivate(self, message: ReactivatePartitions) -> None:
         for partition in message.partitions:
@@ -266,5 +256,5 @@ class Split:
         self.outbox += [(message.owner, each) for each in self.buffered]
         self.buffered = []
         head = (message.relocation, self.relation, message.partitions)
-        self.outbox.append((message.owner, Resumed(*head)))
-        self.outbox.append((MANAGER, Reactivated(message.relocation, self.address)))
+        self.outbox.append((message.owner, Marker("resumed", *head)))
+        self.outbox.append((MANAGER, Reply("reactivated", message.relocation, self.address)))

@@ -12,32 +12,26 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from mediator.relocation.choice import choose_partitions
+from mediator.relocation.join_states import JoinStates, adopt
 from mediator.relocation.messages import (
     MANAGER,
-    AllOldPurged,
-    BeginDuplication,
     ComputePartitionsToMove,
-    Deactivated,
-    Deleted,
-    EndOfDuplication,
-    EndOfPartitionInput,
-    EndOfPartitions,
+    DuplicationMarker,
     Group,
+    Marker,
     Message,
+    Notice,
     PartitionsToMove,
     Received,
     ReceivePartitions,
-    Report,
+    Reply,
     Reported,
-    Resumed,
     Role,
     Routed,
     SendPartitions,
-    Stopped,
     Watermark,
 )
 from mediator.relocation.split import BEGINNING_S, Layout, LogEntry, Outbox
-from mediator.relocation.states import States, adopt
 
 __all__ = ["Holding", "Worker"]
 
@@ -85,7 +79,7 @@ class Worker:
     """
 
     def __init__(
-        self, address: str, layout: Layout, states: States, window_s: float, *, adaptive: bool
+        self, address: str, layout: Layout, states: JoinStates, window_s: float, *, adaptive: bool
     ) -> None:
         self.address = address
         self.states = states
@@ -214,7 +208,7 @@ class Worker:
             if self._adaptive and (shape := self.states.cheaper_shape(reached_s)) is not None:
                 self.states.reshape(shape)
 
-    def _report(self, message: Report) -> None:
+    def _report(self, message: Notice) -> None:
         held = sum(self.rows().values())
         reported = Reported(message.relocation, self.address, held, tuple(self.states.ids))
         self.outbox.append((MANAGER, reported))
@@ -233,7 +227,7 @@ class Worker:
         reply = PartitionsToMove(message.relocation, chosen, dict(rows), repeated)
         self.outbox.append((MANAGER, reply))
 
-    def _begin_sending(self, message: BeginDuplication) -> None:
+    def _begin_sending(self, message: DuplicationMarker) -> None:
         for partition in message.partitions:
             holding = self.holdings[partition]
             if holding.relocation < message.relocation:
@@ -243,11 +237,11 @@ class Worker:
             holding.switched.setdefault(message.relation, message.number)
         self._inspect()
 
-    def _begin_duplication(self, message: BeginDuplication) -> None:
+    def _begin_duplication(self, message: DuplicationMarker) -> None:
         begin = self._begin_sending if message.role == "sender" else self._begin_receiving
         begin(message)
 
-    def _begin_receiving(self, message: BeginDuplication) -> None:
+    def _begin_receiving(self, message: DuplicationMarker) -> None:
         for partition in message.partitions:
             holding = self.holdings.setdefault(partition, Holding())
             if message.relation not in holding.since:
@@ -266,15 +260,15 @@ class Worker:
             if self.states.holds_old(partition, self.watermark_s(partition)):
                 return
         self.purged = relocation
-        self.outbox.append((MANAGER, AllOldPurged(relocation)))
+        self.outbox.append((MANAGER, Notice("all-old-purged", relocation)))
 
-    def _end(self, message: EndOfPartitions) -> None:
+    def _end(self, message: Marker) -> None:
         if self._have_all(message):
             self._drop(message.partitions)
             self.closed = message.relocation
-            self.outbox.append((MANAGER, Deleted(message.relocation)))
+            self.outbox.append((MANAGER, Notice("deleted", message.relocation)))
 
-    def _stop(self, message: EndOfDuplication) -> None:
+    def _stop(self, message: DuplicationMarker) -> None:
         for partition in message.partitions:
             self.holdings[partition].stopped.setdefault(message.relation, message.number)
         if not self._have_all(message):
@@ -288,9 +282,9 @@ class Worker:
                 self.holdings[partition].stopped = {}
                 self.states.end(partition)
         self.closed = message.relocation
-        self.outbox.append((MANAGER, Stopped(message.relocation, self.address)))
+        self.outbox.append((MANAGER, Reply("stopped", message.relocation, self.address)))
 
-    def _freeze(self, message: EndOfPartitionInput) -> None:
+    def _freeze(self, message: Marker) -> None:
         for partition in message.partitions:
             holding = self.holdings[partition]
             if holding.relocation > message.relocation:
@@ -301,7 +295,7 @@ class Worker:
                 reached_s = self.watermarks[message.relation]
                 holding.frozen[message.relation] = (message.relocation, reached_s)
         if self._have_all(message):
-            self.outbox.append((MANAGER, Deactivated(message.relocation, self.address)))
+            self.outbox.append((MANAGER, Reply("deactivated", message.relocation, self.address)))
 
     def _ship(self, message: SendPartitions) -> None:
         groups = []
@@ -330,13 +324,13 @@ class Worker:
         received = Received(message.relocation, moved, discarded, recomputed)
         self.outbox.append((MANAGER, received))
 
-    def _resume(self, message: Resumed) -> None:
+    def _resume(self, message: Marker) -> None:
         for partition in message.partitions:
             frozen = self.holdings[partition].frozen
             if frozen.get(message.relation, (0, 0.0))[0] == message.relocation:
                 del frozen[message.relation]
 
-    def _have_all(self, message: EndOfPartitions | EndOfDuplication | EndOfPartitionInput) -> bool:
+    def _have_all(self, message: Marker | DuplicationMarker) -> bool:
         """Note a marker; say whether it is the last, for which all that was in flight has come."""
         is_last = False
         for partition in message.partitions:

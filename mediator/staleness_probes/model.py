@@ -83,12 +83,10 @@ class Measurement:
         lower_s: From the acknowledgement until the last stale read was sent; 0 if none was stale.
         upper_s: From the sending of the write until the first fresh read was received; None if
             none came in time.
-        stale_reads: How many there were.
     """
 
     lower_s: float
     upper_s: float | None
-    stale_reads: int
 
 
 def _bounded(request: ProbeRequest) -> ProbeRequest:

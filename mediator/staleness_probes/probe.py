@@ -92,18 +92,18 @@ class Probe:
         sent = self._clock.monotonic()
         written = await self._path.write(id_)
         acknowledged = self._clock.monotonic()
-        lower_s, stale = 0.0, 0
+        lower_s = 0.0
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
                     requested_at = self._clock.monotonic()
                     if _shows(await self._path.read(id_), written):
-                        return Measurement(lower_s, self._clock.monotonic() - sent, stale)
-                    lower_s, stale = requested_at - acknowledged, stale + 1
+                        return Measurement(lower_s, self._clock.monotonic() - sent)
+                    lower_s = requested_at - acknowledged
                     passed = self._clock.monotonic() - acknowledged
                     await asyncio.sleep(max(SHORTEST_PAUSE_S, passed * PAUSE_SHARE))
         except TimeoutError:
-            return Measurement(lower_s, None, stale)
+            return Measurement(lower_s, None)
 
 
 def _shows(found: Versions | None, written: Versions) -> bool:

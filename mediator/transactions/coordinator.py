@@ -30,7 +30,6 @@ from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
-from mediator.transactions.bounding import within_bounds
 from mediator.transactions.foreign_keys import (
     ForeignKeyChecks,
     announced,
@@ -46,7 +45,7 @@ from mediator.transactions.plane import OperationPlane
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
 from mediator.transactions.redo import load_outcome
 from mediator.transactions.referential_actions import Actions, ObjectKey, find_actions
-from mediator.transactions.reserving import Reserved, reserve
+from mediator.transactions.reserving import Reserved, reserve, within_bounds
 from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockTarget
 from mediator.transactions.validation import validate

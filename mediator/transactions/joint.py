@@ -40,7 +40,6 @@ from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.transactions.applying import Answer
-from mediator.transactions.bounding import within_bounds
 from mediator.transactions.log import State, TransactionEntry
 from mediator.transactions.model import WriteBlocked
 from mediator.transactions.phases import Phases
@@ -54,7 +53,7 @@ from mediator.transactions.preparing import (
     prepare,
 )
 from mediator.transactions.redo import dump_operation
-from mediator.transactions.reserving import Reserved, reserve
+from mediator.transactions.reserving import Reserved, reserve, within_bounds
 from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockedObject, LockTarget
 

@@ -26,12 +26,12 @@ from mediator.model.operations import (
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import (
     check_if_match,
+    computed_values,
     failure_of,
     if_match_error,
     merge_records,
     narrow_to_creation,
 )
-from mediator.operations.operators import computed_values
 from mediator.operations.read_modify_write import alternative, update_of
 from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
 from mediator.routing.model import ClassRoute

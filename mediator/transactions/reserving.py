@@ -1,4 +1,4 @@
-"""Reserving what prepared operations claim, before they are committed.
+"""Bounding prepared operations, and reserving what they claim, before they are committed.
 
 A committed write must happen, so nobody may be faster to have its unique values. A reservation goes
 with the intent under which it was made: recovery need not know of any.
@@ -12,12 +12,12 @@ from typing import TypeAlias
 from mediator.base.errors import MediatorError
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import IntentStore
-from mediator.operations.merge import not_unique
-from mediator.stores.port import Taken, Write
+from mediator.operations.merge import not_unique, too_large
+from mediator.stores.port import SizedWrite, Taken, Write
 from mediator.transactions.model import WriteBlocked
-from mediator.transactions.preparing import PreparedOperation
+from mediator.transactions.preparing import PendingOperation, PreparedOperation
 
-__all__ = ["Reserved", "reserve"]
+__all__ = ["Reserved", "reserve", "within_bounds"]
 
 Reserved: TypeAlias = PreparedOperation | MediatorError | WriteBlocked
 """An operation whose values are reserved; or why it cannot be applied, or not now."""
@@ -73,3 +73,30 @@ def _first(
     refusals: Mapping[int, Sequence[MediatorError | WriteBlocked | None]], at: int
 ) -> MediatorError | WriteBlocked | None:
     return next((each for each in refusals.get(at, ()) if each is not None), None)
+
+
+async def within_bounds(
+    pending: Sequence[PendingOperation],
+    prepared: Sequence[PreparedOperation | MediatorError],
+    intents: IntentStore,
+) -> list[PreparedOperation | MediatorError]:
+    """Return operations, or why records of theirs would be too large; each is refused by itself.
+
+    A store that bounds its records (`Bounded`) is asked what it would refuse. It answers from the
+    sizes that came with the intents, and reads large records alone.
+    """
+    answers = list(prepared)
+    sized: list[tuple[int, SizedWrite]] = [
+        (i, (write, one.locked.fragments[write.fragment]))
+        for i, (one, answer) in enumerate(zip(pending, prepared, strict=True))
+        if isinstance(answer, PreparedOperation) and answer.steps is not None
+        for write in answer.steps.all
+        if intents.is_bounded(write.fragment.system)
+    ]
+    replies = await intents.exceeding([call for _, call in sized]) if sized else ()
+    for (i, (write, _)), reply in zip(sized, replies, strict=True):
+        if isinstance(reply, MediatorError):
+            answers[i] = reply
+        elif reply:
+            answers[i] = too_large(f"{write.fragment.class_name}/{write.id}")
+    return answers

@@ -29,7 +29,6 @@ from mediator.data_plane.port import DataPlane, is_outdated, pages
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.views.evaluation import MOST_BYTES, MOST_OBJECTS, Evaluation
 from mediator.views.parser import parse_view
-from mediator.views.publication import difference
 from mediator.views.results import (
     BUILDING,
     READY,
@@ -39,6 +38,7 @@ from mediator.views.results import (
     ViewKey,
     ViewResults,
     ViewState,
+    difference,
 )
 from mediator.views.view import View
 

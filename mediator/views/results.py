@@ -31,6 +31,7 @@ __all__ = [
     "ViewKey",
     "ViewResults",
     "ViewState",
+    "difference",
 ]
 
 MOST_DELTAS: Final = 1_000
@@ -64,7 +65,7 @@ class StoredView:
     """A view as its owner sent it, the classes that it reads, and its state.
 
     Attributes:
-        created: When, by the clock of a replica; `EPOCH`: it was not written down.
+        created: When, by the clock of a replica; `EPOCH`: it is not yet.
     """
 
     document: Mapping[str, Any]
@@ -179,3 +180,10 @@ class ViewResults(Protocol):
         Raises:
             PositionGone: That delta is not kept any more, or never was.
         """
+
+
+def difference(before: Mapping[bytes, int], after: Mapping[bytes, int]) -> list[RowChange]:
+    """Return the changes that lead from one result to another."""
+    rows = [*after, *(row for row in before if row not in after)]
+    counts = [(row, before.get(row, 0), after.get(row, 0)) for row in rows]
+    return [(row, count - former, count) for row, former, count in counts if count != former]

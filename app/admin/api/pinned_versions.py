@@ -13,7 +13,7 @@ from app.admin.api.responses import Control, Document, DryRun, Name
 from app.http.framework import SmallBodies
 from app.security.admin_port import sender
 from mediator.access.model import Principal
-from mediator.control.pinned_uses import PinnedUse
+from mediator.control.former_schemas import PinnedUse
 
 __all__ = ["router"]
 

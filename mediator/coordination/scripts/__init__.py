@@ -1,4 +1,4 @@
-"""The feed's Lua scripts."""
+"""Lua scripts of what is in the coordination Redis, and the keys of its feeds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Final
 from mediator.changes.feed import PARTITIONS
 from redis_connection.scripts import Script, lua_text
 
-__all__ = ["TICKS", "feed_key", "script_of"]
+__all__ = ["RETRIED_S", "TICKS", "feed_key", "script_of", "text_of"]
+
+RETRIED_S: Final = 60
+"""Seconds within which a call may be sent again by the driver, which has lost the reply."""
 
 TICKS: Final = "portolan:feed:ticks"
 """The key of the counter from which all feeds of an installation take their ticks."""
@@ -28,7 +31,18 @@ def feed_key(database: str, what: str | int) -> str:
     return f"{{portolan:feed:{database}}}:{what}"
 
 
+def text_of(*names: str, **constants: object) -> str:
+    """Return a script: constants, and the Lua files of this package that it consists of."""
+    locals_ = (f"local {name} = {value}" for name, value in constants.items())
+    return "\n".join((*locals_, *(lua_text(__name__, name) for name in names)))
+
+
 def script_of(name: str) -> Script:
-    numbers = f"{VERSIONS_KEPT_S}, {RETIRED_KEPT_S}, {SKIPPED}, {PARTITIONS}"
-    constants = f"local VERSIONS_KEPT_S, RETIRED_KEPT_S, SKIPPED, PARTITIONS = {numbers}"
-    return Script("\n".join((constants, lua_text(__name__, "common"), lua_text(__name__, name))))
+    """Return a script of the feed."""
+    constants = {
+        "VERSIONS_KEPT_S": VERSIONS_KEPT_S,
+        "RETIRED_KEPT_S": RETIRED_KEPT_S,
+        "SKIPPED": SKIPPED,
+        "PARTITIONS": PARTITIONS,
+    }
+    return Script(text_of("common", name, **constants))

@@ -69,7 +69,7 @@ end
 -- Numbers what has ended.
 local function publish(ticket, outcome)
   local last = redis.call('INCR', base .. 'ended')
-  local digest = digest_at(redis.call('GET', base .. 'digest'), last - 1)
+  local digest = digest_in(redis.call('GET', base .. 'digest'))
   digest = digest_after(digest, ticket .. ' ' .. outcome)
   local number = string.format('%.0f', last)
   redis.call('SET', base .. 'digest', number .. '-' .. digest)

@@ -1,11 +1,11 @@
 -- Results in the order in which messages ended.
 -- KEYS: prefix. ARGV: id from which on they are, how many, bytes beyond which there are no more.
--- Returns {how many messages have ended, the position after the last of them, and of each that was found: number,
--- digest, ticket, outcome, document}; {}: no such flow. A digest of an older version is '', and so is a document that
--- is kept no longer, or whose message is replayed and will end again.
+-- Returns {the position after the last message that has ended, and of each that was found: number, digest, ticket,
+-- outcome, document}; {}: no such flow. The document is '' if it is kept no longer, or if its message is replayed and
+-- will end again.
 
 if redis.call('EXISTS', base .. 'bound') == 0 then return {} end
-local found = {redis.call('GET', base .. 'ended') or '0', redis.call('GET', base .. 'digest') or ''}
+local found = {redis.call('GET', base .. 'digest') or ''}
 local bytes = 0
 for _, entry in ipairs(redis.call('XRANGE', base .. 'results', ARGV[1], '+', 'COUNT', ARGV[2])) do
   local _, ticket, _, outcome, _, digest = unpack(entry[2])
@@ -16,7 +16,7 @@ for _, entry in ipairs(redis.call('XRANGE', base .. 'results', ARGV[1], '+', 'CO
     document = redis.call('HGET', base .. 'waiting', ticket)
   end
   document = document or ''
-  for _, text in ipairs({string.match(entry[1], '%d+'), digest or '', ticket, outcome, document}) do
+  for _, text in ipairs({string.match(entry[1], '%d+'), digest, ticket, outcome, document}) do
     found[#found + 1] = text
   end
   bytes = bytes + #document

@@ -33,7 +33,7 @@ while at <= #ARGV do
   if redis.call('HEXISTS', base .. 'queries', query) == 1 then
     if state ~= '' then redis.call('HSET', base .. 'states', query, state) end
     local number = tonumber(redis.call('HGET', base .. 'counts', query) or 0)
-    local digest = digest_at(redis.call('HGET', base .. 'digests', query), number)
+    local digest = digest_in(redis.call('HGET', base .. 'digests', query))
     for result = at, at + count - 1 do
       number = number + 1
       digest = digest_after(digest, ARGV[result])

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from mediator.coordination.pauses import Pauses, pauses_text
+from mediator.coordination.pauses import Pauses
+from mediator.coordination.scripts import text_of
 from mediator.model.pause import Pause
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -23,7 +24,7 @@ async def redis(redis_config: SystemConfig) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 def pauses(redis: Redis) -> Pauses:
-    return Pauses(redis, f"{pauses_text()}\nreturn pause(unpack(ARGV))")
+    return Pauses(redis, f"{text_of('pauses')}\nreturn pause(unpack(ARGV))")
 
 
 @pytest.fixture

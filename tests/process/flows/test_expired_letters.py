@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import uuid4
 
 import httpx
 
-from mediator.flows.parser import Flow
-from mediator.flows.queue import LEVEL_DIGITS, FlowKey, NewMessage
+from mediator.flows.queue import FlowKey
 from mediator.stores.port import RETENTION_S
 from tests.process.flows.keys import key_of
 from tests.process.flows.shop import Shop, orders
@@ -76,22 +74,4 @@ async def test_what_a_flow_without_writes_has_done_does_not_expire(shop: Shop) -
     tickets = await shop.tickets(flow, orders(FAILING[:1]))
     await shop.ended(flow, tickets)
     await make_old(shop, flow, tickets)
-    assert (await replay(shop, flow)).json() == {"replayed": 1, "expired": 0}
-
-
-async def test_a_letter_that_is_no_message_any_more_keeps_no_other_from_being_replayed(
-    shop: Shop,
-) -> None:
-    """As an older version has let it in: nested deeper than a message may be now."""
-    flow = await shop.create()
-    database = shop.service.mediator.data.model.databases[shop.database]
-    assert shop.service.mediator.flows is not None
-    found = await shop.service.mediator.flows.find(database, flow)
-    assert isinstance(found, Flow)
-    partition = "0" * (LEVEL_DIGITS * len(found.plan.levels))
-    body = b'{"number": "d", "name": "A", "deep": ' + b"[" * 65 + b"]" * 65 + b"}"
-    deep = NewMessage(uuid4().hex, partition, body)
-    await shop.coordination.message_queue.enqueue(FlowKey(database.id, flow), [deep], None)
-    tickets = [deep.ticket, *await shop.tickets(flow, orders(FAILING[:1], unique("e")))]
-    await shop.ended(flow, tickets)
     assert (await replay(shop, flow)).json() == {"replayed": 1, "expired": 0}

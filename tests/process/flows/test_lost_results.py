@@ -73,23 +73,6 @@ async def test_the_same_results_are_followed_and_others_are_not(
         await behind(queue, key, seen[3])
 
 
-async def test_what_an_older_version_adds_has_no_digest(
-    queue: RedisMessageQueue, key: FlowKey, redis: Redis
-) -> None:
-    await end_all(queue, key, messages("A"))
-    first = (await behind(queue, key, None)).position
-    await redis.incr(key_of(key, "ended"))
-    await redis.xadd(key_of(key, "results"), {"t": "ticket", "o": "done"}, "2-0")
-    await redis.set(key_of(key, "result:ticket"), b"{}")
-    [second] = (await behind(queue, key, first)).items
-    assert (second.ticket, second.position) == ("ticket", ResultPosition(2))
-    assert await behind(queue, key, second.position) == EndedMessages(second.position, [])
-    await end_all(queue, key, messages("A"))
-    [third] = (await behind(queue, key, second.position)).items
-    assert third.position.digest != ""
-    assert await behind(queue, key, third.position) == EndedMessages(third.position, [])
-
-
 async def test_what_is_kept_no_longer_is_passed(
     queue: RedisMessageQueue, key: FlowKey, redis: Redis
 ) -> None:

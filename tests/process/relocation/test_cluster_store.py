@@ -11,9 +11,9 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import TooManyRequests
 from mediator.coordination import cluster_store
-from mediator.coordination.appends import RETRIED_S
 from mediator.coordination.cluster_store import RedisClusterStore
 from mediator.coordination.connecting import connect
+from mediator.coordination.scripts import RETRIED_S
 from mediator.relocation.cluster import Cluster, make_cluster
 from mediator.relocation.participant import Participant, addresses
 from mediator.relocation.port import TakenOver
@@ -112,7 +112,7 @@ async def test_a_split_waits_for_workers_that_are_behind(store: RedisClusterStor
 async def test_a_full_log_refuses_more(
     redis: Redis, store: RedisClusterStore, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_store, "_CONSTANTS", "local MOST_LOGGED, MOST_RESULTS = 3, 2\n")
+    monkeypatch.setattr(cluster_store, "_CONSTANTS", {"MOST_LOGGED": 3, "MOST_RESULTS": 2})
     small = RedisClusterStore(redis, name)
     await small.layout()
     await small.append("A", [(1.0, {"k": 1}), (2.0, None)])

@@ -73,21 +73,6 @@ async def test_a_reader_that_waits_meanwhile_is_refused(published: Published) ->
         await waiting
 
 
-async def test_what_an_older_version_adds_has_no_digest(published: Published) -> None:
-    key, stream = published.key, f"{published.base}results:{published.key.query}"
-    await publish(published, 0, b"1")
-    [first] = await published.after(ResultPosition())
-    await published.redis.xadd(stream, {"r": b"2"}, "2-0")
-    await published.redis.hset(f"{published.base}counts", key.query, "2")
-    [second] = await published.after(first.position)
-    assert second.position == await published.results.last_result(key) == ResultPosition(2)
-    assert await published.after(second.position) == []
-    await publish(published, 1, b"3")
-    [third] = await published.after(second.position)
-    assert (str(second.position), third.digest != "") == ("2", True)
-    assert await published.after(third.position) == []
-
-
 async def test_a_position_is_what_a_page_says_and_events_have(bench: Bench) -> None:
     query = await bench.ready(Q1)
     await bench.send("r", (1, {"a": 1}))

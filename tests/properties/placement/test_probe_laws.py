@@ -192,9 +192,7 @@ def test_a_probe_that_is_stopped_removes_its_objects() -> None:
 
 
 def test_bounds_are_sorted_into_buckets_and_shares() -> None:
-    probed = Probed(
-        [Measurement(0, 0.001, 0), Measurement(0.002, 0.02, 1), Measurement(70, None, 9)]
-    )
+    probed = Probed([Measurement(0, 0.001), Measurement(0.002, 0.02), Measurement(70, None)])
     report = summary("fresh", probed, 0.01)
     filled = [(it.le_s, it.lower, it.upper) for it in report.histogram if it.lower or it.upper]
     assert filled == [(0.0, 1, 0), (0.001, 0, 1), (0.002, 1, 0), (0.02, 0, 1), (None, 1, 1)]

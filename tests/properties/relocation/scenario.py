@@ -9,13 +9,13 @@ from random import Random
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from benchmarks.harness.paced_cluster import Choice, LocalCluster
 from mediator.relocation.cluster import Cluster, make_cluster
 from mediator.relocation.manager import ENDED, Manager
 from mediator.relocation.messages import (
     MANAGER,
-    MESSAGE,
     OPERATOR,
     Cancel,
     Message,
@@ -36,6 +36,8 @@ KEYS = 5
 TUPLES = 120
 PARTITIONS = 5
 WORKERS = 3
+
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 Found = Counter[tuple[str, tuple[tuple[str, int], ...]]]
 """Results: a query, and the number of the tuple of each relation."""
@@ -89,7 +91,7 @@ class FaultyCluster(LocalCluster):
         if queue[0] != "log":
             message = self._queues[queue][0]
             if not isinstance(message, Routed | Watermark) or self.draw.random() < 0.1:
-                message = MESSAGE.validate_json(MESSAGE.dump_json(message))
+                message = _MESSAGE.validate_json(_MESSAGE.dump_json(message))
                 self._queues[queue][0] = message
             self.delivered[queue].append(message)
         self.deliver(queue)

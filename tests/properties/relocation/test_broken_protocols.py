@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from mediator.relocation import worker as worker_module
-from mediator.relocation.join_states import JoinStates
+from mediator.relocation.join_states import Adopted, JoinStates, adopt
 from mediator.relocation.manager import Manager
 from mediator.relocation.messages import Group, Routed, Strategy
 from mediator.relocation.split import Split
-from mediator.relocation.states import Adopted, States, adopt
 from mediator.relocation.worker import Worker
 from tests.properties.relocation.scenario import WINDOW_S, Scenario
 
@@ -121,7 +120,7 @@ def recomputed_rows_are_emitted(patch: pytest.MonkeyPatch) -> None:
 
 
 def unmatched_states_stay_empty(patch: pytest.MonkeyPatch) -> None:
-    def matched_only(states: States, group: Group) -> Adopted:
+    def matched_only(states: JoinStates, group: Group) -> Adopted:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(JoinStates, "recompute", lambda *_: 0)
             return adopt(states, group)

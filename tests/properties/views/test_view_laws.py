@@ -18,7 +18,7 @@ from mediator.schema.types import Values
 from mediator.views.evaluation import Evaluation
 from mediator.views.extremes import Extreme
 from mediator.views.parser import parse_view
-from mediator.views.publication import difference
+from mediator.views.results import difference
 from tests.unit.views.shop import (
     GROUPS,
     SCHEMA,

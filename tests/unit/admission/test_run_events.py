@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mediator.admission.evaluation import Event, Subject
-from mediator.admission.runs import RunEvents
+from mediator.admission.shared_events import RunEvents
 
 MOST = 50
 

@@ -263,14 +263,6 @@ def test_figures_of_others_from_before_a_calibration_are_ignored() -> None:
     assert one.metric(Metric.WRITE_THROUGHPUT) is None
 
 
-def test_declared_metrics_replace_measured_ones() -> None:
-    traffic = Traffic()
-    traffic.call(0.5)
-    metrics, _ = traffic.registry.candidate_metrics("redis", {Metric.WRITE_LATENCY: 0.001})
-    assert metrics[Metric.WRITE_LATENCY] == 0.001
-    assert metrics[Metric.WRITE_AVAILABILITY] == 1.0
-
-
 def test_a_system_without_calls_has_no_metrics() -> None:
     assert Traffic().registry.candidate_metrics("redis") == ({}, {})
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mediator.relocation.join_states import JoinStates
+from mediator.relocation.join_states import Adopted, JoinStates, adopt
 from mediator.relocation.messages import Group, Routed
-from mediator.relocation.states import Adopted, adopt
 from mediator.standing.model import Workload
 from tests.unit.standing.papers_queries import document, query, workload
 

@@ -13,7 +13,7 @@ from sqlalchemy import update
 from mediator.base.errors import SchemaRetired
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import schema_revisions
-from mediator.control.pinned_uses import SENDERS_KEPT, USES_KEPT, PinnedUses
+from mediator.control.former_schemas import SENDERS_KEPT, USES_KEPT, PinnedUses
 from mediator.stores.port import SystemConfig
 from tests.process.caching.guarded import Guarded
 from tests.process.caching.newspaper import assert_problem

@@ -1,4 +1,4 @@
-"""Calls of the control plane to the stores of fragments, outside of the data plane."""
+"""Calls to the stores of fragments that are neither reads nor writes of a client."""
 
 from __future__ import annotations
 
