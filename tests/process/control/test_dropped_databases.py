@@ -215,3 +215,17 @@ async def test_the_data_of_a_dropped_database_is_cleared(
         await store.prepare(call.fragment)
         assert await store.count(call.fragment) == 0
         await store.drop(call.fragment)
+
+
+async def test_the_rest_is_cleared_although_a_system_is_gone(harness: Harness) -> None:
+    mediator = harness.service.mediator
+    late = [each for each in await harness.residue("late") if each.fragment.system != "mongo"]
+    await harness.drop()
+    await harness.write(late)
+    await mediator.control.unregister("mongo")
+    await mediator.clearing.run()
+    for call in late:
+        store = mediator.systems.get(call.fragment.system).store
+        await store.prepare(call.fragment)
+        assert await store.count(call.fragment) == 0
+        await store.drop(call.fragment)
