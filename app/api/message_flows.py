@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -11,22 +11,22 @@ import orjson
 
 from app.api.coordinated import refuse_content, required
 from app.api.dependents import find_dependent, require_objects
-from app.api.flow_results import ResultStream, error_of, state_of
+from app.api.following import Followed, Followers, Item, Page, last_event_id
+from app.api.models.common import RESULT_POSITION
 from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
+from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers, parse_position
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import parse_json, require_object
 from app.http.message import Headers, Response, read_body
-from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
+from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
-from mediator.base.errors import Invalid, Location
+from mediator.base.errors import Invalid, Location, Unavailable
 from mediator.flows.allowed_flows import RefusedFlow
 from mediator.flows.parser import Flow, parse_flow
-from mediator.flows.queue import FlowKey
+from mediator.flows.queue import EndedMessage, FlowKey
 from mediator.flows.service import MOST_MESSAGES, FlowService, flow_document
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
@@ -35,6 +35,8 @@ __all__ = ["MessageFlows"]
 
 _LARGEST_FLOW: Final = 2**16
 """Bytes of a flow: every replica keeps all of them in memory."""
+
+_POLL_S: Final = 0.25
 
 
 @dataclass(eq=False)
@@ -94,25 +96,35 @@ class MessageFlows:
     async def ticket(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed)
         found = await flows.ticket(FlowKey(database.id, routed.id), routed.ticket)
-        return _answer(200, state_of(routed.ticket, found.state, found.document))
+        return _answer(200, _state_of(routed.ticket, found.state, found.document))
 
     async def results(self, routed: RoutedRequest) -> Response:
         """Show messages in the order in which they ended: a page, or events without end."""
         flows, database, flow = await self._find(routed, with_parameters=True)
         page = parse_parameters(EndedParameters, routed.request.query)
-        after = None if page.after is None else ResultPosition.parse(page.after)
-        if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_position(last)
+        begin = last_event_id(routed, RESULT_POSITION) or page.after
         key = FlowKey(database.id, routed.id)
-        # That results are gone is noticed before a status is sent.
-        ended = await flows.results(key, after, page.limit)
-        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            self._followers.check()
-            require = partial(require_objects, routed, flow)
-            stream = ResultStream(flows, key, require, ended)
-            return answer_events(self._followers.counting(stream.events(routed.request)))
-        items = [state_of(each.ticket, each.end, each.document) for each in ended.items]
-        return _answer(200, {"items": items, "position": str(ended.position)})
+
+        async def read(
+            after: ResultPosition | None, limit: int, wait_s: float
+        ) -> Page[ResultPosition | None]:
+            await asyncio.sleep(min(wait_s, _POLL_S))
+            try:
+                ended = await flows.results(key, after, limit)
+            except Unavailable:
+                if not wait_s:
+                    raise
+                return Page([], after)  # the next time may succeed
+            return Page([*map(_item, ended.items)], ended.position)
+
+        async def check() -> bytes:
+            require_objects(routed, flow)
+            return b""
+
+        names = "items", "position"
+        followed = Followed("message", names, read, check, lambda: not flows.is_ending)
+        position = None if begin is None else ResultPosition.parse(begin)
+        return await self._followers.answer(routed, followed, position, page.limit)
 
     async def dead_letters(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed, with_parameters=True)
@@ -123,7 +135,7 @@ class MessageFlows:
             {
                 "ticket": letter.ticket,
                 "message": letter.document["message"],
-                "error": error_of(letter.document),
+                "error": _error_of(letter.document),
                 "age_s": letter.age_s,
             }
             for letter in letters
@@ -176,6 +188,26 @@ def _executed(routed: RoutedRequest, flow: Flow | RefusedFlow) -> Flow:
     # What is kept of its messages may show objects as they were since it was created.
     require_objects(routed, flow)
     return flow
+
+
+def _state_of(ticket: str, state: str, document: Any) -> dict[str, Any]:
+    """Return what became of a message as JSON; `document` is its result, or its dead letter."""
+    shown: dict[str, Any] = {"ticket": ticket, "state": state}
+    if state == "failed":
+        shown |= {"error": _error_of(document)}
+    elif state == "done":
+        shown |= {"result": document}
+    return shown
+
+
+def _error_of(letter: Any) -> dict[str, Any]:
+    """Return the reason in a dead letter."""
+    return {"detail": letter["detail"], "errors": letter["errors"]}
+
+
+def _item(message: EndedMessage) -> Item:
+    shown = _state_of(message.ticket, message.end, message.document)
+    return Item(str(message.position), orjson.dumps(shown))
 
 
 def _messages(body: Any) -> list[Any]:

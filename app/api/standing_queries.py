@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -11,15 +11,15 @@ import orjson
 
 from app.api.coordinated import refuse_content, require_stream, required
 from app.api.dependents import find_dependent, require_objects
+from app.api.following import Followed, Followers, Item, Page, last_event_id, stopped_event
+from app.api.models.common import RESULT_POSITION
 from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, answer_events
+from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers, parse_position
-from app.api.standing_events import ResultEvents, shown
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, read_body
-from app.http.negotiation import EVENT_STREAM, JSON, SVG, accepts_by_name
+from app.http.negotiation import JSON, SVG, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
@@ -28,7 +28,7 @@ from mediator.routing.model import DatabaseRoute
 from mediator.standing.drawing import drawing
 from mediator.standing.query import Source, StandingQuery, names_of
 from mediator.standing.query_parser import parse_query as parse_standing_query
-from mediator.standing.results import StoredQuery, StoredResult
+from mediator.standing.results import STOPPED, StoredQuery, StoredResult
 from mediator.standing.service import (
     StandingLoad,
     StandingQueries,
@@ -96,28 +96,25 @@ class StandingQueryRoutes:
         parameters = parse_parameters(ResultsParameters, routed.request.query)
         queries, database, stored = await self._find_any(routed, with_parameters=True)
         _require(routed, stored)
-        if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_position(last)
-        elif parameters.after is not None:
-            after = ResultPosition.parse(parameters.after)
+        begin = last_event_id(routed, RESULT_POSITION) or parameters.after
+        if begin is None:
+            position = await queries.last_result(database, routed.id)
         else:
-            after = await queries.last_result(database, routed.id)
-        # A result that is gone is noticed before a status is sent.
-        read = partial(queries.results, database, routed.id, after, parameters.limit)
-        found: Sequence[StoredResult] = await read(0)
-        self._followers.check()
-        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            stream = ResultEvents(queries, database, routed, partial(_require, routed), after)
-            return answer_events(self._followers.counting(stream.events()))
-        if not found and parameters.wait:
-            permit = partial(routed.require_again, partial(_require, routed, stored))
-            found = await self._followers.wait(
-                read, parameters.wait, lambda: not queries.ended, permit
-            )
-        items = b",".join(map(shown, found))
-        position = found[-1].position if found else after
-        body = b'{"results":[%b],"after":"%b"}' % (items, str(position).encode())
-        return Response(200, [JSON_TYPE, NO_STORE], body)
+            position = ResultPosition.parse(begin)
+
+        async def read(after: ResultPosition, limit: int, wait_s: float) -> Page[ResultPosition]:
+            found = await queries.results(database, routed.id, after, limit, wait_s)
+            return Page([*map(_item, found)], found[-1].position if found else after)
+
+        async def check() -> bytes:
+            stored = await queries.find(database, routed.id)
+            _require(routed, stored)
+            return stopped_event(stored.state.detail) if stored.state.name == STOPPED else b""
+
+        followed = Followed("result", ("results", "after"), read, check, lambda: not queries.ended)
+        return await self._followers.answer(
+            routed, followed, position, parameters.limit, parameters.wait
+        )
 
     async def plan(self, routed: RoutedRequest) -> Response:
         """Answer the plan of all queries, which shows each of them, as JSON or as a drawing."""
@@ -172,6 +169,12 @@ def _administered(routed: RoutedRequest, query: StandingQuery) -> list[str]:
     used = {*query.sources.values(), *([query.into.target] if query.into else ())}
     names = [each.name for each in used if each.kind == "class"]
     return [name for name in names if routed.access.may_administer(routed.database, name)]
+
+
+def _item(result: StoredResult) -> Item:
+    """Show a result with its number."""
+    document = b'{"id":%d,%b' % (result.number, result.document.removeprefix(b"{"))
+    return Item(str(result.position), document)
 
 
 def _report(id_: str, stored: StoredQuery) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from app.api.models.common import JsonObject
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
+    "DELTA",
     "DeltasParameters",
     "IncrementalView",
     "IncrementalViewReport",
@@ -19,14 +20,14 @@ __all__ = [
 ]
 
 _Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-_DELTA = r"^[0-9]{1,16}-[0-9]{1,16}$"
-_Delta = Annotated[str, Field(pattern=_DELTA)]
+DELTA = r"^[0-9]{1,16}-[0-9]{1,16}$"
+_Delta = Annotated[str, Field(pattern=DELTA)]
 
 
 class DeltasParameters(Parameters):
     """Which deltas of a view are requested."""
 
-    after: str | None = Field(None, description="The id of a delta.", pattern=_DELTA)
+    after: str | None = Field(None, description="The id of a delta.", pattern=DELTA)
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Deltas in a page at most.")
     wait: WholeNumber = Field(0, ge=0, le=30, description="Seconds to wait for the first delta.")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from app.api.server_sent_events import Followers
+from app.api.following import Followers
 from mediator.changes.subscriptions import Subscription
 from tests.process.caching.guarded import bearer
 from tests.process.data.owned.drafts import SECRET, Drafts

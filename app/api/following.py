@@ -1,0 +1,190 @@
+"""What clients follow from a position on: as server-sent events, or by long polling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import orjson
+
+from app.api.responses import JSON_TYPE, NO_STORE, answer_events
+from app.api.routed_request import RoutedRequest
+from app.api.server_sent_events import POLL_S, events_of
+from app.http.message import Request, Response
+from app.http.negotiation import EVENT_STREAM, accepts_by_name
+from mediator.base.errors import Invalid, Location, Unavailable
+
+__all__ = ["Followed", "Followers", "Item", "Page", "last_event_id", "stopped_event"]
+
+_MOST_FOLLOWERS: Final = 200
+"""Clients that follow one kind of results at a time: each of them takes part of a server."""
+
+_AT_ONCE: Final = 100
+"""Items of one read for a stream of events."""
+
+P = TypeVar("P")
+
+
+class Item(NamedTuple):
+    """Something that is followed: the id of its event, and what is shown of it, as JSON."""
+
+    id: str
+    document: bytes
+
+
+class Page(NamedTuple, Generic[P]):
+    """Items in their order, and the position behind them, whose text is the id of an event."""
+
+    items: Sequence[Item]
+    position: P
+
+
+@dataclass(frozen=True, slots=True)
+class Followed(Generic[P]):
+    """What one request follows.
+
+    Attributes:
+        event: The name of the events.
+        members: Names in the JSON of a page: of its items, and of its position.
+        read: Reads what follows a position: so many at most, waiting some seconds for the first.
+        check: Raises an error if what was read may not be shown any more; returns the event that
+            ends the stream when nothing follows, or nothing if more may come.
+        goes_on: Whether there may be more.
+    """
+
+    event: str
+    members: tuple[str, str]
+    read: Callable[[P, int, float], Awaitable[Page[P]]]
+    check: Callable[[], Awaitable[bytes]]
+    goes_on: Callable[[], bool]
+
+    def events(self, page: Page[P]) -> bytes:
+        event = self.event.encode()
+        return b"".join(
+            b"id: %b\nevent: %b\ndata: %b\n\n" % (each.id.encode(), event, each.document)
+            for each in page.items
+        )
+
+    def body(self, page: Page[P]) -> bytes:
+        items, position = (name.encode() for name in self.members)
+        shown = page.position if isinstance(page.position, int) else str(page.position)
+        listed = b",".join(each.document for each in page.items)
+        return b'{"%b":[%b],"%b":%b}' % (items, listed, position, orjson.dumps(shown))
+
+
+@dataclass(eq=False)
+class _Events(Generic[P]):
+    """The events from a page on, until the end, or until they may not be seen any more."""
+
+    _followed: Followed[P]
+    _page: Page[P]
+    _has_ended: bool = field(default=False, init=False)
+
+    def stream(self, request: Request) -> AsyncGenerator[bytes, None]:
+        return events_of(
+            request,
+            self._next_events,
+            lambda: str(self._page.position).encode(),
+            lambda: not self._has_ended and self._followed.goes_on(),
+            self._followed.events(self._page),
+        )
+
+    async def _next_events(self) -> bytes:
+        followed = self._followed
+        self._page = await followed.read(self._page.position, _AT_ONCE, POLL_S)
+        last = await followed.check()
+        if last and not self._page.items:
+            self._has_ended = True
+            return last
+        return followed.events(self._page)
+
+
+@dataclass(eq=False)
+class Followers:
+    """The clients that follow one kind of results, of which a server keeps the position."""
+
+    _what: str
+    _system: str = "coordination"
+    _present: int = field(default=0, init=False)
+
+    async def answer(
+        self,
+        routed: RoutedRequest,
+        followed: Followed[P],
+        after: P,
+        limit: int,
+        wait_s: float = 0.0,
+    ) -> Response:
+        """Answer events, if Accept names them, or else a page, for which it may wait (seconds).
+
+        Raises:
+            Unavailable: There are too many.
+        """
+        # What is gone is noticed before a status is sent.
+        page = await followed.read(after, limit, 0.0)
+        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
+            return answer_events(self.follow(routed.request, followed, page))
+        if wait_s and not page.items:
+            page = await self._wait(routed, followed, page, limit, wait_s)
+        return Response(200, [JSON_TYPE, NO_STORE], followed.body(page))
+
+    def follow(
+        self, request: Request, followed: Followed[P], page: Page[P]
+    ) -> AsyncGenerator[bytes, None]:
+        """Return the events of a page, and of what follows; raises `Unavailable` as `answer`."""
+        self._check()
+        return self._counting(_Events(followed, page).stream(request))
+
+    async def _wait(
+        self, routed: RoutedRequest, followed: Followed[P], page: Page[P], limit: int, wait_s: float
+    ) -> Page[P]:
+        self._check()
+        until = monotonic() + wait_s
+        with self.counted():
+            while not page.items and (left_s := until - monotonic()) > 0 and followed.goes_on():
+                page = await followed.read(page.position, limit, min(left_s, POLL_S))
+                await routed.revalidate()
+                await followed.check()
+        return page
+
+    def _check(self) -> None:
+        if self._present >= _MOST_FOLLOWERS:
+            raise Unavailable(f"Too many clients follow {self._what}.", system=self._system)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count one while it waits."""
+        self._present += 1
+        try:
+            yield
+        finally:
+            self._present -= 1
+
+    async def _counting(self, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        # In here: a generator that never starts would not reach its `finally`.
+        with self.counted():
+            async with aclosing(events):
+                async for chunk in events:
+                    yield chunk
+
+
+def stopped_event(detail: Any) -> bytes:
+    """Return the last event of something that was stopped, with the reason."""
+    return b"event: stopped\ndata: %b\n\n" % orjson.dumps({"detail": detail})
+
+
+def last_event_id(routed: RoutedRequest, pattern: str) -> str | None:
+    """Return the id of the last event that the client has received, if it sends one.
+
+    Raises:
+        Invalid: It is not of the form of a pattern.
+    """
+    text = routed.request.headers.get(b"last-event-id")
+    if text and not re.fullmatch(pattern, text, re.ASCII):
+        locations = [Location("Last-Event-ID", "must be the id of an event")]
+        raise Invalid("This is no id of an event.", locations=locations)
+    return text or None
