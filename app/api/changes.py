@@ -11,7 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from app.api.coordinated import required
+from app.api.dependents import required
 from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events

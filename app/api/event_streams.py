@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.coordinated import refuse_content, require_stream, required
+from app.api.dependents import refuse_content, require_stream, required
 from app.api.following import Followed, Followers, Item, Page, last_event_id
 from app.api.models.event_streams import TuplesParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED
+from app.api.responses import NO_STORE, REPLAYED, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
-from app.http.message import Headers, Response, read_body
+from app.http.message import Response, read_body
 from app.http.negotiation import JSON, NDJSON
 from app.http.paths import parse_query
 from app.http.problems import HttpError
@@ -52,24 +52,22 @@ class EventStreamRoutes:
     async def post(self, routed: RoutedRequest) -> Response:
         """Declare a stream."""
         streams = self._service()
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        body = await read_body(routed.request, min(_LARGEST_DECLARATION, self._limit))
-        stream = parse_stream(parse_json(body))
+        body, _ = await routed.json_body(min(_LARGEST_DECLARATION, self._limit))
+        stream = parse_stream(body)
         await streams.declare(await self._directory.database(routed.database), stream)
-        location = f"/v1/{routed.database}/event-streams/{stream.name}".encode()
-        return _answer(201, stream_document(stream), [(b"location", location)])
+        path = f"{routed.database}/event-streams/{stream.name}"
+        return answer_created(path, stream_document(stream))
 
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         database = await self._directory.database(routed.database)
         found = await self._service().of_database(database)
-        return _answer(200, {"items": list(map(stream_document, found))})
+        return answer_json(200, {"items": list(map(stream_document, found))})
 
     async def get(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         key = await self._enter(routed, Scope.READ)
-        return _answer(200, await self._service().report(key))
+        return answer_json(200, await self._service().report(key))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
@@ -92,7 +90,7 @@ class EventStreamRoutes:
             retry = identity.derive("tuples", routed.id), identity.fingerprint
         last, is_new = await streams.append(routed.database, key, documents, retry)
         numbers = {"first": last - len(documents) + 1, "last": last}
-        return _answer(200, numbers, [] if is_new else [REPLAYED])
+        return answer_json(200, numbers, [] if is_new else [REPLAYED])
 
     async def tuples(self, routed: RoutedRequest) -> Response:
         """Answer tuples: as server-sent events, or by long polling."""
@@ -166,7 +164,3 @@ def _read_line(index: int, line: bytes) -> Any:
 
 
 _HOW_MANY: Final = f"1 to {MOST_AT_ONCE:,} tuples are expected"
-
-
-def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))

@@ -5,19 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
-from app.api.coordinated import refuse_content, required
-from app.api.dependents import find_dependent, require_objects
+from app.api.dependents import find_dependent, refuse_content, require_objects, required
 from app.api.following import Followed, Followers, Item, Page, last_event_id, stopped_event
 from app.api.models.views import DELTA, DeltasParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.responses import JSON_TYPE, NO_STORE, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
-from app.http.jsonbody import parse_json
-from app.http.message import Headers, Response, read_body
-from app.http.negotiation import JSON
-from app.http.paths import parse_query
+from app.http.message import Response
 from app.http.validation import parse_parameters
 from mediator.base.errors import Conflict
 from mediator.routing.model import DatabaseRoute
@@ -47,21 +41,19 @@ class IncrementalViewRoutes:
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a view."""
         views = self._service()
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        body = parse_json(await read_body(routed.request, min(_LARGEST_VIEW, self._limit)))
+        body, _ = await routed.json_body(min(_LARGEST_VIEW, self._limit))
         database = await self._directory.database(routed.database)
         view = parse_view(body, database.schema)
         stored = StoredView(view.document, tuple(sorted(view.class_names)), ViewState(BUILDING))
         for name in stored.class_names:
             routed.access.require_changes(routed.database, name)
         id_ = await views.create(database, view)
-        location = f"/v1/{routed.database}/incremental-views/{id_}".encode()
-        return _answer(201, _report(id_, stored), [(b"location", location)])
+        path = f"{routed.database}/incremental-views/{id_}"
+        return answer_created(path, _report(id_, stored))
 
     async def get(self, routed: RoutedRequest) -> Response:
         _, _, stored = await self._find_any(routed)
-        return _answer(200, _report(routed.id, stored))
+        return answer_json(200, _report(routed.id, stored))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         views, database, _ = await self._find_any(routed)
@@ -101,16 +93,13 @@ class IncrementalViewRoutes:
         )
 
     async def list(self, routed: RoutedRequest) -> Response:
-        views, database = self._service(), await self._database(routed)
-        found = await views.of_database(database)
-        return _answer(200, {"items": [view_document(*each) for each in found.items()]})
+        refuse_content(routed)
+        database = await self._directory.database(routed.database)
+        found = await self._service().of_database(database)
+        return answer_json(200, {"items": [view_document(*each) for each in found.items()]})
 
     def _service(self) -> IncrementalViews:
         return required(self._views, "are no incremental views")
-
-    async def _database(self, routed: RoutedRequest) -> DatabaseRoute:
-        refuse_content(routed)
-        return await self._directory.database(routed.database)
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
@@ -139,7 +128,3 @@ def _item(delta: StoredDelta) -> Item:
 
 def _report(id_: str, stored: StoredView) -> dict[str, Any]:
     return {**view_document(id_, stored), "view": stored.document}
-
-
-def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))

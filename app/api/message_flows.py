@@ -9,19 +9,16 @@ from uuid import uuid4
 
 import orjson
 
-from app.api.coordinated import refuse_content, required
-from app.api.dependents import find_dependent, require_objects
+from app.api.dependents import find_dependent, refuse_content, require_objects, required
 from app.api.following import Followed, Followers, Item, Page, last_event_id
 from app.api.models.common import RESULT_POSITION
 from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED
+from app.api.responses import NO_STORE, REPLAYED, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import parse_json, require_object
-from app.http.message import Headers, Response, read_body
-from app.http.negotiation import JSON
-from app.http.paths import parse_query
+from app.http.jsonbody import require_object
+from app.http.message import Response
 from app.http.validation import parse_parameters
 from mediator.base.errors import Invalid, Location, Unavailable
 from mediator.flows.allowed_flows import RefusedFlow
@@ -57,22 +54,24 @@ class MessageFlows:
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a flow."""
         flows = self._service()
-        body, _, database = await self._body(routed, _LARGEST_FLOW)
+        body, _ = await routed.json_body(min(_LARGEST_FLOW, self._limit))
+        database = await self._directory.database(routed.database)
         parsed = parse_flow(body, database.schema)
         for name in parsed.class_names:
             routed.access.require_changes(routed.database, name)
         id_ = await flows.create(database, parsed)
-        location = f"/v1/{routed.database}/message-flows/{id_}".encode()
-        return _answer(201, flow_document(id_, parsed), [(b"location", location)])
+        path = f"{routed.database}/message-flows/{id_}"
+        return answer_created(path, flow_document(id_, parsed))
 
     async def list(self, routed: RoutedRequest) -> Response:
-        flows, database = self._service(), await self._database(routed)
-        found = await flows.of_database(database)
-        return _answer(200, {"items": [flow_document(*each) for each in found.items()]})
+        refuse_content(routed)
+        database = await self._directory.database(routed.database)
+        found = await self._service().of_database(database)
+        return answer_json(200, {"items": [flow_document(*each) for each in found.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
         flows, database, flow = await self._find_any(routed)
-        return _answer(200, await flows.report(database, routed.id, flow))
+        return answer_json(200, await flows.report(database, routed.id, flow))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find_any(routed)
@@ -82,7 +81,7 @@ class MessageFlows:
     async def send(self, routed: RoutedRequest) -> Response:
         """Queue messages: 202 with a ticket for each."""
         flows = self._service()
-        body, raw, _ = await self._body(routed, self._limit)
+        body, raw = await routed.json_body(self._limit)
         database, found = await find_dependent(self._directory, routed, flows.find)
         flow = _executed(routed, found)
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
@@ -91,12 +90,12 @@ class MessageFlows:
         seed, retry = _recognition(routed.identity(self._ids, raw), routed.id)
         key = FlowKey(database.id, routed.id)
         queued = await flows.enqueue(key, flow, messages, seed, retry)
-        return _answer(202, {"tickets": queued.tickets}, [] if queued.is_new else [REPLAYED])
+        return answer_json(202, {"tickets": queued.tickets}, [] if queued.is_new else [REPLAYED])
 
     async def ticket(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed)
         found = await flows.ticket(FlowKey(database.id, routed.id), routed.ticket)
-        return _answer(200, _state_of(routed.ticket, found.state, found.document))
+        return answer_json(200, _state_of(routed.ticket, found.state, found.document))
 
     async def results(self, routed: RoutedRequest) -> Response:
         """Show messages in the order in which they ended: a page, or events without end."""
@@ -141,7 +140,7 @@ class MessageFlows:
             for letter in letters
         ]
         following = letters[-1].position if len(letters) == page.limit else None
-        return _answer(200, {"items": items, "next": following})
+        return answer_json(200, {"items": items, "next": following})
 
     async def replay(self, routed: RoutedRequest) -> Response:
         """Queue dead letters again, under their tickets."""
@@ -149,21 +148,10 @@ class MessageFlows:
         chosen = parse_parameters(ReplayParameters, routed.request.query)
         key, expired = FlowKey(database.id, routed.id), chosen.expired == "true"
         replayed = await flows.replay(key, flow, expired=expired)
-        return _answer(202, replayed._asdict())
+        return answer_json(202, replayed._asdict())
 
     def _service(self) -> FlowService:
         return required(self._flows, "are no message flows")
-
-    async def _body(self, routed: RoutedRequest, limit: int) -> tuple[Any, bytes, DatabaseRoute]:
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        raw = await read_body(routed.request, min(limit, self._limit))
-        body = parse_json(raw)
-        return body, raw, await self._directory.database(routed.database)
-
-    async def _database(self, routed: RoutedRequest) -> DatabaseRoute:
-        refuse_content(routed)
-        return await self._directory.database(routed.database)
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
@@ -231,7 +219,3 @@ def _recognition(identity: Identity, flow: str) -> tuple[str, tuple[str, str] | 
     assert identity.fingerprint is not None
     seed = identity.derive("tickets", flow, identity.fingerprint)
     return seed, (identity.derive("messages", flow), identity.fingerprint)
-
-
-def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))

@@ -31,7 +31,9 @@ __all__ = [
     "add_freshness",
     "add_preference_headers",
     "answer_absence",
+    "answer_created",
     "answer_events",
+    "answer_json",
     "answer_read",
     "answer_write",
     "document_of",
@@ -106,6 +108,16 @@ def answer_read(
     headers.append(JSON_TYPE)
     add_preference_headers(headers, routed.preferences, outcome.partial)
     return Response(200, headers, orjson.dumps(represent(planned, outcome)))
+
+
+def answer_json(status: int, document: Any, headers: Sequence[Header] = ()) -> Response:
+    """Answer JSON that no cache keeps."""
+    return Response(status, [JSON_TYPE, NO_STORE, *headers], orjson.dumps(document))
+
+
+def answer_created(path: str, document: Any) -> Response:
+    """Answer what was created, which is now at a path of the data API."""
+    return answer_json(201, document, [(b"location", f"/v1/{path}".encode())])
 
 
 def answer_events(events: AsyncIterator[bytes]) -> Response:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from app.api.cursors import seen_at
 from app.api.resources import ClassResource, FieldSelection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
-from app.http.message import Request, Response
+from app.http.jsonbody import parse_json
+from app.http.message import Request, Response, read_body
 from app.http.negotiation import JSON, accepts_gzip, media_type
 from app.http.paths import parse_integer, parse_query
 from app.http.preconditions import (
@@ -271,6 +272,17 @@ class RoutedRequest:
             extra={"supported": list(allowed)},
             headers=[(name, listed)],
         )
+
+    async def json_body(self, limit: int) -> tuple[Any, bytes]:
+        """Return the body of a request without parameters, parsed and as it came.
+
+        Raises:
+            HttpError: It is not JSON, or has more than `limit` bytes; or there are parameters.
+        """
+        self.media_type(JSON)
+        parse_query(self.request.query, frozenset())
+        raw = await read_body(self.request, limit)
+        return parse_json(raw), raw
 
     @property
     def pinned_names(self) -> tuple[bytes, ...]:

@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
-from app.api.coordinated import refuse_content, require_stream, required
-from app.api.dependents import find_dependent, require_objects
+from app.api.dependents import (
+    find_dependent,
+    refuse_content,
+    require_objects,
+    require_stream,
+    required,
+)
 from app.api.following import Followed, Followers, Item, Page, last_event_id, stopped_event
 from app.api.models.common import RESULT_POSITION
 from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.responses import NO_STORE, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
-from app.http.jsonbody import parse_json
-from app.http.message import Headers, Response, read_body
-from app.http.negotiation import JSON, SVG, accepts_by_name
-from app.http.paths import parse_query
+from app.http.message import Response
+from app.http.negotiation import SVG, accepts_by_name
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
 from mediator.model.result_position import ResultPosition
@@ -59,9 +60,7 @@ class StandingQueryRoutes:
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a query."""
         queries = self._service()
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        body = parse_json(await read_body(routed.request, min(_LARGEST_QUERY, self._limit)))
+        body, _ = await routed.json_body(min(_LARGEST_QUERY, self._limit))
         database = await self._directory.database(routed.database)
         streams = await queries.streams(database)
         query = parse_standing_query(body, database.schema, streams)
@@ -71,20 +70,20 @@ class StandingQueryRoutes:
         if query.into is not None:
             _require_target(routed, query.into.target)
         id_, stored = await queries.create(database, query, _administered(routed, query))
-        location = f"/v1/{routed.database}/standing-queries/{id_}".encode()
+        path = f"{routed.database}/standing-queries/{id_}"
         new = load_document(StandingLoad(0, query.max_lag, None))
-        return _answer(201, {**_report(id_, stored), **new}, [(b"location", location)])
+        return answer_created(path, {**_report(id_, stored), **new})
 
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         database = await self._directory.database(routed.database)
         found = await self._service().of_database(database)
-        return _answer(200, {"items": [query_document(*each) for each in found.items()]})
+        return answer_json(200, {"items": [query_document(*each) for each in found.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
         queries, database, stored = await self._find_any(routed)
         loads = await queries.loads(database.id, {routed.id: stored})
-        return _answer(200, {**_report(routed.id, stored), **load_document(loads[routed.id])})
+        return answer_json(200, {**_report(routed.id, stored), **load_document(loads[routed.id])})
 
     async def delete(self, routed: RoutedRequest) -> Response:
         queries, database, _ = await self._find_any(routed)
@@ -126,7 +125,7 @@ class StandingQueryRoutes:
         if accepts_by_name(routed.request.headers.get(b"accept", ""), SVG):
             body = drawing(document, document["names"]).encode()
             return Response(200, [_SVG_TYPE, _NO_SCRIPTS, NO_STORE], body)
-        return _answer(200, document)
+        return answer_json(200, document)
 
     def _service(self) -> StandingQueries:
         return required(self._queries, "are no standing queries")
@@ -179,7 +178,3 @@ def _item(result: StoredResult) -> Item:
 
 def _report(id_: str, stored: StoredQuery) -> dict[str, Any]:
     return {**query_document(id_, stored), "query": stored.document}
-
-
-def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))
