@@ -15,7 +15,7 @@ from app.admin.context import AdminContext
 from app.api.application import DataApp
 from app.api.jobs.progress import RunStreams
 from app.api.jobs.runs import JobBackend
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from app.coherence.caches import Caches, make_caches
 from app.coherence.probe_readers import cache_readers
@@ -196,23 +196,18 @@ def _data_api(
     job_backend: JobBackend,
     authoriser: RequestAuthoriser | None,
 ) -> DataApi:
-    subscriptions, transact = mediator.changes.subscriptions, mediator.transactions.run
-    return DataApi(
-        mediator.data,
-        options,
-        observe,
-        subscriptions,
+    services = DataServices(
+        mediator.changes.subscriptions,
         caches,
-        transact,
+        mediator.transactions.run,
         job_backend,
-        authoriser,
-        mediator.former_schemas,
-        mediator.admission.refusals,
         mediator.flows,
         mediator.incremental_views,
         mediator.event_stream_service,
         mediator.standing_queries,
     )
+    former_schemas, refusals = mediator.former_schemas, mediator.admission.refusals
+    return DataApi(mediator.data, options, observe, services, authoriser, former_schemas, refusals)
 
 
 def _admin_context(

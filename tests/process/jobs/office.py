@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from app.api.jobs.progress import RunStreams
 from app.api.jobs.runs import JobBackend
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.catalogue.run_queue import TakenRun
 from mediator.service import Mediator
@@ -37,7 +37,9 @@ class Office:
             self.mediator.runs, self.mediator.workers, self.directory, self.streams
         )
         options = DataOptions(cursor_key=b"secret", page_limit=10)
-        self.app = DataApi(self.mediator.data, options, lambda _: None, job_backend=backend)
+        self.app = DataApi(
+            self.mediator.data, options, lambda _: None, DataServices(job_backend=backend)
+        )
         url = f"http://test/v1/{self.database}/"
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=url)
 
