@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from app.commands.consoles import confirm, errors, json_text, printable
-from app.commands.resumption import way_on
+from app.commands.reconnection import page_by_page, way_on
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -19,10 +19,8 @@ from app.commands.running import (
     Yes,
     admin_service,
 )
+from app.commands.service_client import ServiceClient, path_of
 from mediator.control.copy_report import NEED_RULES, CopyRules, Fallback, Kind
-
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["copy"]
 
@@ -108,9 +106,6 @@ class _Copy:
     _is_total: bool = True
 
     def run(self, after: str | None) -> _Copy:
-        from app.commands.reconnection import page_by_page
-        from app.commands.service_client import path_of
-
         path, parameters = path_of("copies", self._database), self._parameters()
 
         def send(begin: dict[str, str]) -> dict[str, Any]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 from uuid import uuid4
 
 import typer
 
 from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
 from app.commands.consoles import errors, json_text, printable
-from app.commands.resumption import way_on
+from app.commands.reconnection import page_by_page, way_on
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
-
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
+from app.commands.service_client import ServiceClient, reason_of
 
 __all__ = ["delete", "update"]
 
@@ -135,8 +133,6 @@ class _Run:
     _sample: list[str] = field(default_factory=list)
 
     def work(self, parameters: Pairs, after: str | None) -> None:
-        from app.commands.reconnection import page_by_page
-
         headers = {**self._sent.pop("headers", {}), "Idempotency-Key": self._key}
         how = {"headers": headers, "timeout": _TIMEOUT_S, **self._sent}
 
@@ -163,8 +159,6 @@ class _Run:
 
     def _count(self, answer: dict[str, Any]) -> str:
         """Add what became of some objects, and report those that were refused."""
-        from app.commands.service_client import reason_of
-
         for name in _COUNTED:
             self._counts[name] += answer.get(name, 0)
         self._sample = self._sample or answer.get("sample", [])

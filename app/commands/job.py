@@ -23,6 +23,7 @@ from app.commands.run_view import (
     show,
 )
 from app.commands.running import NOT_DONE, DataUrl, KeyFile, key_in, readable_errors
+from app.commands.service_client import ServiceRefused
 
 if TYPE_CHECKING:
     from app.commands.remote_runs import RemoteRuns
@@ -265,7 +266,6 @@ def _runs(
 ) -> Iterator[RemoteRuns]:
     """Connect to a service, if the target can be written; failures end with a sentence."""
     from app.commands.remote_runs import RemoteRuns
-    from app.commands.service_client import ServiceRefused
     from app.settings.main import HttpSettings
 
     with readable_errors(NOT_DONE, ServiceRefused, OSError):

@@ -1,17 +1,27 @@
-"""Waiting for a service that was there: one that is silent, and one that takes no more just now."""
+"""Waiting for a service that is silent, or takes no more just now; and going on where one ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
-from app.commands.consoles import errors, shown_progress
-from app.commands.resumption import interruptible
+import typer
+
+from app.commands.consoles import errors, printable, shown_progress
 from app.commands.service_client import ServiceRefused
 
-__all__ = ["PAUSE_S", "SILENCE_S", "Reconnection", "page_by_page"]
+__all__ = [
+    "PAUSE_S",
+    "SILENCE_S",
+    "Reconnection",
+    "interruptible",
+    "page_by_page",
+    "way_on",
+]
 
 T = TypeVar("T")
 
@@ -152,3 +162,27 @@ def page_by_page(
             after = answer["next"]
             if after is None:
                 return
+
+
+def way_on(*arguments: str, **options: str | int | None) -> str:
+    """Return the sentence that says how to go on, with a space before; nothing if no way is given.
+
+    Args:
+        arguments: What the command is given besides options.
+        options: The options, by their names with underscores; one that is None is left out.
+    """
+    words = list(arguments)
+    for name, value in options.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return f" To go on: {shlex.join(words)}" if words else ""
+
+
+@contextmanager
+def interruptible(goes_on: Callable[[], str]) -> Iterator[None]:
+    """Let Ctrl-C end the command with 130 and the way on, which is found only then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(printable(f"Interrupted.{goes_on()}"), markup=False, soft_wrap=True)
+        raise typer.Exit(130) from None

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.commands.consoles import errors, json_text, printable
-from app.commands.resumption import way_on
+from app.commands.reconnection import page_by_page, way_on
 from app.commands.running import AdminUrl, Database, Json, KeyFile, admin_service
+from app.commands.service_client import ServiceClient, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["verify_references"]
 
@@ -92,9 +92,6 @@ class _Check:
         return self._counts["dangling"] > self._counts["repaired"]
 
     def run(self, after: str | None) -> _Check:
-        from app.commands.reconnection import page_by_page
-        from app.commands.service_client import path_of
-
         class_name, _, name = self._field.partition(".")
         path = path_of("integrity", self._database, class_name, name)
         repair = {} if self._repair is None else {"repair": self._repair.value}

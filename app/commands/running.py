@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from app.commands.consoles import errors
+from app.commands.service_client import ServiceClient, ServiceRefused
 from app.service.interruption import Interrupted, NotClosed
 from mediator.base.errors import MediatorError
 from mediator.embedded.directories import DataDirectoryBusy
@@ -23,7 +24,6 @@ from mediator.schema.ids import NAME
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from app.commands.service_client import ServiceClient
     from app.settings.main import HttpSettings, MediatorSettings
 
 __all__ = [
@@ -175,8 +175,6 @@ def admin_service(url: str | None, key_file: Path | None) -> Iterator[ServiceCli
 
 @contextmanager
 def _service(url: str, key_file: Path | None, base: str) -> Iterator[ServiceClient]:
-    from app.commands.service_client import ServiceClient, ServiceRefused
-
     with (
         readable_errors(NOT_DONE, ServiceRefused),
         ServiceClient(url, key_in(key_file), base) as service,

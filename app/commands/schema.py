@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -28,9 +28,7 @@ from app.commands.schema_change import ProposedChange, objections
 from app.commands.schema_files import read_schema, read_schemas
 from app.commands.schema_text import difference_line, revision_line
 from app.commands.schema_versions import pinned, retire
-
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
+from app.commands.service_client import ServiceClient, ServiceRefused
 
 __all__ = ["schema"]
 
@@ -279,8 +277,6 @@ def _print_proposals(database: str, proposed: list[ProposedIndex], *, json: bool
 
 def _await(service: ServiceClient, seconds: int) -> None:
     """Wait until a service answers, or raise as it refuses."""
-    from app.commands.service_client import ServiceRefused
-
     until_s = monotonic() + seconds
     while True:
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias
 import typer
 
 from app.commands.consoles import errors, json_text, printable, shown_progress
-from app.commands.resumption import interruptible, way_on
+from app.commands.reconnection import Reconnection, interruptible, way_on
 from app.commands.running import (
     NOT_DONE,
     ClassName,
@@ -24,11 +24,10 @@ from app.commands.running import (
     data_service,
     readable_errors,
 )
+from app.commands.service_client import ServiceClient, ServiceRefused, lines_of, reason_of
 
 if TYPE_CHECKING:
     from app.commands.line_ids import LineIds
-    from app.commands.reconnection import Reconnection
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["export", "import_"]
 
@@ -115,8 +114,6 @@ class _Import:
     failed: int = 0
 
     def work(self, blocks: Iterator[_Block], show: Callable[[str], None]) -> None:
-        from app.commands.reconnection import Reconnection
-
         reconnection = Reconnection()
         for start, lines in blocks:
             while left := lines[self.next - start :]:
@@ -124,7 +121,6 @@ class _Import:
             show(f"{self.next:,} lines")
 
     def _put(self, lines: list[bytes], reconnection: Reconnection) -> None:
-        from app.commands.service_client import ServiceRefused
         from app.http.negotiation import NDJSON
 
         headers = {"Content-Type": NDJSON}
@@ -143,8 +139,6 @@ class _Import:
 
     def _count(self, answer: dict[str, Any]) -> None:
         """Add what became of some lines; report those that were refused."""
-        from app.commands.service_client import reason_of
-
         for problem in answer.get("problems", ()):
             reason = f"Line {self.next + problem['line']}: {printable(reason_of(problem))}"
             errors.print(reason, markup=False, soft_wrap=True)
@@ -262,8 +256,6 @@ class _Export:
     _last: bytes = b""
 
     def lines(self, goes_on: Callable[[], str]) -> Iterator[bytes]:
-        from app.commands.reconnection import Reconnection
-        from app.commands.service_client import ServiceRefused, lines_of
         from app.http.negotiation import NDJSON
 
         reconnection = Reconnection()

@@ -11,11 +11,11 @@ import typer
 
 from app.commands.consoles import console
 from app.commands.running import AdminUrl, KeyFile, admin_service, check_name
+from app.commands.service_client import ServiceClient, ServiceRefused
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["rebuild_view", "verify"]
 
@@ -59,8 +59,6 @@ def _run(url: str | None, key_file: Path | None, database: str, what: str) -> No
 
 def _follow(service: ServiceClient, path: str, run: dict[str, Any]) -> dict[str, Any]:
     from rich.progress import Progress
-
-    from app.commands.service_client import ServiceRefused
 
     id_ = run["id"]
     with Progress(console=console, transient=True) as progress:
