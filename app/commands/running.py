@@ -16,7 +16,7 @@ import typer
 from app.commands.consoles import errors
 from app.commands.service_client import ServiceClient, ServiceRefused
 from app.service.interruption import Interrupted, NotClosed
-from mediator.base.errors import MediatorError
+from mediator.base.errors import Invalid, MediatorError
 from mediator.embedded.directories import DataDirectoryBusy
 from mediator.embedded.port import EmbeddedStartError
 from mediator.schema.ids import NAME
@@ -43,9 +43,10 @@ __all__ = [
     "check_name",
     "data_service",
     "key_in",
+    "mistakes_in_files",
     "overridden",
+    "parsed_lines",
     "read_document",
-    "read_lines",
     "readable_errors",
     "run",
 ]
@@ -95,6 +96,7 @@ SUFFIXES: Final = _YAML | {".json"}
 NOT_DONE: Final = "That was not done"
 
 S = TypeVar("S", "HttpSettings", "MediatorSettings")
+T = TypeVar("T")
 
 
 def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = "Portolan") -> None:
@@ -153,6 +155,21 @@ def readable_errors(doing: str, *failures: type[Exception]) -> Iterator[None]:
             raise  # the reader has gone, as that of `| head` does: it ends without a message
         errors.print(f"{doing}: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def mistakes_in_files(*failures: type[Exception]) -> Iterator[None]:
+    """End with 1 and a line for each mistake in what a file says, or for another failure."""
+    try:
+        yield
+    except Invalid as error:
+        lines = [f"{each.pointer}: {each.detail}." for each in error.locations] or [error.detail]
+    except failures as error:
+        lines = [str(error)]
+    else:
+        return
+    errors.print("\n".join(lines), markup=False, soft_wrap=True)
+    raise typer.Exit(1)
 
 
 @contextmanager
@@ -218,12 +235,21 @@ def _parse_yaml(path: Path, text: bytes) -> Any:
         raise typer.BadParameter(f"{path} is not JSON in YAML: {error}.") from None
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Go through the lines of a file of NDJSON, with their numbers.
+def parsed_lines(path: Path, parse: Callable[[Any], T]) -> Iterator[T]:
+    """Parse the lines of a file of NDJSON.
 
     Raises:
-        ValueError: A line is not JSON, or too long.
+        ValueError: A line is not JSON, too long, or refused; with its number.
     """
+    for number, document in _read_lines(path):
+        try:
+            yield parse(document)
+        except Invalid as error:
+            at = "; ".join(f"{each.pointer} {each.detail}" for each in error.locations)
+            raise ValueError(f"line {number}: {at or error.detail}") from None
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:
     import orjson
 
     with path.open("rb") as lines:
