@@ -60,7 +60,7 @@ def put(
             "/admission/rules",
             content=_read(file),
             headers=headers,
-            params={"dry_run": str(dry_run).lower()},
+            params={"dry_run": dry_run},
         )
     done = "could be put in force" if dry_run else f"are in force, as version {rules['version']}"
     errors.print(f"{len(rules['rules'])} rules {done}.", markup=False)

@@ -22,8 +22,7 @@ from app.commands.run_view import (
     read_job_file,
     show,
 )
-from app.commands.running import NOT_DONE, DataUrl, KeyFile, key_in, readable_errors
-from app.commands.service_client import ServiceRefused
+from app.commands.running import NOT_DONE, DataUrl, KeyFile, data_service, readable_errors
 
 if TYPE_CHECKING:
     from app.commands.remote_runs import RemoteRuns
@@ -266,10 +265,8 @@ def _runs(
 ) -> Iterator[RemoteRuns]:
     """Connect to a service, if the target can be written; failures end with a sentence."""
     from app.commands.remote_runs import RemoteRuns
-    from app.settings.main import HttpSettings
 
-    with readable_errors(NOT_DONE, ServiceRefused, OSError):
-        if out is not None:
-            check_target(out)
-        with RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file)) as runs:
-            yield runs
+    if out is not None:
+        check_target(out)
+    with readable_errors(NOT_DONE, OSError), data_service(url, key_file) as service:
+        yield RemoteRuns(service, database)

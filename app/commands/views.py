@@ -37,7 +37,7 @@ def verify(
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    _run(url, key_file, database, f"verify?repair={str(repair).lower()}")
+    _run(url, key_file, database, "verify", repair=repair)
 
 
 def rebuild_view(database: Viewed, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
@@ -48,10 +48,11 @@ def rebuild_view(database: Viewed, *, url: AdminUrl = None, key_file: KeyFile = 
     _run(url, key_file, database, "rebuild")
 
 
-def _run(url: str | None, key_file: Path | None, database: str, what: str) -> None:
+def _run(url: str | None, key_file: Path | None, database: str, what: str, **flags: bool) -> None:
     path = f"/views/{database}"
     with admin_service(url, key_file) as service:
-        ended = _follow(service, path, service.request("POST", f"{path}/{what}")["run"])
+        begun = service.request("POST", f"{path}/{what}", params=flags)["run"]
+        ended = _follow(service, path, begun)
     console.print(_report(ended))
     if ended["wrong"] != ended["repaired"]:
         raise typer.Exit(1)
