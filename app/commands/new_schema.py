@@ -10,8 +10,7 @@ from threading import Thread
 from typing import Any, Final
 
 from app.commands.consoles import shown_progress
-from app.commands.schema_change import ProposedChange
-from app.commands.schema_text import build_line
+from app.commands.schema_change import ProposedChange, build_line
 from app.commands.service_client import ServiceClient, ServiceRefused
 
 __all__ = ["ApplyOptions", "NewSchema", "schema_path"]
@@ -66,13 +65,11 @@ class NewSchema:
 
     def put(self, version: int, *, dry_run: bool = False) -> dict[str, Any]:
         """Put it in force, if the version in force is the one given."""
-        options = {**asdict(self.options), "dry_run": dry_run}
-        flags = {n: str(v).lower() for n, v in options.items() if isinstance(v, bool)}
         return self.service.request(
             "PUT",
             schema_path(self.database),
             json=self.document,
-            params=options | flags,
+            params={**asdict(self.options), "dry_run": dry_run},
             headers={"If-Match": f'"{version}"'},
             timeout=_TIMEOUT_S,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
@@ -15,6 +14,7 @@ from app.commands.contracts import openapi, typescript
 from app.commands.copies import copy
 from app.commands.new_schema import ApplyOptions, NewSchema, schema_path
 from app.commands.proposed_indexes import ProposedIndex, proposal, proposals
+from app.commands.reconnection import Reconnection
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -24,11 +24,15 @@ from app.commands.running import (
     Yes,
     admin_service,
 )
-from app.commands.schema_change import ProposedChange, objections
+from app.commands.schema_change import (
+    ProposedChange,
+    difference_line,
+    objections,
+    revision_line,
+)
 from app.commands.schema_files import read_schema, read_schemas
-from app.commands.schema_text import difference_line, revision_line
 from app.commands.schema_versions import pinned, retire
-from app.commands.service_client import ServiceClient, ServiceRefused
+from app.commands.service_client import ServiceClient
 
 __all__ = ["schema"]
 
@@ -38,8 +42,6 @@ schema.command("typescript")(typescript)
 schema.command("copy")(copy)
 schema.command("pinned")(pinned)
 schema.command("retire")(retire)
-
-_PAUSE_S: Final = 1.0
 
 Unchecked = Annotated[
     bool, typer.Option("--unchecked", help="Do not check objects by constraints that are added.")
@@ -183,22 +185,12 @@ def apply(
 
     It is refused if the schema has been changed since the changes were printed.
     """
-    if dry_run:
-        flags = {"unchecked": unchecked, "backfill": backfill, "json": json}
-        diff(
-            database,
-            files,
-            url=url,
-            key_file=key_file,
-            drop=drop,
-            rename=rename,
-            move=move,
-            **flags,
-        )
     document = read_schema(files)
     with admin_service(url, key_file) as service:
         options = ApplyOptions(unchecked, backfill, drop or [], rename or [], move or [])
         new = NewSchema(service, database, document, options)
+        if dry_run:
+            _show(new, json=json)
         _put_in_force(new, json=json, yes=yes)
 
 
@@ -225,7 +217,9 @@ def deploy(
     """
     schemas = read_schemas(directory)
     with admin_service(url, key_file) as service:
-        _await(service, wait)
+        reconnection = Reconnection(wait)
+        reconnection.answered()  # as if it had been there: it is waited for
+        reconnection.repeat(lambda: service.request("GET", "/schemas"))
         for database, document in schemas.items():
             new = NewSchema(service, database, document, ApplyOptions())
             _put_in_force(new, json=False, yes=yes)
@@ -273,20 +267,6 @@ def _print_proposals(database: str, proposed: list[ProposedIndex], *, json: bool
             typer.echo(printable(line))
     if not proposed:
         errors.print(f"No index is proposed for {database}: docs/admin-api.md, Costly queries.")
-
-
-def _await(service: ServiceClient, seconds: int) -> None:
-    """Wait until a service answers, or raise as it refuses."""
-    until_s = monotonic() + seconds
-    while True:
-        try:
-            service.request("GET", "/schemas")
-        except ServiceRefused as refused:
-            if not refused.transient or monotonic() >= until_s:
-                raise
-            sleep(_PAUSE_S)
-        else:
-            return
 
 
 def _put_in_force(new: NewSchema, *, json: bool, yes: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.commands.consoles import confirm, errors, print_document, printable
-from app.commands.running import AdminUrl, Database, Json, KeyFile, admin_service
+from app.commands.running import AdminUrl, Database, Json, KeyFile, Yes, admin_service
 
 __all__ = ["pinned", "retire"]
 
@@ -39,7 +39,7 @@ def retire(
     ],
     url: AdminUrl = None,
     key_file: KeyFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Print which clients have pinned versions before one, ask, and retire these versions.
 

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from app.commands.consoles import confirm, errors, print_document, printable
-from app.commands.running import AdminUrl, Json, KeyFile, admin_service, check_name
+from app.commands.running import AdminUrl, Json, KeyFile, Yes, admin_service, check_name
 
 __all__ = ["system"]
 
 system = typer.Typer(no_args_is_help=True, help="Systems of a running service: docs/stores.md.")
 
 Name = Annotated[str, typer.Argument(callback=check_name, help="The system.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @system.command("list")
