@@ -10,10 +10,9 @@ from pathlib import Path
 from app.api.cursors import Cursors
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, require_backend
-from app.api.links import next_link
 from app.api.models.jobs import ResultParameters
 from app.api.resources import Directory
-from app.api.responses import NO_STORE, answer_json
+from app.api.responses import NO_STORE, answer_json, next_link
 from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, accepts_by_name

@@ -11,10 +11,9 @@ from uuid import uuid4
 from app.api.cursors import Cursors
 from app.api.jobs.progress import RunStreams, run_document
 from app.api.jobs.rights import RunRights
-from app.api.links import next_link
 from app.api.models.jobs import RunListParameters, SubmissionParameters
 from app.api.resources import ClassResource, Directory
-from app.api.responses import REPLAYED, answer_events, answer_json
+from app.api.responses import REPLAYED, answer_events, answer_json, next_link
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json

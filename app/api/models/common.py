@@ -1,4 +1,4 @@
-"""What the models of several routes share: names, ids, cursors and problems."""
+"""What the models of several routes share: names, ids, cursors, problems, and references."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ __all__ = [
     "Problem",
     "RulePause",
     "StoredObject",
+    "ref",
 ]
 
 NAME_SCHEMA: Final[dict[str, Any]] = {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,62}$"}
@@ -79,3 +80,8 @@ class Problem(ResponseModel):
     detail: str
     instance: str | None = Field(None, description="The id of the request.")
     errors: list[Location] = Field([])
+
+
+def ref(kind: str, name: str) -> dict[str, Any]:
+    """Return a reference to a component of an OpenAPI document."""
+    return {"$ref": f"#/components/{kind}/{name}"}

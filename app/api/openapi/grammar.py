@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.api.models.common import ID_SCHEMA, NAME_SCHEMA
-from app.api.openapi.reference import ref
+from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, ref
 from mediator.event_streams.batch import MOST_AT_ONCE
 from mediator.event_streams.declaration import (
     LONGEST_RETENTION_S,
