@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, print_document, printable
+from app.commands.consoles import errors, print_document, print_result, printable
 from app.commands.running import AdminUrl, Json, KeyFile, admin_service, read_document
 
 __all__ = ["admission"]
@@ -87,7 +87,7 @@ def dry_run(
         document["rules"] = _read(rules).decode("utf-8", "replace")
     with admin_service(url, key_file) as service:
         items = service.request("POST", "/admission/dry-run", json=document)["items"]
-    _print(items, json=json)
+    print_result(items, map(_line, items), json=json)
 
 
 @admission.command("log")
@@ -101,15 +101,7 @@ def log(
     """Print the rules that have fired, newest first, with what they did."""
     with admin_service(url, key_file) as service:
         items = service.request("GET", "/admission/log", params={"limit": limit})["items"]
-    _print(items, json=json)
-
-
-def _print(items: Iterable[Mapping[str, Any]], *, json: bool) -> None:
-    if json:
-        print_document(items)
-        return
-    for item in items:
-        typer.echo(printable(_line(item)))
+    print_result(items, map(_line, items), json=json)
 
 
 def _line(item: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ import typer
 
 from app.commands.consoles import errors, print_document
 from app.commands.job_stream import stream
+from app.commands.reconnection import interruptible
 from app.commands.run_view import (
     EXIT,
     bars,
@@ -164,19 +165,13 @@ def submit(
     With --wait it ends with 0 if the run is done, 3 if its limits stopped it, 130 if it was
     cancelled, else 1. Ctrl-C ends the waiting; the run goes on.
     """
-    document = read_job_file(spec)
-    with _runs(url, database, key_file, out) as runs:
-        _follow_up(runs, _submit(runs, document, dry_run=dry_run), out, wait=wait)
-
-
-def _submit(runs: RemoteRuns, document: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
     from app.commands.remote_runs import MAY_BE_SUBMITTED
 
-    try:
-        return runs.submit(document, dry_run=dry_run)
-    except KeyboardInterrupt:
-        errors.print(f"Not waiting any more. {MAY_BE_SUBMITTED}", soft_wrap=True)
-        raise typer.Exit(130) from None
+    document = read_job_file(spec)
+    with _runs(url, database, key_file, out) as runs:
+        with interruptible(lambda: f" {MAY_BE_SUBMITTED}"):
+            run = runs.submit(document, dry_run=dry_run)
+        _follow_up(runs, run, out, wait=wait)
 
 
 @job.command("show")
@@ -249,14 +244,9 @@ def _follow_up(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait:
 
 
 def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
-    try:
-        with bars() as progress:
-            return runs.follow(run, lambda state: show(progress, state.get("stages", ())))
-    except KeyboardInterrupt:
-        errors.print(
-            f"Not waiting any more; the run goes on. To cancel it: portolan job cancel {run}"
-        )
-        raise typer.Exit(130) from None
+    on = f" The run goes on. To cancel it: portolan job cancel {run}"
+    with interruptible(lambda: on), bars() as progress:
+        return runs.follow(run, lambda state: show(progress, state.get("stages", ())))
 
 
 @contextmanager

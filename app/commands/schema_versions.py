@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.consoles import confirm, errors, print_document, printable
+from app.commands.consoles import confirm, errors, print_result, printable
 from app.commands.running import AdminUrl, Database, Json, KeyFile, Yes, admin_service
 
 __all__ = ["pinned", "retire"]
@@ -22,13 +22,9 @@ def pinned(
     """
     with admin_service(url, key_file) as service:
         answer = service.request("GET", f"/schemas/{database}/pinned-versions")
-    if json:
-        print_document(answer)
-        return
-    if answer["retired_before"]:
-        typer.echo(f"Versions before {answer['retired_before']} are retired.")
-    for each in answer["items"]:
-        typer.echo(printable(_line(each)))
+    retired = answer["retired_before"]
+    first = [f"Versions before {retired} are retired."] if retired else []
+    print_result(answer, [*first, *map(_line, answer["items"])], json=json)
 
 
 def retire(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.consoles import confirm, errors, print_document, printable
+from app.commands.consoles import confirm, errors, print_result, printable
 from app.commands.running import AdminUrl, Json, KeyFile, Yes, admin_service, check_name
 
 __all__ = ["system"]
@@ -21,12 +21,12 @@ def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False)
     """List the systems, each with its kind, whether it answers, and what it is used for."""
     with admin_service(url, key_file) as service:
         systems = service.request("GET", "/systems")["items"]
-    if json:
-        print_document(systems)
-        return
     width = max((len(each["name"]) for each in systems), default=0)
-    for each in systems:
-        typer.echo(f"{each['name']:{width}}  {each['kind']:10}  {each['state']:13}  {each['use']}")
+    lines = (
+        f"{each['name']:{width}}  {each['kind']:10}  {each['state']:13}  {each['use']}"
+        for each in systems
+    )
+    print_result(systems, lines, json=json)
 
 
 @system.command("moves")
@@ -36,11 +36,7 @@ def moves(
     """List what is on a system, and where it would be placed if the system were drained."""
     with admin_service(url, key_file) as service:
         found = _moves(service, name)
-    if json:
-        print_document(found)
-        return
-    for each in found:
-        typer.echo(_line(each))
+    print_result(found, map(_line, found), json=json)
 
 
 @system.command("drain")
@@ -52,7 +48,7 @@ def drain(name: Name, *, url: AdminUrl = None, key_file: KeyFile = None) -> None
     with admin_service(url, key_file) as service:
         _use(service, name, "draining")
         for each in _moves(service, name):
-            typer.echo(_line(each))
+            typer.echo(printable(_line(each)))
     errors.print(f"{name} is draining.", markup=False)
 
 
@@ -92,4 +88,4 @@ def _moves(service: Any, name: str) -> list[dict[str, Any]]:
 
 def _line(move: dict[str, Any]) -> str:
     to = move["proposed"] or "no other system"
-    return printable(f"{move['database']}.{move['node']}  → {to}: {move['why']}")
+    return f"{move['database']}.{move['node']}  → {to}: {move['why']}"
