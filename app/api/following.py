@@ -13,12 +13,25 @@ import orjson
 
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import POLL_S, events_of
 from app.http.message import Request, Response
 from app.http.negotiation import EVENT_STREAM, accepts_by_name
-from mediator.base.errors import Invalid, Location, Unavailable
+from mediator.base.errors import Invalid, Location, MediatorError, Unavailable
 
-__all__ = ["Followed", "Followers", "Item", "Page", "last_event_id", "stopped_event"]
+__all__ = [
+    "POLL_S",
+    "Followed",
+    "Followers",
+    "Item",
+    "Page",
+    "events_of",
+    "last_event_id",
+    "stopped_event",
+]
+
+POLL_S: Final = 1.0
+"""How soon it is seen that a client has gone."""
+
+_HEARTBEAT_S: Final = 15.0
 
 _MOST_FOLLOWERS: Final = 200
 """Clients that follow one kind of results at a time: each of them takes part of a server."""
@@ -188,3 +201,42 @@ def last_event_id(routed: RoutedRequest, pattern: str) -> str | None:
         locations = [Location("Last-Event-ID", "must be the id of an event")]
         raise Invalid("This is no id of an event.", locations=locations)
     return text or None
+
+
+async def events_of(
+    request: Request,
+    next_events: Callable[[], Awaitable[bytes]],
+    position: Callable[[], bytes],
+    goes_on: Callable[[], bool],
+    first: bytes = b"",
+) -> AsyncGenerator[bytes, None]:
+    """Yield server-sent events (HTML, section 9.2), and now and then the position to resume from.
+
+    An error ends them: the client comes again, from what it has seen, and gets a problem.
+
+    Args:
+        next_events: Waits for events, `POLL_S` at most.
+        position: Where the stream is.
+        goes_on: Whether there may be more.
+        first: Events that are there already.
+    """
+    sent_s = monotonic()
+    try:
+        if first:
+            yield first
+        # So that a client that loses the connection before any event resumes from here.
+        yield _position_event(position())
+        while goes_on() and not request.is_disconnected:
+            chunk = await next_events()
+            if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
+                chunk = b": heartbeat\n" + _position_event(position())
+            if chunk:
+                yield chunk
+                sent_s = monotonic()
+    except MediatorError:
+        return
+
+
+def _position_event(position: bytes) -> bytes:
+    """Return a position without an event (HTML, section 9.2.6: no data, no event)."""
+    return b"id: %b\n\n" % position

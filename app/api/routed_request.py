@@ -145,18 +145,6 @@ class RoutedRequest:
         self.find_pinned, self.pinned = find, await find()
         self.plane = PinnedPlane(self.plane, self.pinned)
 
-    async def require_again(self, require: Callable[[], object]) -> None:
-        """Return if the sender may have the answer to a request that has waited.
-
-        Args:
-            require: Raises an error if the sender may not, by what is known now.
-
-        Raises:
-            Unauthenticated: The key or the token was revoked, or has ended, during the wait.
-        """
-        await self.revalidate()
-        require()
-
     def transact(self, transact: Transact) -> Transact:
         """Return the execution of transactions as this request may have it."""
         narrowed = self.access.transact(transact)
