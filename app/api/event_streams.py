@@ -14,14 +14,14 @@ from app.api.resources import Directory
 from app.api.responses import NO_STORE, REPLAYED, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import OperationIds
-from app.http.jsonbody import LARGE_BODY, parse_json, require_object
+from app.http.jsonbody import LARGE_BODY, check_count, parse_json, require_list
 from app.http.message import Response, read_body
 from app.http.negotiation import JSON, NDJSON
 from app.http.paths import parse_query
 from app.http.problems import HttpError
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
-from mediator.base.errors import Invalid, Location
+from mediator.base.errors import Location
 from mediator.base.offload import offload, throttled
 from mediator.event_streams.batch import MOST_AT_ONCE
 from mediator.event_streams.declaration import parse_stream, stream_document
@@ -84,10 +84,7 @@ class EventStreamRoutes:
         raw = await read_body(routed.request, self._limit)
         read = _read_batch if type_ == JSON else _read_lines
         documents = await offload(len(raw) > LARGE_BODY, read, raw)
-        identity, retry = routed.identity(self._ids, raw), None
-        if identity.key is not None:
-            assert identity.fingerprint is not None
-            retry = identity.derive("tuples", routed.id), identity.fingerprint
+        retry = routed.identity(self._ids, raw).retry("tuples", routed.id)
         last, is_new = await streams.append(routed.database, key, documents, retry)
         numbers = {"first": last - len(documents) + 1, "last": last}
         return answer_json(200, numbers, [] if is_new else [REPLAYED])
@@ -134,22 +131,12 @@ def _require(routed: RoutedRequest, scope: Scope) -> None:
 
 
 def _read_batch(raw: bytes) -> list[Any]:
-    body = require_object(parse_json(raw))
-    locations = [Location(f"/{name}", "is not known here") for name in body if name != "tuples"]
-    tuples = body.get("tuples")
-    if not isinstance(tuples, list) or not 1 <= len(tuples) <= MOST_AT_ONCE:
-        locations = [Location("/tuples", _HOW_MANY)]
-    if locations:
-        raise Invalid("The body has no tuples that can be appended.", locations=locations)
-    assert isinstance(tuples, list)
-    return tuples
+    return require_list(parse_json(raw), "tuples", MOST_AT_ONCE)
 
 
 def _read_lines(raw: bytes) -> list[Any]:
     lines = [line for line in raw.split(b"\n") if not line.isspace() and line]
-    if not 1 <= len(lines) <= MOST_AT_ONCE:
-        locations = [Location("/tuples", _HOW_MANY)]
-        raise Invalid("The body has no tuples that can be appended.", locations=locations)
+    check_count(lines, "tuples", MOST_AT_ONCE)
     return [_read_line(index, line) for index, line in enumerate(throttled(lines))]
 
 
@@ -161,6 +148,3 @@ def _read_line(index: int, line: bytes) -> Any:
             Location(f"/tuples/{index}{each.pointer}", each.detail) for each in error.locations
         )
         raise
-
-
-_HOW_MANY: Final = f"1 to {MOST_AT_ONCE:,} tuples are expected"

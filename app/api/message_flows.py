@@ -16,11 +16,11 @@ from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayPa
 from app.api.resources import Directory
 from app.api.responses import NO_STORE, REPLAYED, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
-from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import require_object
+from app.http.idempotency import OperationIds
+from app.http.jsonbody import require_list
 from app.http.message import Response
 from app.http.validation import parse_parameters
-from mediator.base.errors import Invalid, Location, Unavailable
+from mediator.base.errors import Unavailable
 from mediator.flows.allowed_flows import RefusedFlow
 from mediator.flows.parser import Flow, parse_flow
 from mediator.flows.queue import EndedMessage, FlowKey
@@ -86,8 +86,11 @@ class MessageFlows:
         flow = _executed(routed, found)
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
             raise routed.access.meter.full()
-        messages = _messages(body)
-        seed, retry = _recognition(routed.identity(self._ids, raw), routed.id)
+        messages = require_list(body, "messages", MOST_MESSAGES)
+        identity = routed.identity(self._ids, raw)
+        retry, seed = identity.retry("messages", routed.id), uuid4().hex
+        if retry is not None:  # its tickets are the same when it comes again
+            seed = identity.derive("tickets", routed.id, retry[1])
         key = FlowKey(database.id, routed.id)
         queued = await flows.enqueue(key, flow, messages, seed, retry)
         return answer_json(202, {"tickets": queued.tickets}, [] if queued.is_new else [REPLAYED])
@@ -196,26 +199,3 @@ def _error_of(letter: Any) -> dict[str, Any]:
 def _item(message: EndedMessage) -> Item:
     shown = _state_of(message.ticket, message.end, message.document)
     return Item(str(message.position), orjson.dumps(shown))
-
-
-def _messages(body: Any) -> list[Any]:
-    messages = require_object(body).get("messages")
-    if not isinstance(messages, list) or not 1 <= len(messages) <= MOST_MESSAGES:
-        locations = [Location("/messages", f"1 to {MOST_MESSAGES} messages are expected")]
-    else:
-        locations = [
-            Location(f"/{name}", "is not known here") for name in body if name != "messages"
-        ]
-    if locations:
-        raise Invalid("The body has no messages that can be queued.", locations=locations)
-    assert isinstance(messages, list)
-    return messages
-
-
-def _recognition(identity: Identity, flow: str) -> tuple[str, tuple[str, str] | None]:
-    """Return the seed of a request's tickets, and by what it is recognised when it comes again."""
-    if identity.key is None:
-        return uuid4().hex, None
-    assert identity.fingerprint is not None
-    seed = identity.derive("tickets", flow, identity.fingerprint)
-    return seed, (identity.derive("messages", flow), identity.fingerprint)
