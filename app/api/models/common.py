@@ -19,7 +19,9 @@ __all__ = [
     "Name",
     "ObjectId",
     "Problem",
+    "RandomId",
     "RulePause",
+    "Seconds",
     "StoredObject",
     "ref",
 ]
@@ -46,6 +48,8 @@ JsonObject = Annotated[Any, WithJsonSchema({"type": "object"})]
 """An object whose members the class's schema decides about."""
 
 Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0)]
+RandomId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Cursor = Annotated[str | None, Field(description="Cursor of the next page.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.api.models.common import JsonObject
+from app.api.models.common import JsonObject, RandomId
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "ViewResult",
 ]
 
-_Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 DELTA = r"^[0-9]{1,16}-[0-9]{1,16}$"
 _Delta = Annotated[str, Field(pattern=DELTA)]
 
@@ -35,7 +34,7 @@ class DeltasParameters(Parameters):
 class IncrementalView(ResponseModel):
     """An incremental view."""
 
-    id: _Id
+    id: RandomId
     name: str
     state: Literal["building", "ready", "stopped"]
     detail: str | None = Field(None, description="Why it was stopped.")

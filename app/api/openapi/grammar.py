@@ -35,6 +35,12 @@ def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     }
 
 
+def _array(items: dict[str, Any], most: int | None = None, least: int = 0) -> dict[str, Any]:
+    bounds = {"minItems": least or None, "maxItems": most}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    return {"type": "array", **given, "items": items}
+
+
 def _one_of(*names: str) -> dict[str, Any]:
     """Describe an object that has one member, with one of some names."""
     return {
@@ -46,9 +52,15 @@ def _one_of(*names: str) -> dict[str, Any]:
     }
 
 
+_TEXT: Final = {"type": "string"}
+_OPERATOR: Final = {
+    "type": "object",
+    "properties": {"op": {"enum": OPERATOR_NAMES}},
+    "required": ["op"],
+}
 _AGGREGATE: Final = _closed(
     {
-        "group": {"type": "array", "maxItems": 8, "items": {"type": "string"}},
+        "group": _array(_TEXT, 8),
         "compute": {
             "type": "object",
             "maxProperties": 32,
@@ -62,20 +74,19 @@ _AGGREGATE: Final = _closed(
 COUNT: Final = {"enum": [mode.value for mode in CountMode]}
 _LEVEL: Final = {
     "oneOf": [
-        {"type": "string"},
+        _TEXT,
         {
             "type": "array",
-            "prefixItems": [{"type": "string"}, {"enum": ["asc", "desc"]}],
+            "prefixItems": [_TEXT, {"enum": ["asc", "desc"]}],
             "minItems": 2,
             "maxItems": 2,
         },
     ]
 }
 _ATTRIBUTE: Final = {"type": "string", "pattern": f"^{FIELD_NAME.pattern}$"}
-_RELATIONS: Final = {"minItems": 2, "maxItems": MOST_RELATIONS}
 _SOURCE: Final = {
     "type": "object",
-    "properties": {"stream": {"type": "string"}, "class": {"type": "string"}},
+    "properties": {"stream": _TEXT, "class": _TEXT},
     "minProperties": 1,
     "maxProperties": 1,
     "additionalProperties": False,
@@ -88,7 +99,7 @@ def _into(target: str, values: str) -> dict[str, Any]:
         "type": "object",
         "minProperties": 1,
         "propertyNames": _ATTRIBUTE,
-        "additionalProperties": {"type": "string"},
+        "additionalProperties": _TEXT,
         "description": values,
     }
     return _closed({target: NAME_SCHEMA, "values": taken}, [target, "values"])
@@ -127,14 +138,14 @@ GRAMMAR: Final[dict[str, Any]] = {
     "Query": _closed(
         {
             "filter": ref("schemas", "Filter"),
-            "order": {"type": "array", "maxItems": 8, "items": _LEVEL},
+            "order": _array(_LEVEL, 8),
             "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
             "after": {"type": ["string", "null"]},
-            "fields": {"type": "array", "items": {"type": "string"}},
+            "fields": _array(_TEXT),
             "join": {
                 "oneOf": [
                     ref("schemas", "Join"),
-                    {"type": "array", "maxItems": 8, "items": ref("schemas", "Join")},
+                    _array(ref("schemas", "Join"), 8),
                 ]
             },
             "aggregate": _AGGREGATE,
@@ -151,29 +162,29 @@ GRAMMAR: Final[dict[str, Any]] = {
     },
     "Join": _closed(
         {
-            "as": {"type": "string"},
+            "as": _TEXT,
             "class": {
                 "type": "string",
                 "description": "The class that refers, for a join in reverse.",
             },
-            "reference": {"type": "string"},
+            "reference": _TEXT,
             "filter": ref("schemas", "Filter"),
-            "order": {"type": "array", "maxItems": 8, "items": _LEVEL},
+            "order": _array(_LEVEL, 8),
             "limit": {"type": "integer", "minimum": 1, "maximum": 100},
-            "fields": {"type": "array", "items": {"type": "string"}},
+            "fields": _array(_TEXT),
         },
         ["as", "reference"],
     ),
     "ViewJoin": _closed(
         {
-            "as": {"type": "string"},
-            "reference": {"type": "string"},
-            "class": {"type": "string"},
+            "as": _TEXT,
+            "reference": _TEXT,
+            "class": _TEXT,
             "on": {
                 "type": "object",
                 "minProperties": 1,
                 "maxProperties": MOST_KEYS,
-                "additionalProperties": {"type": "string"},
+                "additionalProperties": _TEXT,
                 "description": "Fields of the class, with the paths whose values they equal.",
             },
             "filter": ref("schemas", "Filter"),
@@ -184,20 +195,15 @@ GRAMMAR: Final[dict[str, Any]] = {
     "NewIncrementalView": _closed(
         {
             "name": {"type": "string", "maxLength": LONGEST_NAME},
-            "class": {"type": "string"},
+            "class": _TEXT,
             "join": {
                 "oneOf": [
                     ref("schemas", "ViewJoin"),
-                    {"type": "array", "maxItems": MOST_JOINS, "items": ref("schemas", "ViewJoin")},
+                    _array(ref("schemas", "ViewJoin"), MOST_JOINS),
                 ]
             },
             "filter": ref("schemas", "Filter"),
-            "fields": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MOST_COLUMNS,
-                "items": {"type": "string"},
-            },
+            "fields": _array(_TEXT, MOST_COLUMNS, 1),
             "aggregate": _AGGREGATE,
         },
         ["class"],
@@ -207,13 +213,7 @@ GRAMMAR: Final[dict[str, Any]] = {
             "name": NAME_SCHEMA,
             "attributes": {
                 "oneOf": [
-                    {
-                        "type": "array",
-                        "minItems": 1,
-                        "maxItems": MOST_ATTRIBUTES,
-                        "uniqueItems": True,
-                        "items": _ATTRIBUTE,
-                    },
+                    {**_array(_ATTRIBUTE, MOST_ATTRIBUTES, 1), "uniqueItems": True},
                     {
                         "type": "object",
                         "minProperties": 1,
@@ -244,14 +244,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         ["time_s", "values"],
     ),
     "NewTuples": _closed(
-        {
-            "tuples": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MOST_AT_ONCE,
-                "items": ref("schemas", "NewTuple"),
-            }
-        },
+        {"tuples": _array(ref("schemas", "NewTuple"), MOST_AT_ONCE, 1)},
         ["tuples"],
     ),
     "NewStandingQuery": _closed(
@@ -259,7 +252,7 @@ GRAMMAR: Final[dict[str, Any]] = {
             "name": {"type": "string", "maxLength": LONGEST_QUERY_NAME},
             "relations": {
                 "oneOf": [
-                    {**_RELATIONS, "type": "array", "items": {"type": "string"}},
+                    _array(_TEXT, MOST_RELATIONS, 2),
                     {
                         "type": "object",
                         "minProperties": 2,
@@ -270,14 +263,7 @@ GRAMMAR: Final[dict[str, Any]] = {
                 "description": "Names of event streams; or streams and classes, by alias.",
             },
             "predicates": {
-                "type": "array",
-                "minItems": 1,
-                "items": {
-                    "type": "array",
-                    "minItems": 2,
-                    "maxItems": 2,
-                    "items": {"type": "string"},
-                },
+                **_array(_array(_TEXT, 2, 2), least=1),
                 "description": "Pairs of attributes that are equal.",
             },
             "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
@@ -297,14 +283,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         {
             "name": {"type": "string", "maxLength": 100},
             "plan": {
-                "type": "array",
-                "minItems": 2,
-                "maxItems": MOST_OPERATORS,
-                "items": {
-                    "type": "object",
-                    "properties": {"op": {"enum": OPERATOR_NAMES}},
-                    "required": ["op"],
-                },
+                **_array(_OPERATOR, MOST_OPERATORS, 2),
                 "description": "Operators in order: docs/message-flows.md.",
             },
             "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_LATENCY_S},
@@ -315,14 +294,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         ["plan", "latency_s"],
     ),
     "NewMessages": _closed(
-        {
-            "messages": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MOST_MESSAGES,
-                "items": {"type": "object"},
-            }
-        },
+        {"messages": _array({"type": "object"}, MOST_MESSAGES, 1)},
         ["messages"],
     ),
 }
