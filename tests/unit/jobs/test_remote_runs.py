@@ -175,7 +175,7 @@ def test_a_service_that_never_answers_is_reported() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as gone:
         port = gone.getsockname()[1]
     with (
-        RemoteRuns(f"http://127.0.0.1:{port}", "club", None) as runs,
+        ServiceClient(f"http://127.0.0.1:{port}", None) as service,
         pytest.raises(ServiceRefused, match="does not answer"),
     ):
-        runs.submit({"kind": "k"}, dry_run=False)
+        RemoteRuns(service, "club").submit({"kind": "k"}, dry_run=False)
