@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -47,7 +47,7 @@ class EventStreamRoutes:
     _streams: EventStreamService | None
     _ids: OperationIds
     _limit: int
-    _followers: Followers = field(default_factory=lambda: Followers("event streams"), init=False)
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Declare a stream."""
@@ -107,7 +107,7 @@ class EventStreamRoutes:
             return b""
 
         names = "tuples", "position"
-        followed = Followed("tuple", names, read, check, lambda: not streams.is_ending)
+        followed = Followed("tuple", names, read, check)
         after = parameters.after if last is None else int(last)
         return await self._followers.answer(
             routed, followed, after, parameters.limit, parameters.wait

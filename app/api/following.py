@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ POLL_S: Final = 1.0
 _HEARTBEAT_S: Final = 15.0
 
 _MOST_FOLLOWERS: Final = 200
-"""Clients that follow one kind of results at a time: each of them takes part of a server."""
+"""Clients that follow one kind of events at a time: each of them takes part of a server."""
 
 _AT_ONCE: Final = 100
 """Items of one read for a stream of events."""
@@ -50,10 +51,14 @@ class Item(NamedTuple):
 
 
 class Page(NamedTuple, Generic[P]):
-    """Items in their order, and the position behind them, whose text is the id of an event."""
+    """Items in their order, and the position behind them, whose text is the id of an event.
+
+    After one that `is_last` none follow.
+    """
 
     items: Sequence[Item]
     position: P
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +66,17 @@ class Followed(Generic[P]):
     """What one request follows.
 
     Attributes:
-        event: The name of the events.
+        event: The name of the events, and of their kind.
         members: Names in the JSON of a page: of its items, and of its position.
         read: Reads what follows a position: so many at most, waiting some seconds for the first.
         check: Raises an error if what was read may not be shown any more; returns the event that
             ends the stream when nothing follows, or nothing if more may come.
-        goes_on: Whether there may be more.
     """
 
     event: str
     members: tuple[str, str]
     read: Callable[[P, int, float], Awaitable[Page[P]]]
     check: Callable[[], Awaitable[bytes]]
-    goes_on: Callable[[], bool]
 
     def events(self, page: Page[P]) -> bytes:
         event = self.event.encode()
@@ -95,14 +98,13 @@ class _Events(Generic[P]):
 
     _followed: Followed[P]
     _page: Page[P]
-    _has_ended: bool = field(default=False, init=False)
 
-    def stream(self, request: Request) -> AsyncGenerator[bytes, None]:
+    def stream(self, request: Request, goes_on: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
         return events_of(
             request,
             self._next_events,
             lambda: str(self._page.position).encode(),
-            lambda: not self._has_ended and self._followed.goes_on(),
+            lambda: goes_on() and not self._page.is_last,
             self._followed.events(self._page),
         )
 
@@ -111,18 +113,21 @@ class _Events(Generic[P]):
         self._page = await followed.read(self._page.position, _AT_ONCE, POLL_S)
         last = await followed.check()
         if last and not self._page.items:
-            self._has_ended = True
+            self._page = self._page._replace(is_last=True)
             return last
         return followed.events(self._page)
 
 
 @dataclass(eq=False)
 class Followers:
-    """The clients that follow one kind of results, of which a server keeps the position."""
+    """The clients that follow something, by the kinds of its events.
 
-    _what: str
-    _system: str = "coordination"
-    _present: int = field(default=0, init=False)
+    Attributes:
+        have_ended: Whether the process is about to end: answers without an end are to end, too.
+    """
+
+    have_ended: bool = False
+    _present: Counter[str] = field(default_factory=Counter, init=False)
 
     async def answer(
         self,
@@ -149,37 +154,41 @@ class Followers:
         self, request: Request, followed: Followed[P], page: Page[P]
     ) -> AsyncGenerator[bytes, None]:
         """Return the events of a page, and of what follows; raises `Unavailable` as `answer`."""
-        self._check()
-        return self._counting(_Events(followed, page).stream(request))
+        self._check(followed.event)
+        events = _Events(followed, page).stream(request, lambda: not self.have_ended)
+        return self._counting(followed.event, events)
 
     async def _wait(
         self, routed: RoutedRequest, followed: Followed[P], page: Page[P], limit: int, wait_s: float
     ) -> Page[P]:
-        self._check()
+        self._check(followed.event)
         until = monotonic() + wait_s
-        with self.counted():
-            while not page.items and (left_s := until - monotonic()) > 0 and followed.goes_on():
+        with self.counted(followed.event):
+            while not page.items and (left_s := until - monotonic()) > 0 and not self.have_ended:
                 page = await followed.read(page.position, limit, min(left_s, POLL_S))
                 await routed.revalidate()
                 await followed.check()
         return page
 
-    def _check(self) -> None:
-        if self._present >= _MOST_FOLLOWERS:
-            raise Unavailable(f"Too many clients follow {self._what}.", system=self._system)
+    def _check(self, kind: str) -> None:
+        if self._present[kind] >= _MOST_FOLLOWERS:
+            detail = f"Too many clients follow events of the kind {kind}."
+            raise Unavailable(detail, system="coordination")
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def counted(self, kind: str) -> Iterator[None]:
         """Count one while it waits."""
-        self._present += 1
+        self._present[kind] += 1
         try:
             yield
         finally:
-            self._present -= 1
+            self._present[kind] -= 1
 
-    async def _counting(self, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async def _counting(
+        self, kind: str, events: AsyncGenerator[bytes, None]
+    ) -> AsyncGenerator[bytes, None]:
         # In here: a generator that never starts would not reach its `finally`.
-        with self.counted():
+        with self.counted(kind):
             async with aclosing(events):
                 async for chunk in events:
                     yield chunk

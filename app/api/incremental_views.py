@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from app.api.dependents import find_dependent, refuse_content, require_objects, required
@@ -36,7 +36,7 @@ class IncrementalViewRoutes:
     _directory: Directory
     _views: IncrementalViews | None
     _limit: int
-    _followers: Followers = field(default_factory=lambda: Followers("views"), init=False)
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a view."""
@@ -87,7 +87,7 @@ class IncrementalViewRoutes:
             require_objects(routed, stored)
             return stopped_event(stored.state.detail) if stored.state.name == STOPPED else b""
 
-        followed = Followed("delta", ("deltas", "delta"), read, check, lambda: not views.ended)
+        followed = Followed("delta", ("deltas", "delta"), read, check)
         return await self._followers.answer(
             routed, followed, begin, parameters.limit, parameters.wait
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
@@ -49,7 +49,7 @@ class MessageFlows:
     _flows: FlowService | None
     _ids: OperationIds
     _limit: int
-    _followers: Followers = field(default_factory=lambda: Followers("results"), init=False)
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a flow."""
@@ -124,7 +124,7 @@ class MessageFlows:
             return b""
 
         names = "items", "position"
-        followed = Followed("message", names, read, check, lambda: not flows.is_ending)
+        followed = Followed("message", names, read, check)
         position = None if begin is None else ResultPosition.parse(begin)
         return await self._followers.answer(routed, followed, position, page.limit)
 

@@ -91,6 +91,10 @@ class DataApi:
         """Requests under way, by method and scheme."""
         return self._active
 
+    def end_streams(self) -> None:
+        """End answers that have no end of their own, so that requests can be finished."""
+        self._table.followers.have_ended = True
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ValueError(f"the data API does not speak {scope['type']}")

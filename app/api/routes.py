@@ -16,6 +16,7 @@ from app.api.cursors import Cursors
 from app.api.database_documents import DatabaseDocuments
 from app.api.event_streams import EventStreamRoutes
 from app.api.filtered_writes import FilteredWrites
+from app.api.following import Followers
 from app.api.incremental_views import IncrementalViewRoutes
 from app.api.jobs.results import RunResults
 from app.api.jobs.rights import RunRights
@@ -106,18 +107,23 @@ class RouteTable:
             Sketches(directory, reads, round(options.sketch_valid_s * 1000)),
             DatabaseDocuments(directory),
         )
+        followers = self.followers = Followers()
         rights = RunRights(directory)
-        jobs = Jobs(directory, rights, services.job_backend, cursors, ids, limit)
+        jobs = Jobs(directory, rights, services.job_backend, cursors, ids, limit, followers)
         results = RunResults(directory, rights, services.job_backend, cursors, options.page_limit)
         self._numbered = {
             b"jobs": _jobs(jobs, results),
-            b"message-flows": _flows(MessageFlows(directory, services.flows, ids, limit)),
-            b"incremental-views": _views(IncrementalViewRoutes(directory, services.views, limit)),
+            b"message-flows": _flows(
+                MessageFlows(directory, services.flows, ids, limit, followers)
+            ),
+            b"incremental-views": _views(
+                IncrementalViewRoutes(directory, services.views, limit, followers)
+            ),
             b"event-streams": _streams(
-                EventStreamRoutes(directory, services.event_streams, ids, limit)
+                EventStreamRoutes(directory, services.event_streams, ids, limit, followers)
             ),
             b"standing-queries": _standing(
-                StandingQueryRoutes(directory, services.standing, limit)
+                StandingQueryRoutes(directory, services.standing, limit, followers)
             ),
         }
 

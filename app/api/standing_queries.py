@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ class StandingQueryRoutes:
     _directory: Directory
     _queries: StandingQueries | None
     _limit: int
-    _followers: Followers = field(default_factory=lambda: Followers("standing queries"), init=False)
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a query."""
@@ -110,7 +110,7 @@ class StandingQueryRoutes:
             _require(routed, stored)
             return stopped_event(stored.state.detail) if stored.state.name == STOPPED else b""
 
-        followed = Followed("result", ("results", "after"), read, check, lambda: not queries.ended)
+        followed = Followed("result", ("results", "after"), read, check)
         return await self._followers.answer(
             routed, followed, position, parameters.limit, parameters.wait
         )

@@ -13,7 +13,6 @@ from app.admin.api.health import Refresh
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.api.application import DataApp
-from app.api.jobs.progress import RunStreams
 from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
@@ -63,7 +62,7 @@ class Container:
     data: Application
     admin: FastAPI
     relays: RelayProcess | None
-    job_backend: JobBackend
+    api: DataApi
     telemetry: Telemetry
     context: AdminContext
     systems_file: SystemsFile | None
@@ -78,11 +77,7 @@ class Container:
         """End answers that have no end of their own, so that requests can be finished."""
         if self.mediator.changes.subscriptions is not None:
             self.mediator.changes.subscriptions.end()
-        self.job_backend.streams.end()
-        if self.mediator.flows is not None:
-            self.mediator.flows.is_ending = True
-        if self.mediator.event_stream_service is not None:
-            self.mediator.event_stream_service.is_ending = True
+        self.api.end_streams()
 
     async def stop(self) -> None:
         await self.scheduler.stop()
@@ -146,8 +141,7 @@ async def build(
             mediator.orphan_resolver, lambda: mediator.data.model, mediator.control.databases
         )
     directory = JobSettings().directory(settings.data_dir)
-    streams = RunStreams(mediator.runs)
-    job_backend = JobBackend(mediator.runs, mediator.workers, directory, streams)
+    job_backend = JobBackend(mediator.runs, mediator.workers, directory)
     limiter = security.limiter(mediator.admission.refusals) if security else None
     authoriser = (
         security.authoriser(lambda: mediator.data.model, limiter) if security and limiter else None
@@ -173,9 +167,7 @@ async def build(
     tasks = [history, *mediator.admission.periodic_tasks()]
     scheduler = Scheduler([*tasks, *([file.periodic_task()] if file else [])])
     scheduler.start()
-    return Container(
-        mediator, served, admin, relays, job_backend, telemetry, context, file, scheduler
-    )
+    return Container(mediator, served, admin, relays, data, telemetry, context, file, scheduler)
 
 
 async def _caches(

@@ -9,7 +9,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from app.api.cursors import Cursors
-from app.api.jobs.progress import RunStreams, run_document
+from app.api.following import Followers
+from app.api.jobs.progress import followed_run, run_document
 from app.api.jobs.rights import RunRights
 from app.api.models.jobs import RunListParameters, SubmissionParameters
 from app.api.resources import ClassResource, Directory
@@ -45,7 +46,6 @@ class JobBackend:
     runs: CatalogueRuns
     workers: CatalogueWorkers
     directory: Path
-    streams: RunStreams
 
 
 @dataclass(eq=False)
@@ -56,6 +56,7 @@ class Jobs:
     _cursors: Cursors
     _ids: OperationIds
     _most_bytes: int
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         job_backend = require_backend(self._job_backend)
@@ -107,7 +108,8 @@ class Jobs:
         permission = await self._rights.require_view(routed.access, run)
         if not accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
-        return answer_events(job_backend.streams.follow(run, routed.request, permission))
+        followed, page = followed_run(job_backend.runs, run, permission)
+        return answer_events(self._followers.follow(routed.request, followed, page))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         """Cancel a run: 202 while a worker still has it, 200 when it has ended."""

@@ -10,7 +10,6 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.api.jobs.progress import RunStreams
 from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
@@ -29,13 +28,9 @@ class Office:
     directory: Path
     client: httpx.AsyncClient = field(init=False)
     app: DataApi = field(init=False)
-    streams: RunStreams = field(init=False)
 
     def __post_init__(self) -> None:
-        self.streams = RunStreams(self.mediator.runs)
-        backend = JobBackend(
-            self.mediator.runs, self.mediator.workers, self.directory, self.streams
-        )
+        backend = JobBackend(self.mediator.runs, self.mediator.workers, self.directory)
         options = DataOptions(cursor_key=b"secret", page_limit=10)
         self.app = DataApi(
             self.mediator.data, options, lambda _: None, DataServices(job_backend=backend)

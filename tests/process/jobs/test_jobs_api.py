@@ -294,7 +294,7 @@ async def test_streams_end_with_the_service(office: Office) -> None:
     run = await office.submit()
     path = f"/v1/{office.database}/jobs/{run['id']}".encode()
     following = asyncio.create_task(send_events(office.app, path))
-    office.streams.end()
+    office.app.end_streams()
     assert len(await following) == 1
 
 
