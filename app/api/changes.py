@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Final
 
 from app.api.dependents import required
-from app.api.following import POLL_S, events_of
+from app.api.following import POLL_S, Followed, Item, Page
 from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
@@ -187,35 +186,25 @@ async def _page(
 
 
 async def _events(
-    subscriptions: Subscriptions,
-    subscription: Subscription,
-    subscriber: _Subscriber,
+    subscriptions: Subscriptions, subscription: Subscription, subscriber: _Subscriber
 ) -> AsyncIterator[bytes]:
-
-    def position() -> bytes:
-        return subscription.position.text.encode()
-
-    def goes_on() -> bool:
+    async def read(_after: str, _limit: int, wait_s: float) -> Page[str]:
+        try:
+            events = await subscription.next(wait_s)
+        except Unavailable:
+            await asyncio.sleep(wait_s)
+            events = []
+        shown = await subscriber.shown(events)
         # A client of a database that was dropped comes again, and gets a problem.
-        return subscriber.has_database and not subscription.ended
+        is_last = subscription.ended or not subscriber.has_database
+        items = [Item(position.text, event.data) for event, position in shown]
+        return Page(items, subscription.position.text, is_last)
 
-    next_events = partial(_next_events, subscription, subscriber)
-    events = events_of(subscriber.routed.request, next_events, position, goes_on)
+    followed = Followed("change", ("changes", "position"), read)
+    events = followed.stream(subscriber.routed.request, Page([], subscription.position.text))
     try:
         async with aclosing(events):
             async for chunk in events:
                 yield chunk
     finally:
         subscriptions.close(subscription)
-
-
-async def _next_events(subscription: Subscription, subscriber: _Subscriber) -> bytes:
-    try:
-        events = await subscription.next(POLL_S)
-    except Unavailable:
-        await asyncio.sleep(POLL_S)
-        return b""
-    return b"".join(
-        b"id: %b\nevent: change\ndata: %b\n\n" % (position.text.encode(), event.data)
-        for event, position in await subscriber.shown(events)
-    )

@@ -24,7 +24,6 @@ __all__ = [
     "Followers",
     "Item",
     "Page",
-    "events_of",
     "last_event_id",
     "stopped_event",
 ]
@@ -61,6 +60,10 @@ class Page(NamedTuple, Generic[P]):
     is_last: bool = False
 
 
+async def _unchecked() -> bytes:
+    return b""
+
+
 @dataclass(frozen=True, slots=True)
 class Followed(Generic[P]):
     """What one request follows.
@@ -70,15 +73,42 @@ class Followed(Generic[P]):
         members: Names in the JSON of a page: of its items, and of its position.
         read: Reads what follows a position: so many at most, waiting some seconds for the first.
         check: Raises an error if what was read may not be shown any more; returns the event that
-            ends the stream when nothing follows, or nothing if more may come.
+            ends the stream when nothing follows, or nothing if more may come. Unless given, what
+            is read may be shown.
     """
 
     event: str
     members: tuple[str, str]
     read: Callable[[P, int, float], Awaitable[Page[P]]]
-    check: Callable[[], Awaitable[bytes]]
+    check: Callable[[], Awaitable[bytes]] = _unchecked
 
-    def events(self, page: Page[P]) -> bytes:
+    async def stream(
+        self, request: Request, page: Page[P], goes_on: Callable[[], bool] = lambda: True
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield server-sent events from a page on, and now and then the position to resume from.
+
+        An error ends them: the client comes again, from what it has seen, and gets a problem.
+        """
+        sent_s = monotonic()
+        try:
+            # Also the position, so that a client resumes that loses the connection before an event.
+            yield self._events(page) + _position_event(page)
+            while goes_on() and not (page.is_last or request.is_disconnected):
+                page = await self.read(page.position, _AT_ONCE, POLL_S)
+                last = await self.check()
+                if last and not page.items:
+                    yield last
+                    return
+                chunk = self._events(page)
+                if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
+                    chunk = b": heartbeat\n" + _position_event(page)
+                if chunk:
+                    yield chunk
+                    sent_s = monotonic()
+        except MediatorError:
+            return
+
+    def _events(self, page: Page[P]) -> bytes:
         event = self.event.encode()
         return b"".join(
             b"id: %b\nevent: %b\ndata: %b\n\n" % (each.id.encode(), event, each.document)
@@ -90,32 +120,6 @@ class Followed(Generic[P]):
         shown = page.position if isinstance(page.position, int) else str(page.position)
         listed = b",".join(each.document for each in page.items)
         return b'{"%b":[%b],"%b":%b}' % (items, listed, position, orjson.dumps(shown))
-
-
-@dataclass(eq=False)
-class _Events(Generic[P]):
-    """The events from a page on, until the end, or until they may not be seen any more."""
-
-    _followed: Followed[P]
-    _page: Page[P]
-
-    def stream(self, request: Request, goes_on: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
-        return events_of(
-            request,
-            self._next_events,
-            lambda: str(self._page.position).encode(),
-            lambda: goes_on() and not self._page.is_last,
-            self._followed.events(self._page),
-        )
-
-    async def _next_events(self) -> bytes:
-        followed = self._followed
-        self._page = await followed.read(self._page.position, _AT_ONCE, POLL_S)
-        last = await followed.check()
-        if last and not self._page.items:
-            self._page = self._page._replace(is_last=True)
-            return last
-        return followed.events(self._page)
 
 
 @dataclass(eq=False)
@@ -155,7 +159,7 @@ class Followers:
     ) -> AsyncGenerator[bytes, None]:
         """Return the events of a page, and of what follows; raises `Unavailable` as `answer`."""
         self._check(followed.event)
-        events = _Events(followed, page).stream(request, lambda: not self.have_ended)
+        events = followed.stream(request, page, lambda: not self.have_ended)
         return self._counting(followed.event, events)
 
     async def _wait(
@@ -212,40 +216,6 @@ def last_event_id(routed: RoutedRequest, pattern: str) -> str | None:
     return text or None
 
 
-async def events_of(
-    request: Request,
-    next_events: Callable[[], Awaitable[bytes]],
-    position: Callable[[], bytes],
-    goes_on: Callable[[], bool],
-    first: bytes = b"",
-) -> AsyncGenerator[bytes, None]:
-    """Yield server-sent events (HTML, section 9.2), and now and then the position to resume from.
-
-    An error ends them: the client comes again, from what it has seen, and gets a problem.
-
-    Args:
-        next_events: Waits for events, `POLL_S` at most.
-        position: Where the stream is.
-        goes_on: Whether there may be more.
-        first: Events that are there already.
-    """
-    sent_s = monotonic()
-    try:
-        if first:
-            yield first
-        # So that a client that loses the connection before any event resumes from here.
-        yield _position_event(position())
-        while goes_on() and not request.is_disconnected:
-            chunk = await next_events()
-            if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
-                chunk = b": heartbeat\n" + _position_event(position())
-            if chunk:
-                yield chunk
-                sent_s = monotonic()
-    except MediatorError:
-        return
-
-
-def _position_event(position: bytes) -> bytes:
+def _position_event(page: Page[Any]) -> bytes:
     """Return a position without an event (HTML, section 9.2.6: no data, no event)."""
-    return b"id: %b\n\n" % position
+    return b"id: %b\n\n" % str(page.position).encode()

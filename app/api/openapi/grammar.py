@@ -23,7 +23,7 @@ from mediator.standing.query_parser import LONGEST_LATENESS_S, MOST_LAG
 from mediator.standing.query_parser import LONGEST_NAME as LONGEST_QUERY_NAME
 from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
 
-__all__ = ["COUNT", "GRAMMAR"]
+__all__ = ["COUNT", "GRAMMAR", "one_of"]
 
 
 def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -41,14 +41,14 @@ def _array(items: dict[str, Any], most: int | None = None, least: int = 0) -> di
     return {"type": "array", **given, "items": items}
 
 
-def _one_of(*names: str) -> dict[str, Any]:
-    """Describe an object that has one member, with one of some names."""
+def one_of(properties: dict[str, Any]) -> dict[str, Any]:
+    """Describe an object that has exactly one of some members."""
     return {
         "type": "object",
         "minProperties": 1,
         "maxProperties": 1,
         "additionalProperties": False,
-        "properties": {name: {} for name in names},
+        "properties": properties,
     }
 
 
@@ -58,13 +58,14 @@ _OPERATOR: Final = {
     "properties": {"op": {"enum": OPERATOR_NAMES}},
     "required": ["op"],
 }
+_FUNCTIONS: Final = ("count", "sum", "avg", "min", "max")
 _AGGREGATE: Final = _closed(
     {
         "group": _array(_TEXT, 8),
         "compute": {
             "type": "object",
             "maxProperties": 32,
-            "additionalProperties": _one_of("count", "sum", "avg", "min", "max"),
+            "additionalProperties": one_of({name: {} for name in _FUNCTIONS}),
         },
         "filter": ref("schemas", "Filter"),
     },
@@ -84,13 +85,7 @@ _LEVEL: Final = {
     ]
 }
 _ATTRIBUTE: Final = {"type": "string", "pattern": f"^{FIELD_NAME.pattern}$"}
-_SOURCE: Final = {
-    "type": "object",
-    "properties": {"stream": _TEXT, "class": _TEXT},
-    "minProperties": 1,
-    "maxProperties": 1,
-    "additionalProperties": False,
-}
+_SOURCE: Final = one_of({"stream": _TEXT, "class": _TEXT})
 
 
 def _into(target: str, values: str) -> dict[str, Any]:
@@ -156,7 +151,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         [],
     ),
     "Filter": {
-        **_one_of(*OPERATORS),
+        **one_of({name: {} for name in OPERATORS}),
         "description": "One operator with its operands: docs/queries.md.",
         "examples": [{"and": [{"eq": ["lastname", "Klose"]}, {"between": ["year", 1970, 1980]}]}],
     },
