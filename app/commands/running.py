@@ -6,7 +6,7 @@ import asyncio
 import os
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -172,29 +172,26 @@ def mistakes_in_files(*failures: type[Exception]) -> Iterator[None]:
     raise typer.Exit(1)
 
 
-@contextmanager
-def data_service(url: str | None, key_file: Path | None) -> Iterator[ServiceClient]:
+def data_service(url: str | None, key_file: Path | None) -> AbstractContextManager[ServiceClient]:
     """Connect to the data API of a service; failures end the command with a sentence."""
-    from app.settings.main import HttpSettings
-
-    with _service(url or HttpSettings().data_url, key_file, "/v1") as service:
-        yield service
+    return _service(url, "data_url", "/v1", key_file)
 
 
-@contextmanager
-def admin_service(url: str | None, key_file: Path | None) -> Iterator[ServiceClient]:
+def admin_service(url: str | None, key_file: Path | None) -> AbstractContextManager[ServiceClient]:
     """Connect to the admin API of a service; failures end the command with a sentence."""
-    from app.settings.main import HttpSettings
-
-    with _service(url or HttpSettings().admin_url, key_file, "/admin/v1") as service:
-        yield service
+    return _service(url, "admin_url", "/admin/v1", key_file)
 
 
 @contextmanager
-def _service(url: str, key_file: Path | None, base: str) -> Iterator[ServiceClient]:
+def _service(
+    url: str | None, setting: str, base: str, key_file: Path | None
+) -> Iterator[ServiceClient]:
+    from app.settings.main import HttpSettings
+
+    address = url or getattr(HttpSettings(), setting)
     with (
         readable_errors(NOT_DONE, ServiceRefused),
-        ServiceClient(url, key_in(key_file), base) as service,
+        ServiceClient(address, key_in(key_file), base) as service,
     ):
         yield service
 
