@@ -20,8 +20,7 @@ from app.coherence.caches import Caches, make_caches
 from app.coherence.probe_readers import cache_readers
 from app.security.data_port import RequestAuthoriser
 from app.security.security import Security
-from app.service.earlier_grants import earlier_lifetime_s
-from app.service.mediators import has_relay_process, mediator_options, revealed
+from app.service.mediators import earlier_lifetime_s, has_relay_process, mediator_options, revealed
 from app.service.relays import RelayProcess
 from app.service.traffic import MeasuredTraffic
 from app.settings.access import AccessSettings
