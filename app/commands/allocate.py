@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -16,17 +15,6 @@ __all__ = ["allocate"]
 _MOST_BYTES: Final = 2**22
 
 
-class Target(StrEnum):
-    COMMUNICATION = "communication"
-    COST = "cost"
-
-
-class AllocationFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    HELM = "helm"
-
-
 def allocate(
     file: Annotated[
         Path,
@@ -34,11 +22,13 @@ def allocate(
     ],
     *,
     objective: Annotated[
-        Target, typer.Option(help="Least traffic between machines, or the cheapest machines.")
-    ] = Target.COMMUNICATION,
+        Literal["communication", "cost"],
+        typer.Option(help="Least traffic between machines, or the cheapest machines."),
+    ] = "communication",
     format_: Annotated[
-        AllocationFormat, typer.Option("--format", help="Text, JSON, or values of the chart.")
-    ] = AllocationFormat.TEXT,
+        Literal["text", "json", "helm"],
+        typer.Option("--format", help="Text, JSON, or values of the chart."),
+    ] = "text",
     limit_s: Annotated[
         float, typer.Option("--limit-s", min=0.001, max=3600, help="Seconds for the solver.")
     ] = 10.0,
@@ -51,14 +41,14 @@ def allocate(
     from mediator.allocation.report import describe, helm_values, text
     from mediator.base.integer_program import SolverMissing
 
-    target = Objective(objective.value)
+    target = Objective(objective)
     with mistakes_in_files(DoesNotFit, SolverMissing):
         workload = parse_workload(read_document(file, _MOST_BYTES, "file of processes"))
         allocated = allocated_by(workload, target, limit_s)
     report = describe(workload, allocated, target)
-    if format_ is AllocationFormat.JSON:
+    if format_ == "json":
         print_document(report)
-    elif format_ is AllocationFormat.HELM:
+    elif format_ == "helm":
         typer.echo(helm_values(workload, allocated), nl=False)
     else:
         typer.echo(text(report))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -27,12 +26,6 @@ cluster = typer.Typer(
 
 _MOST_BYTES: Final = 2**22
 _BATCH: Final = 1_000
-
-
-class MoveStrategy(StrEnum):
-    PTLB = "ptlb"
-    MSLB = "mslb"
-    AUTO = "auto"
 
 
 Name = Annotated[str, typer.Argument(help="The name of the cluster.")]
@@ -134,8 +127,9 @@ def move(
     name: Name,
     *,
     strategy: Annotated[
-        MoveStrategy, typer.Option(help="By duplicated tuples, by shipped state, or the cheaper.")
-    ] = MoveStrategy.AUTO,
+        Literal["ptlb", "mslb", "auto"],
+        typer.Option(help="By duplicated tuples, by shipped state, or the cheaper."),
+    ] = "auto",
     sender: Annotated[str, typer.Option(help="A worker; that with most rows if not given.")] = "",
     receiver: Annotated[str, typer.Option(help="That with fewest rows if not given.")] = "",
     amount: Annotated[int, typer.Option(min=0, help="Rows; 0: half of the difference.")] = 0,
@@ -144,7 +138,7 @@ def move(
     """Ask the manager to move partition groups; `show` says how far it is."""
     from mediator.relocation.messages import Relocate
 
-    wanted = Relocate(strategy.value, sender, receiver, amount)
+    wanted = Relocate(strategy, sender, receiver, amount)
     _administer(url, lambda clusters: clusters.relocate(name, wanted))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -34,18 +33,6 @@ continuous = typer.Typer(
 _MOST_BYTES: Final = 2**20
 _MOST_RATES: Final = 200
 _HIGHEST: Final = 1e9
-
-
-class ContinuousFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    SVG = "svg"
-
-
-class Placed(StrEnum):
-    BEST = "best"
-    SPARK = "spark"
-    DATABASE = "database"
 
 
 File = Annotated[
@@ -89,8 +76,8 @@ def plan(
     reorder: Reorder = True,
     divide: Divide = True,
     format_: Annotated[
-        ContinuousFormat, typer.Option("--format", help="Text, JSON, or a drawing.")
-    ] = ContinuousFormat.TEXT,
+        Literal["text", "json", "svg"], typer.Option("--format", help="Text, JSON, or a drawing.")
+    ] = "text",
 ) -> None:
     """Print where each operator runs, what flows through it, and whether the plan keeps up."""
     from app.commands.continuous_view import plan_text, sweep_text
@@ -106,12 +93,12 @@ def plan(
             report = describe(make_plan(query, options), options)
         else:
             report = describe_sweep(query, _factors(sweep), options)
-    if format_ is ContinuousFormat.JSON:
+    if format_ == "json":
         print_document(report)
     elif sweep is None:
-        typer.echo(plan_drawing(report) if format_ is ContinuousFormat.SVG else plan_text(report))
+        typer.echo(plan_drawing(report) if format_ == "svg" else plan_text(report))
     else:
-        typer.echo(sweep_drawing(report) if format_ is ContinuousFormat.SVG else sweep_text(report))
+        typer.echo(sweep_drawing(report) if format_ == "svg" else sweep_text(report))
 
 
 @continuous.command("run")
@@ -122,8 +109,9 @@ def execute(
     ],
     *,
     on: Annotated[
-        Placed, typer.Option(help="The best plan, or all operators on one engine.")
-    ] = Placed.BEST,
+        Literal["best", "spark", "database"],
+        typer.Option(help="The best plan, or all operators on one engine."),
+    ] = "best",
     costs: CostsFile = None,
     trigger_s: Trigger = None,
     cores: Cores = 1.0,
@@ -147,8 +135,8 @@ def execute(
     query = _query(file)
     options = _options(query, costs, trigger_s, cores, reorder, divide=True)
     chosen = make_plan(query, options)
-    if on is not Placed.BEST:
-        chosen = everything_on(Engine(on.value), query, options)
+    if on != "best":
+        chosen = everything_on(Engine(on), query, options)
     _print_plan(chosen, options)
     failures = (StoreError, SparkUnavailable, DataDirectoryBusy, OSError, ValueError)
     with readable_errors(NOT_DONE, *failures):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
@@ -21,11 +20,8 @@ __all__ = ["verify_references"]
 _COUNTED: Final = ("objects", "dangling", "repaired", "failed")
 
 
-class By(StrEnum):
-    """How a dangling reference is repaired."""
-
-    NULLIFY = "nullify"
-    DELETE = "delete"
+By: TypeAlias = Literal["nullify", "delete"]
+"""How a dangling reference is repaired."""
 
 
 def verify_references(
@@ -78,7 +74,7 @@ def _checked(
     """Check one field."""
     class_name, _, name = field.partition(".")
     request = "POST", path_of("integrity", database, class_name, name)
-    parameters = [] if repair is None else [("repair", repair.value)]
+    parameters = [] if repair is None else [("repair", repair)]
 
     def goes_on(reached: str | None) -> str:
         # Without an id, that is all of the field.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -22,7 +21,7 @@ from app.commands.running import (
 
 if TYPE_CHECKING:
     from mediator.standing.model import Stream, Workload
-    from mediator.standing.planning import Plan
+    from mediator.standing.planning import Mode, Plan
     from mediator.standing.state import StreamTuple
 
 __all__ = ["planned", "read_tuples", "standing"]
@@ -36,23 +35,12 @@ _MOST_BYTES: Final = 2**22
 _BATCH: Final = 1_000
 
 
-class PlanMode(StrEnum):
-    INDIVIDUAL = "individual"
-    GREEDY = "greedy"
-    SHARED = "shared"
-
-
-class PlanFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    SVG = "svg"
-
-
 File = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Streams and queries: JSON or YAML.")
 ]
 ModeOption = Annotated[
-    PlanMode, typer.Option("--mode", help="Each query alone, all greedily, or the best for all.")
+    Literal["individual", "greedy", "shared"],
+    typer.Option("--mode", help="Each query alone, all greedily, or the best for all."),
 ]
 Intermediates = Annotated[
     bool, typer.Option(help="Whether results of smaller joins may be materialised.")
@@ -69,10 +57,10 @@ Limit = Annotated[
 def plan(
     file: File,
     *,
-    mode: ModeOption = PlanMode.SHARED,
+    mode: ModeOption = "shared",
     format_: Annotated[
-        PlanFormat, typer.Option("--format", help="Text, JSON, or a drawing.")
-    ] = PlanFormat.TEXT,
+        Literal["text", "json", "svg"], typer.Option("--format", help="Text, JSON, or a drawing.")
+    ] = "text",
     intermediates: Intermediates = True,
     replicas: Replicas = False,
     limit_s: Limit = 10.0,
@@ -82,11 +70,11 @@ def plan(
     from mediator.standing.report import describe
 
     _, plans = planned(file, mode, intermediates, replicas, limit_s)
-    report = describe(plans, mode.value)
-    if format_ is PlanFormat.JSON:
+    report = describe(plans, mode)
+    if format_ == "json":
         print_document(report)
     else:
-        typer.echo(drawing(report) if format_ is PlanFormat.SVG else _plan_text(report))
+        typer.echo(drawing(report) if format_ == "svg" else _plan_text(report))
 
 
 @standing.command("run")
@@ -96,7 +84,7 @@ def execute(
         Path, typer.Argument(exists=True, dir_okay=False, help="Tuples in order, one in each line.")
     ],
     *,
-    mode: ModeOption = PlanMode.SHARED,
+    mode: ModeOption = "shared",
     intermediates: Intermediates = True,
     replicas: Replicas = False,
     limit_s: Limit = 10.0,
@@ -126,7 +114,7 @@ def execute(
 
 
 def planned(
-    file: Path, mode: PlanMode, intermediates: bool, replicas: bool, limit_s: float
+    file: Path, mode: Mode, intermediates: bool, replicas: bool, limit_s: float
 ) -> tuple[Workload, list[Plan]]:
     from mediator.base.integer_program import SolverMissing
     from mediator.standing.parser import parse_workload
@@ -135,7 +123,7 @@ def planned(
     options = PlanOptions(intermediates, replicas, limit_s)
     with mistakes_in_files(SolverMissing):
         workload = parse_workload(read_document(file, _MOST_BYTES, "file of standing queries"))
-        return workload, make_plans(workload, mode.value, options)
+        return workload, make_plans(workload, mode, options)
 
 
 def _runtime(plan: Plan, lateness_s: float, kind: Any) -> Any:
