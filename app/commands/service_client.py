@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
@@ -29,6 +29,7 @@ _OUTCOME_UNKNOWN: Final = "/problems/outcome-unknown"
 _MOST_RETRY_DIGITS: Final = 9
 
 
+@dataclass(eq=False)
 class ServiceRefused(Exception):
     """The service refused or did not answer; if that is `transient`, it may do so soon.
 
@@ -39,22 +40,16 @@ class ServiceRefused(Exception):
         retry_s: After how many seconds it says that it may; 0 if it does not say.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        transient: bool = False,
-        problem: dict[str, Any] | None = None,
-        may_be_done: bool = False,
-        is_busy: bool = False,
-        retry_s: float = 0.0,
-    ) -> None:
-        super().__init__(printable(reason))
-        self.transient = transient
-        self.problem = problem or {}
-        self.may_be_done = may_be_done
-        self.is_busy = is_busy
-        self.retry_s = retry_s
+    reason: str
+    _: KW_ONLY
+    transient: bool = False
+    problem: dict[str, Any] = field(default_factory=dict)
+    may_be_done: bool = False
+    is_busy: bool = False
+    retry_s: float = 0.0
+
+    def __str__(self) -> str:
+        return printable(self.reason)
 
 
 class ServiceClient:
@@ -73,12 +68,7 @@ class ServiceClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.close()
 
     def request(self, method: str, path: str, **sent: Any) -> dict[str, Any]:

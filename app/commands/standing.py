@@ -22,6 +22,7 @@ from app.commands.running import (
 if TYPE_CHECKING:
     from mediator.standing.model import Stream, Workload
     from mediator.standing.planning import Mode, Plan
+    from mediator.standing.runtime import Runtime
     from mediator.standing.state import StreamTuple
 
 __all__ = ["planned", "read_tuples", "standing"]
@@ -95,10 +96,9 @@ def execute(
     """Print the results over a log of tuples as NDJSON; and the tuples sent, on standard error."""
     from mediator.base.errors import Invalid
     from mediator.standing.report import describe_measured
-    from mediator.standing.runtime import Runtime
 
     workload, plans = planned(file, mode, intermediates, replicas, limit_s)
-    running = [(each, _runtime(each, lateness_s, Runtime)) for each in plans]
+    running = [(each, _runtime(each, lateness_s)) for each in plans]
     first_s, last_s = float("inf"), float("-inf")
     with readable_errors(NOT_DONE, Invalid, OSError, ValueError):
         for batch in read_tuples(tuples, workload.streams):
@@ -126,9 +126,11 @@ def planned(
         return workload, make_plans(workload, mode, options)
 
 
-def _runtime(plan: Plan, lateness_s: float, kind: Any) -> Any:
+def _runtime(plan: Plan, lateness_s: float) -> Runtime:
+    from mediator.standing.runtime import Runtime
+
     retention_s = max(query.window_s for query in plan.workload.joins)
-    runtime = kind(plan.workload.streams, plan.workload.parallelism, retention_s, lateness_s)
+    runtime = Runtime(plan.workload.streams, plan.workload.parallelism, retention_s, lateness_s)
     runtime.activate(plan)
     return runtime
 

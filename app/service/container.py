@@ -100,8 +100,8 @@ class _Recent:
 
     @classmethod
     def of(cls, metrics: Metrics) -> _Recent:
-        history = RequestHistory(metrics.registry, metrics.count_waiting)
-        return cls(RecentEvents(), CostlyQueries(), history)
+        sampler = RequestSampler(metrics.registry, metrics.count_waiting)
+        return cls(RecentEvents(), CostlyQueries(), RequestHistory(sampler))
 
     @property
     def observers(self) -> list[Observer]:
@@ -141,13 +141,13 @@ async def build(
         )
     directory = JobSettings().directory(settings.data_dir)
     job_backend = JobBackend(mediator.runs, mediator.workers, directory)
-    limiter = security.limiter(mediator.admission.refusals) if security else None
-    authoriser = (
-        security.authoriser(lambda: mediator.data.model, limiter) if security and limiter else None
-    )
-    if security and limiter and mediator.flows and mediator.standing_queries:
-        admitted = security.metered_work(limiter).admitted
-        mediator.flows.admitted = mediator.standing_queries.admitted = admitted
+    authoriser = limiter = None
+    if security is not None:
+        authoriser = security.authoriser(lambda: mediator.data.model, mediator.admission.refusals)
+        limiter = authoriser.limiter
+        if mediator.flows and mediator.standing_queries:
+            admitted = security.metered_work(limiter).admitted
+            mediator.flows.admitted = mediator.standing_queries.admitted = admitted
     data_options = await _options_of_data(http, caching, mediator)
     data = _data_api(mediator, data_options, observe, caches, job_backend, authoriser)
     _connect_metrics(telemetry.metrics, mediator, data, security, caches)
