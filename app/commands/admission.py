@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.commands.consoles import errors, print_document, print_result, printable
-from app.commands.running import AdminUrl, Json, KeyFile, admin_service, read_document
+from app.commands.running import AdminUrl, Json, KeyFile, admin_service, read_bounded, read_document
 
 __all__ = ["admission"]
 
@@ -58,7 +58,7 @@ def put(
         rules = service.request(
             "PUT",
             "/admission/rules",
-            content=_read(file),
+            content=read_bounded(file, _MOST_BYTES, "file of rules"),
             headers=headers,
             params={"dry_run": dry_run},
         )
@@ -84,7 +84,8 @@ def dry_run(
     """Print which rules would fire on events, and with which values."""
     document = read_document(file, _MOST_BYTES, "dry run")
     if rules is not None:
-        document["rules"] = _read(rules).decode("utf-8", "replace")
+        text = read_bounded(rules, _MOST_BYTES, "file of rules")
+        document["rules"] = text.decode("utf-8", "replace")
     with admin_service(url, key_file) as service:
         items = service.request("POST", "/admission/dry-run", json=document)["items"]
     print_result(items, map(_line, items), json=json)
@@ -136,12 +137,6 @@ def _value(value: Any) -> str:
         case float():
             return f"{value:g}"
     return str(value)
-
-
-def _read(file: Path) -> bytes:
-    if file.stat().st_size > _MOST_BYTES:
-        raise typer.BadParameter(f"Rules have {_MOST_BYTES:,} bytes at most.")
-    return file.read_bytes()
 
 
 def _visible(character: str) -> str:

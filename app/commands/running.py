@@ -46,6 +46,7 @@ __all__ = [
     "mistakes_in_files",
     "overridden",
     "parsed_lines",
+    "read_bounded",
     "read_document",
     "readable_errors",
     "run",
@@ -204,13 +205,17 @@ def overridden(settings: S, **given: Any) -> S:
 
 def read_document(path: Path, most_bytes: int, what: str) -> dict[str, Any]:
     """Return the JSON object in a file that holds a `what`; its suffix says whether it is YAML."""
-    if path.stat().st_size > most_bytes:
-        raise typer.BadParameter(f"A {what} has {most_bytes:,} bytes at most.")
     read = _parse_yaml if path.suffix.lower() in _YAML else _parse_json
-    document = read(path, path.read_bytes())
+    document = read(path, read_bounded(path, most_bytes, what))
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{path} is no JSON object.")
     return document
+
+
+def read_bounded(path: Path, most_bytes: int, what: str) -> bytes:
+    if path.stat().st_size > most_bytes:
+        raise typer.BadParameter(f"A {what} has {most_bytes:,} bytes at most.")
+    return path.read_bytes()
 
 
 def _parse_json(path: Path, text: bytes) -> Any:
