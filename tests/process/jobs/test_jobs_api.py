@@ -320,7 +320,7 @@ async def send_events(app: DataApi, path: bytes) -> list[bytes]:
     }
     async with asyncio.timeout(60):
         await app(scope, receive, send)
-    return [data for each in body.split(b"\n\n") if (data := each.partition(b"data: ")[2])]
+    return [data for each in bytes(body).split(b"\n\n") if (data := each.partition(b"data: ")[2])]
 
 
 async def test_without_a_worker_jobs_are_refused(
