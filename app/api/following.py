@@ -177,7 +177,7 @@ class Followers:
     def _check(self, kind: str) -> None:
         if self._present[kind] >= _MOST_FOLLOWERS:
             detail = f"Too many clients follow events of the kind {kind}."
-            raise Unavailable(detail, system="coordination")
+            raise Unavailable(detail, system="service")
 
     @contextmanager
     def counted(self, kind: str) -> Iterator[None]:

@@ -48,11 +48,8 @@ def create(
     expires = None if days is None else SystemClock().now() + days * _DAY_S
 
     async def make(tenancy: Tenancy) -> None:
-        typer.echo(
-            json_text(
-                await tenancy.create_key(tenant, subject, grant, label=label, expires=expires)
-            )
-        )
+        made = await tenancy.create_key(tenant, subject, grant, label=label, expires=expires)
+        typer.echo(json_text(made))
 
     _run(make, embedded=embedded, data_dir=data_dir)
 
