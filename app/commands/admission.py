@@ -33,7 +33,7 @@ def show(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False) 
         print_document(rules)
         return
     typer.echo("".join(map(_visible, rules["text"])), nl=not rules["text"].endswith("\n"))
-    errors.print(f"{len(rules['rules'])} rules, version {rules['version']}.", markup=False)
+    errors.print(f"{len(rules['rules'])} rules, version {rules['version']}.")
 
 
 @admission.command("put")
@@ -63,7 +63,7 @@ def put(
             params={"dry_run": dry_run},
         )
     done = "could be put in force" if dry_run else f"are in force, as version {rules['version']}"
-    errors.print(f"{len(rules['rules'])} rules {done}.", markup=False)
+    errors.print(f"{len(rules['rules'])} rules {done}.")
 
 
 @admission.command("dry-run")

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 console: Final = Console(highlight=False)
-errors: Final = Console(stderr=True, highlight=False)
+errors: Final = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def printable(text: str) -> str:
@@ -45,7 +45,7 @@ def confirm_name(question: str, name: str, *, yes: bool) -> None:
         return
     _require_terminal()
     if typer.prompt(question, err=True) != name:
-        errors.print("That is not its name; nothing was done.", markup=False)
+        errors.print("That is not its name; nothing was done.")
         raise typer.Exit(1)
 
 

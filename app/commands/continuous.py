@@ -227,4 +227,4 @@ def _print_plan(chosen: Plan, options: PlanOptions) -> None:
     from mediator.continuous.report import describe
 
     report = plan_text(describe(chosen, options))
-    errors.print(report, markup=False, highlight=False, soft_wrap=True)
+    errors.print(report)

@@ -82,7 +82,7 @@ def copy(
                 errors.print(f"{NOT_DONE}: a rule is needed, {' and '.join(lacking)}.")
             raise typer.Exit(1 if lacking else 0)
         for line in counted.lines():
-            errors.print(line, markup=False, soft_wrap=True)
+            errors.print(line)
         confirm("Copy the values?", yes=yes)
         done = _Copy(what=what, rules=rules).run(service, database, after, is_dry=False)
     done.report(json=json)

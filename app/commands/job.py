@@ -232,12 +232,12 @@ def _follow_up(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait:
     if not wait and out is None:
         print_document(run)
         return
-    errors.print(f"Run {run['id']}", markup=False)
+    errors.print(f"Run {run['id']}")
     ended = run if run["state"] in ENDED else _follow(runs, run["id"])
     print_reasons(ended["state"], ended.get("reasons", ()))
     if out is not None and ended.get("rows") is not None:
         runs.save(ended["id"], out)
-        errors.print(f"{ended['rows']:,} rows: {out}", markup=False)
+        errors.print(f"{ended['rows']:,} rows: {out}")
     else:
         print_document(ended)
     raise typer.Exit(EXIT[ended["state"]])

@@ -110,7 +110,7 @@ class Reconnection:
         self._has_been_busy |= refused.is_busy
         if is_new:
             again = f"{refused} Trying again, for {wait.most_s:.0f} s at most."
-            errors.print(again, markup=False, soft_wrap=True)
+            errors.print(again)
         sleep(pause_s)
 
     def repeat(self, request: Callable[[], T], goes_on: str = "") -> T:
@@ -210,7 +210,7 @@ class Tally:
         self.sample = self.sample or answer.get("sample", [])
         for problem in answer.get("problems", ()):
             reason = printable(f"{self.label}{problem['id']}: {reason_of(problem)}")
-            errors.print(reason, markup=False, soft_wrap=True)
+            errors.print(reason)
         return f"{self.label}{next(iter(self.counts.values())):,} objects"
 
 
@@ -234,5 +234,5 @@ def interruptible(goes_on: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        errors.print(printable(f"Interrupted.{goes_on()}"), markup=False, soft_wrap=True)
+        errors.print(printable(f"Interrupted.{goes_on()}"))
         raise typer.Exit(130) from None

@@ -130,7 +130,7 @@ def _report(who: str, expected: tuple[type[Exception], ...], error: BaseExceptio
         return 130
     if isinstance(error, expected):
         locations = [f" {at.pointer}: {at.detail}." for at in getattr(error, "locations", ())]
-        errors.print(f"{who} cannot run: {error}{''.join(locations)}", markup=False)
+        errors.print(f"{who} cannot run: {error}{''.join(locations)}")
     else:
         traceback.print_exception(error)
     return 1
@@ -154,7 +154,7 @@ def readable_errors(doing: str, *failures: type[Exception]) -> Iterator[None]:
     except failures as error:
         if isinstance(error, BrokenPipeError):
             raise  # the reader has gone, as that of `| head` does: it ends without a message
-        errors.print(f"{doing}: {error}", markup=False, soft_wrap=True)
+        errors.print(f"{doing}: {error}")
         raise typer.Exit(1) from None
 
 
@@ -169,7 +169,7 @@ def mistakes_in_files(*failures: type[Exception]) -> Iterator[None]:
         lines = [str(error)]
     else:
         return
-    errors.print("\n".join(lines), markup=False, soft_wrap=True)
+    errors.print("\n".join(lines))
     raise typer.Exit(1)
 
 

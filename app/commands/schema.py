@@ -279,8 +279,8 @@ def _put_in_force(new: NewSchema, *, json: bool, yes: bool) -> None:
     done = new.put_in_force(change.version)
     version = done["version"]
     for line in objections(done["violations"], done["notes"]):
-        errors.print(printable(line), markup=False, soft_wrap=True)
-    errors.print(f"{new.database} has version {version} of its schema now.", markup=False)
+        errors.print(printable(line))
+    errors.print(f"{new.database} has version {version} of its schema now.")
 
 
 @schema.command("drop")
@@ -300,7 +300,7 @@ def drop_(
         question = f"Type {database} to drop it with all of that"
         confirm_name(question, database, yes=yes)
         service.request("DELETE", schema_path(database), headers={"If-Match": f'"{version}"'})
-    errors.print(f"{database} is dropped.", markup=False)
+    errors.print(f"{database} is dropped.")
 
 
 def _revisions(service: ServiceClient, database: str) -> Iterator[dict[str, Any]]:

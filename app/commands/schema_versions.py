@@ -51,7 +51,7 @@ def retire(
             typer.echo("This replica has seen no client of these versions since it started.")
         confirm(f"Retire the versions of {database} before {before}?", yes=yes)
         service.request("PUT", path, json=document)
-    errors.print(f"Versions of {database} before {before} are retired.", markup=False)
+    errors.print(f"Versions of {database} before {before} are retired.")
 
 
 def _line(use: Mapping[str, Any]) -> str:

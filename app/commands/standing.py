@@ -110,7 +110,7 @@ def execute(
     # One instant has no rate: it is taken for a second.
     duration_s = last_s - first_s if last_s > first_s else 1.0
     report = [describe_measured(each, runtime, duration_s) for each, runtime in running]
-    errors.print(_measured_text(report), markup=False, highlight=False, soft_wrap=True)
+    errors.print(_measured_text(report))
 
 
 def planned(

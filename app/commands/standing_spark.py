@@ -134,9 +134,7 @@ def _execute(
 def _print_progress(commit: Commit) -> None:
     errors.print(
         f"batch {commit.batch}: {commit.results:,} results so far, {commit.rows:,} rows stored,"
-        f" {commit.late:,} late",
-        markup=False,
-        highlight=False,
+        f" {commit.late:,} late"
     )
 
 

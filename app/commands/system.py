@@ -49,7 +49,7 @@ def drain(name: Name, *, url: AdminUrl = None, key_file: KeyFile = None) -> None
         _use(service, name, "draining")
         for each in _moves(service, name):
             typer.echo(printable(_line(each)))
-    errors.print(f"{name} is draining.", markup=False)
+    errors.print(f"{name} is draining.")
 
 
 @system.command("suspend")
@@ -66,7 +66,7 @@ def suspend(
             typer.echo(printable(node))
         confirm(f"Refuse all requests that need {name}?", yes=yes)
         _use(service, name, "suspended")
-    errors.print(f"{name} is suspended.", markup=False)
+    errors.print(f"{name} is suspended.")
 
 
 @system.command("resume")
@@ -74,7 +74,7 @@ def resume(name: Name, *, url: AdminUrl = None, key_file: KeyFile = None) -> Non
     """Use a system in full again, that was draining or suspended."""
     with admin_service(url, key_file) as service:
         _use(service, name, "full")
-    errors.print(f"{name} is used in full.", markup=False)
+    errors.print(f"{name} is used in full.")
 
 
 def _use(service: Any, name: str, use: str) -> None:

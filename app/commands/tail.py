@@ -46,7 +46,7 @@ def tail(
                 typer.echo(json_text(change) if json else printable(_line(change)))
         except KeyboardInterrupt:
             if goes_on := follower.goes_on():
-                errors.print(printable(goes_on.strip()), markup=False, soft_wrap=True)
+                errors.print(printable(goes_on.strip()))
 
 
 @dataclass(slots=True)

@@ -138,7 +138,7 @@ class _Import:
         """Add what became of some lines; report those that were refused."""
         for problem in answer.get("problems", ()):
             reason = f"Line {self.next + problem['line']}: {printable(reason_of(problem))}"
-            errors.print(reason, markup=False, soft_wrap=True)
+            errors.print(reason)
         self.imported += answer.get("imported", 0)
         self.failed += answer.get("failed", 0)
         self.next += answer.get("next", 0)
@@ -156,7 +156,7 @@ class _Import:
             typer.echo(f"Objects imported: {self.imported:,}; lines refused: {self.failed:,}.")
         if self.failed and (made := self._ids.import_id) is not None:
             again = f"with these lines corrected: --import-id {shlex.quote(made)}"
-            errors.print(f"To import the file again, {again}", markup=False, soft_wrap=True)
+            errors.print(f"To import the file again, {again}")
         raise typer.Exit(1 if self.failed else 0)
 
 
