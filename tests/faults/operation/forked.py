@@ -27,6 +27,8 @@ __all__ = ["Forked", "Result", "called", "calling", "connected", "exit_code_of"]
 _FORKS = multiprocessing.get_context("forkserver")
 _LATE = (
     "anyio._backends._asyncio",
+    "app.commands.reconnection",
+    "app.commands.service_client",
     "app.commands.yaml_text",
     "app.settings.known",
     "httpcore",
