@@ -72,7 +72,7 @@ def main() -> None:
     except ValueError as error:
         if not _is_about_settings(error):
             raise
-        errors.print(f"Portolan cannot run: {error}", markup=False)
+        errors.print(f"Portolan cannot run: {error}")
         raise SystemExit(1) from None
 
 
@@ -87,7 +87,7 @@ def _start() -> None:
 
     start_logging(TelemetrySettings().log_format)
     for warning in unknown_settings(os.environ):
-        errors.print(f"Warning: {warning}", markup=False, soft_wrap=True)
+        errors.print(f"Warning: {warning}")
 
 
 def _is_about_settings(error: ValueError) -> bool:

@@ -14,7 +14,7 @@ from app.api.router import DataApi
 from app.http.browser import send_problem
 from app.http.compression import Compression
 from app.http.framework import answer_problems
-from app.http.message import Receive, Request, Scope, Send, request_id
+from app.http.message import Receive, Scope, Send, field_of, request_id
 from app.http.problems import HttpError
 from app.http.reference import serve_reference
 from app.security.data_port import RequestAuthoriser
@@ -82,8 +82,7 @@ class DataApp:
         if self._authoriser is None:
             return True
         try:
-            field = Request(scope, _nothing).headers.get(b"authorization")
-            access = await self._authoriser.authorise(field)
+            access = await self._authoriser.authorise(field_of(scope, b"authorization"))
             self._authoriser.release(access)
             if access.principal is None:
                 raise refusal(AccessDecision.UNAUTHENTICATED, Permission.READ)
@@ -91,7 +90,3 @@ class DataApp:
             await send_problem(error, request_id(scope), send)
             return False
         return True
-
-
-async def _nothing() -> dict[str, Any]:
-    return {"type": "http.disconnect"}

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-import orjson
-
 from app.api.conditions import if_match_condition
 from app.api.models.operations import BatchItem, CreateItem, parse_batch, parse_operation
 from app.api.object_ids import given_id, object_id
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory, FieldSelection
-from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.responses import answer_json
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, render_items, submit_all
 from app.api.writes import (
@@ -27,10 +25,8 @@ from app.api.writes import (
     build_update,
 )
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import LARGE_BODY, parse_json
-from app.http.message import Response, read_body
-from app.http.negotiation import JSON
-from app.http.paths import parse_query
+from app.http.jsonbody import LARGE_BODY
+from app.http.message import Response
 from app.http.preconditions import Tags, parse_tags
 from app.http.problems import HttpError
 from mediator.access.model import Scope
@@ -62,10 +58,8 @@ class Batches:
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Execute every operation; a malformed one does not prevent the others."""
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        raw = await read_body(routed.request, self._options.max_body_bytes)
-        operations = self._operations(parse_json(raw))
+        body, raw = await routed.json_body(self._options.max_body_bytes)
+        operations = self._operations(body)
         if not operations:  # each operation is authorised for its class
             routed.access.require_some(Scope.READ, routed.database)
             await self._directory.database(routed.database)
@@ -77,7 +71,7 @@ class Batches:
             answers = await submit_all(routed.plane, items, whole=routed.preference().whole)
         routed.request.phases.end("store")
         results = await render_items(items, answers, minimal=routed.preferences.minimal)
-        return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
+        return answer_json(200, results)
 
     def _operations(self, body: Any) -> list[Any]:
         operations, limit = parse_batch(body), self._options.batch_limit

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Final
 
-from app.api.coordinated import required
+from app.api.dependents import required
+from app.api.following import POLL_S, Followed, Item, Page
 from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import POLL_S, events_of
 from app.http.message import Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, accepts_by_name
 from app.http.validation import parse_parameters
-from mediator.access.authorisation import Access
 from mediator.access.model import Scope
-from mediator.base.errors import SchemaRetired, Unavailable
-from mediator.changes.feed import Event, PositionGone
+from mediator.base.errors import Unavailable
+from mediator.changes.feed import Event
 from mediator.changes.former_owners import was_made_after
 from mediator.changes.naming import named_as
 from mediator.changes.position import FeedPosition
@@ -42,20 +40,18 @@ _LONGEST_SEARCH_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Subscriber:
+    """A request for the changes of a database, or of one of its classes, after a position."""
+
+    routed: RoutedRequest
     directory: Directory
-    access: Access
-    database: str
     database_id: str
     class_name: str | None
     position: FeedPosition
-    limit: int
-    wait_s: float
-    pinned: Callable[[], Awaitable[FormerSchema]] | None
 
     @property
     def has_database(self) -> bool:
         """Whether the database is there, and is still the one that was requested."""
-        return self.directory.id_of(self.database) == self.database_id
+        return self.directory.id_of(self.routed.database) == self.database_id
 
     async def shown(
         self, events: Sequence[tuple[Event, FeedPosition]]
@@ -72,23 +68,24 @@ class _Subscriber:
         allowed = self._allowed(names)
         if allowed != names:
             # Another replica may have made a class a moment ago.
-            await self.directory.look_for(self.database, *(names - allowed))
+            await self.directory.look_for(self.routed.database, *(names - allowed))
             allowed = self._allowed(names)
-        since = {name: self.access.owned_until(self.database, name) for name in allowed}
+        access, database = self.routed.access, self.routed.database
+        since = {name: access.owned_until(database, name) for name in allowed}
         seen = [
             (event, position)
             for event, position in events
             if event.class_name in allowed
             and ((until := since[event.class_name]) is None or was_made_after(event.data, until))
         ]
-        if self.pinned is None or not seen:
+        if self.routed.pinned is None or not seen:
             return seen
-        return _named(await self.pinned(), seen)
+        return _named(await self.routed.find_pinned(), seen)
 
     def _allowed(self, names: AbstractSet[str]) -> set[str]:
         """Return the classes whose changes may be shown; others may be gone, or have got owners."""
-        permitted = partial(self.access.may_read_all, self.database, by_anybody=False)
-        return {name for name in names if permitted(name)}
+        access, database = self.routed.access, self.routed.database
+        return {name for name in names if access.may_read_all(database, name, by_anybody=False)}
 
 
 def _named(
@@ -118,9 +115,9 @@ class ChangesRoute:
         # A position that is gone, or a feed without an answer, is noticed before a status is sent.
         subscription = await subscriptions.open(subscriber.database_id, subscriber.position)
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            return answer_events(_events(subscriptions, subscription, subscriber, routed))
+            return answer_events(_events(subscriptions, subscription, subscriber))
         try:
-            return await _page(subscription, subscriber, routed)
+            return await _page(subscription, subscriber, parameters)
         finally:
             subscriptions.close(subscription)
 
@@ -140,17 +137,7 @@ class ChangesRoute:
             position = await subscriptions.beginning(database_id)
         else:
             position = FeedPosition.parse(after, name)
-        return _Subscriber(
-            self._directory,
-            routed.access,
-            database,
-            database_id,
-            class_name,
-            position,
-            parameters.limit,
-            parameters.wait,
-            routed.find_pinned if routed.pinned else None,
-        )
+        return _Subscriber(routed, self._directory, database_id, class_name, position)
 
 
 def _require(routed: RoutedRequest, class_name: str | None) -> None:
@@ -169,22 +156,24 @@ def _classes_of(routed: RoutedRequest, class_name: str | None) -> Iterable[str]:
 
 
 async def _page(
-    subscription: Subscription, subscriber: _Subscriber, routed: RoutedRequest
+    subscription: Subscription, subscriber: _Subscriber, parameters: ChangesParameters
 ) -> Response:
     """Collect a page; the wait ends with the first change that is shown."""
+    routed, limit, wait_s = subscriber.routed, parameters.limit, parameters.wait
     shown: list[bytes] = []
     size = 0
     started = monotonic()
-    latest = started + max(subscriber.wait_s, _LONGEST_SEARCH_S)
+    latest = started + max(wait_s, _LONGEST_SEARCH_S)
 
     def goes_on() -> bool:
-        has_room = len(shown) < subscriber.limit and size < PAGE_BYTES
+        has_room = len(shown) < limit and size < PAGE_BYTES
         return has_room and monotonic() < latest and not subscription.ended
 
     while goes_on():
-        left_s = 0.0 if shown else max(0.0, started + subscriber.wait_s - monotonic())
-        events = await subscription.next(min(left_s, POLL_S), subscriber.limit - len(shown))
-        await routed.require_again(partial(_require, routed, subscriber.class_name))
+        left_s = 0.0 if shown else max(0.0, started + wait_s - monotonic())
+        events = await subscription.next(min(left_s, POLL_S), limit - len(shown))
+        await routed.revalidate()
+        _require(routed, subscriber.class_name)
         more = [event.data for event, _ in await subscriber.shown(events)]
         shown += more
         size += sum(map(len, more))
@@ -197,38 +186,25 @@ async def _page(
 
 
 async def _events(
-    subscriptions: Subscriptions,
-    subscription: Subscription,
-    subscriber: _Subscriber,
-    routed: RoutedRequest,
+    subscriptions: Subscriptions, subscription: Subscription, subscriber: _Subscriber
 ) -> AsyncIterator[bytes]:
-
-    def position() -> bytes:
-        return subscription.position.text.encode()
-
-    def goes_on() -> bool:
+    async def read(_after: str, _limit: int, wait_s: float) -> Page[str]:
+        try:
+            events = await subscription.next(wait_s)
+        except Unavailable:
+            await asyncio.sleep(wait_s)
+            events = []
+        shown = await subscriber.shown(events)
         # A client of a database that was dropped comes again, and gets a problem.
-        return subscriber.has_database and not subscription.ended
+        is_last = subscription.ended or not subscriber.has_database
+        items = [Item(position.text, event.data) for event, position in shown]
+        return Page(items, subscription.position.text, is_last)
 
-    next_events = partial(_next_events, subscription, subscriber)
-    events = events_of(routed.request, next_events, position, goes_on)
+    followed = Followed("change", ("changes", "position"), read)
+    events = followed.stream(subscriber.routed.request, Page([], subscription.position.text))
     try:
         async with aclosing(events):
             async for chunk in events:
                 yield chunk
-    except (PositionGone, SchemaRetired, Unavailable):
-        return  # the client comes again, from what it has seen, and gets a problem
     finally:
         subscriptions.close(subscription)
-
-
-async def _next_events(subscription: Subscription, subscriber: _Subscriber) -> bytes:
-    try:
-        events = await subscription.next(POLL_S)
-    except Unavailable:
-        await asyncio.sleep(POLL_S)
-        return b""
-    return b"".join(
-        b"id: %b\nevent: change\ndata: %b\n\n" % (position.text.encode(), event.data)
-        for event, position in await subscriber.shown(events)
-    )

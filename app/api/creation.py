@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from app.api.object_ids import given_id, object_id
 from app.api.options import DataOptions
-from app.api.responses import JSON_TYPE, NO_STORE, answer_write, location_of
+from app.api.responses import answer_json, answer_write, location_of
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, plan_or_refuse, render_items, submit, submit_all
 from app.api.writes import PlannedOperation, WriteTarget, build_create
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import LARGE_BODY, parse_json, require_object
-from app.http.message import Response, read_body
-from app.http.negotiation import JSON
-from app.http.paths import parse_query
+from app.http.jsonbody import LARGE_BODY, require_object
+from app.http.message import Response
 from mediator.base.errors import Invalid, Location
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING
@@ -31,10 +27,7 @@ class Creation:
     _ids: OperationIds
 
     async def post(self, routed: RoutedRequest) -> Response:
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        raw = await read_body(routed.request, self._options.max_body_bytes)
-        body = parse_json(raw)
+        body, raw = await routed.json_body(self._options.max_body_bytes)
         identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
             is_large = len(raw) > LARGE_BODY
@@ -63,7 +56,7 @@ class Creation:
         answers = await submit_all(routed.plane, items)
         routed.request.phases.end("store")
         results = await render_items(items, answers, minimal=routed.preferences.minimal)
-        return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
+        return answer_json(200, results)
 
 
 def _items(routed: RoutedRequest, identity: Identity, bodies: list[Any]) -> list[Item]:

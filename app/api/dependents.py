@@ -1,7 +1,7 @@
-"""Views, standing queries and flows: who may see and remove them, and see what they have kept.
+"""What routes of views, standing queries, flows and event streams have in common.
 
-They depend on classes, and outlive them: a class may be gone from the schema, or have got owners or
-lost them, since one was created.
+All but the streams depend on classes, and outlive them: a class may be gone from the schema, or
+have got owners or lost them, since one was created.
 """
 
 from __future__ import annotations
@@ -12,9 +12,21 @@ from typing import Protocol, TypeVar
 
 from app.api.resources import Directory
 from app.api.routed_request import RoutedRequest
+from app.http.message import forbid_body
+from app.http.paths import parse_query
+from mediator.access.model import Scope
+from mediator.base.errors import Unavailable
 from mediator.routing.model import DatabaseRoute
 
-__all__ = ["Dependent", "find_dependent", "require_definition", "require_objects"]
+__all__ = [
+    "Dependent",
+    "find_dependent",
+    "refuse_content",
+    "require_definition",
+    "require_objects",
+    "require_stream",
+    "required",
+]
 
 
 class Dependent(Protocol):
@@ -30,6 +42,35 @@ class Dependent(Protocol):
 
 
 _D = TypeVar("_D", bound=Dependent)
+_S = TypeVar("_S")
+
+
+def required(service: _S | None, there: str) -> _S:
+    """Return a service; raises `Unavailable` where there is no coordination Redis for it.
+
+    Args:
+        there: What is missing without, such as ``is no change feed``.
+    """
+    if service is None:
+        detail = f"There {there} here: PORTOLAN_COORDINATION_URL is not set."
+        raise Unavailable(detail, system="coordination", retry_after_s=60)
+    return service
+
+
+def refuse_content(routed: RoutedRequest, *, with_parameters: bool = False) -> None:
+    """Refuse a body, and parameters unless the route has some; raises `Invalid`."""
+    forbid_body(routed.request)
+    if not with_parameters:
+        parse_query(routed.request.query, frozenset())
+
+
+def require_stream(routed: RoutedRequest, scope: Scope, stream: str) -> None:
+    """Return if the request may do that with an event stream; raises as `Access.require`."""
+    database = routed.plane.model.databases.get(routed.database)
+    # What a grant says of a class that was created under the name later, it does not say of the
+    # stream: then only those of the whole database do.
+    name = None if database is not None and stream in database.classes else stream
+    routed.access.require(scope, routed.database, name, by_anybody=False)
 
 
 async def find_dependent(

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, field
-from functools import partial
-from time import monotonic
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from app.api.coordinated import refuse_content, require_stream, required
+from app.api.dependents import refuse_content, require_stream, required
+from app.api.following import Followed, Followers, Item, Page, last_event_id
 from app.api.models.event_streams import TuplesParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
+from app.api.responses import NO_STORE, REPLAYED, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import POLL_S, Followers, events_of, parse_number
 from app.http.idempotency import OperationIds
-from app.http.jsonbody import LARGE_BODY, parse_json, require_object
-from app.http.message import Headers, Response, read_body
-from app.http.negotiation import EVENT_STREAM, JSON, NDJSON, accepts_by_name
+from app.http.jsonbody import LARGE_BODY, check_count, parse_json, require_list
+from app.http.message import Response, read_body
+from app.http.negotiation import JSON, NDJSON
 from app.http.paths import parse_query
 from app.http.problems import HttpError
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
-from mediator.base.errors import Invalid, Location
+from mediator.base.errors import Location
 from mediator.base.offload import offload, throttled
 from mediator.event_streams.batch import MOST_AT_ONCE
 from mediator.event_streams.declaration import parse_stream, stream_document
-from mediator.event_streams.port import StoredTuple, StreamKey
-from mediator.event_streams.service import EventStreamService, Page
+from mediator.event_streams.port import StreamKey
+from mediator.event_streams.service import EventStreamService
 
 __all__ = ["EventStreamRoutes"]
 
 _LARGEST_DECLARATION: Final = 2**14
 _LINES: Final = "application/ndjson"
-_TUPLES_AT_ONCE: Final = 100
+_NUMBER: Final = r"[0-9]{1,15}"
 
 
 @dataclass(eq=False)
@@ -50,29 +47,27 @@ class EventStreamRoutes:
     _streams: EventStreamService | None
     _ids: OperationIds
     _limit: int
-    _followers: Followers = field(default_factory=lambda: Followers("event streams"), init=False)
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Declare a stream."""
         streams = self._service()
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        body = await read_body(routed.request, min(_LARGEST_DECLARATION, self._limit))
-        stream = parse_stream(parse_json(body))
+        body, _ = await routed.json_body(min(_LARGEST_DECLARATION, self._limit))
+        stream = parse_stream(body)
         await streams.declare(await self._directory.database(routed.database), stream)
-        location = f"/v1/{routed.database}/event-streams/{stream.name}".encode()
-        return _answer(201, stream_document(stream), [(b"location", location)])
+        path = f"{routed.database}/event-streams/{stream.name}"
+        return answer_created(path, stream_document(stream))
 
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         database = await self._directory.database(routed.database)
         found = await self._service().of_database(database)
-        return _answer(200, {"items": list(map(stream_document, found))})
+        return answer_json(200, {"items": list(map(stream_document, found))})
 
     async def get(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         key = await self._enter(routed, Scope.READ)
-        return _answer(200, await self._service().report(key))
+        return answer_json(200, await self._service().report(key))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
@@ -89,13 +84,10 @@ class EventStreamRoutes:
         raw = await read_body(routed.request, self._limit)
         read = _read_batch if type_ == JSON else _read_lines
         documents = await offload(len(raw) > LARGE_BODY, read, raw)
-        identity, retry = routed.identity(self._ids, raw), None
-        if identity.key is not None:
-            assert identity.fingerprint is not None
-            retry = identity.derive("tuples", routed.id), identity.fingerprint
+        retry = routed.identity(self._ids, raw).retry("tuples", routed.id)
         last, is_new = await streams.append(routed.database, key, documents, retry)
         numbers = {"first": last - len(documents) + 1, "last": last}
-        return _answer(200, numbers, [] if is_new else [REPLAYED])
+        return answer_json(200, numbers, [] if is_new else [REPLAYED])
 
     async def tuples(self, routed: RoutedRequest) -> Response:
         """Answer tuples: as server-sent events, or by long polling."""
@@ -103,36 +95,23 @@ class EventStreamRoutes:
         parameters = parse_parameters(TuplesParameters, routed.request.query)
         streams = self._service()
         key = await self._enter(routed, Scope.READ)
-        after = parameters.after
-        if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_number(last)
-        # That tuples are gone is noticed before a status is sent.
-        page = await streams.read(key, after, parameters.limit)
-        self._followers.check()
-        require = partial(_require, routed, Scope.READ)
-        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            stream = _TupleEvents(streams, key, require, page)
-            return answer_events(self._followers.counting(stream.events(routed)))
-        if not page.tuples and parameters.wait:
-            permit = partial(routed.require_again, require)
-            page = await self._wait(partial(streams.read, key), page, parameters, permit)
-        items = b",".join(map(_shown, page.tuples))
-        body = b'{"tuples":[%b],"position":%d}' % (items, page.position)
-        return Response(200, [JSON_TYPE, NO_STORE], body)
+        last = last_event_id(routed, _NUMBER)
 
-    async def _wait(
-        self,
-        read: Callable[[int, int, float], Awaitable[Page]],
-        page: Page,
-        parameters: TuplesParameters,
-        permit: Callable[[], Awaitable[None]],
-    ) -> Page:
-        until, streams = monotonic() + parameters.wait, self._service()
-        with self._followers.counted():
-            while not page.tuples and (left_s := until - monotonic()) > 0 and not streams.is_ending:
-                page = await read(page.position, parameters.limit, min(left_s, POLL_S))
-                await permit()
-        return page
+        async def read(after: int | None, limit: int, wait_s: float) -> Page[int | None]:
+            found = await streams.read(key, after, limit, wait_s)
+            items = [Item(str(each.number), orjson.dumps(each._asdict())) for each in found.tuples]
+            return Page(items, found.position)
+
+        async def check() -> bytes:
+            _require(routed, Scope.READ)
+            return b""
+
+        names = "tuples", "position"
+        followed = Followed("tuple", names, read, check)
+        after = parameters.after if last is None else int(last)
+        return await self._followers.answer(
+            routed, followed, after, parameters.limit, parameters.wait
+        )
 
     def _service(self) -> EventStreamService:
         return required(self._streams, "are no event streams")
@@ -146,60 +125,18 @@ class EventStreamRoutes:
         return StreamKey(database.id, routed.id)
 
 
-@dataclass(eq=False)
-class _TupleEvents:
-    """The tuples of a stream from a page on, until it may not be seen any more.
-
-    Args:
-        _require: Raises an error then.
-        _page: What is sent first.
-    """
-
-    _streams: EventStreamService
-    _key: StreamKey
-    _require: Any
-    _page: Page
-
-    def events(self, routed: RoutedRequest) -> AsyncGenerator[bytes, None]:
-        """Return events until the client has gone, the stream is dropped, or the process ends."""
-        return events_of(
-            routed.request,
-            self._next_events,
-            lambda: b"%d" % self._page.position,
-            lambda: not self._streams.is_ending,
-            _events(self._page),
-        )
-
-    async def _next_events(self) -> bytes:
-        self._page = await self._streams.read(
-            self._key, self._page.position, _TUPLES_AT_ONCE, POLL_S
-        )
-        self._require()
-        return _events(self._page)
-
-
 def _require(routed: RoutedRequest, scope: Scope) -> None:
     """Return if the request may do that with its stream; raises as `Access.require`."""
     require_stream(routed, scope, routed.id)
 
 
 def _read_batch(raw: bytes) -> list[Any]:
-    body = require_object(parse_json(raw))
-    locations = [Location(f"/{name}", "is not known here") for name in body if name != "tuples"]
-    tuples = body.get("tuples")
-    if not isinstance(tuples, list) or not 1 <= len(tuples) <= MOST_AT_ONCE:
-        locations = [Location("/tuples", _HOW_MANY)]
-    if locations:
-        raise Invalid("The body has no tuples that can be appended.", locations=locations)
-    assert isinstance(tuples, list)
-    return tuples
+    return require_list(parse_json(raw), "tuples", MOST_AT_ONCE)
 
 
 def _read_lines(raw: bytes) -> list[Any]:
     lines = [line for line in raw.split(b"\n") if not line.isspace() and line]
-    if not 1 <= len(lines) <= MOST_AT_ONCE:
-        locations = [Location("/tuples", _HOW_MANY)]
-        raise Invalid("The body has no tuples that can be appended.", locations=locations)
+    check_count(lines, "tuples", MOST_AT_ONCE)
     return [_read_line(index, line) for index, line in enumerate(throttled(lines))]
 
 
@@ -211,21 +148,3 @@ def _read_line(index: int, line: bytes) -> Any:
             Location(f"/tuples/{index}{each.pointer}", each.detail) for each in error.locations
         )
         raise
-
-
-_HOW_MANY: Final = f"1 to {MOST_AT_ONCE:,} tuples are expected"
-
-
-def _shown(tuple_: StoredTuple) -> bytes:
-    """Return a tuple as JSON."""
-    return orjson.dumps(tuple_._asdict())
-
-
-def _events(page: Page) -> bytes:
-    return b"".join(
-        b"id: %d\nevent: tuple\ndata: %b\n\n" % (each.number, _shown(each)) for each in page.tuples
-    )
-
-
-def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))

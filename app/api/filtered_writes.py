@@ -12,14 +12,12 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
-import orjson
-
 from app.api.keyed_upserts import KeyedUpserts, is_keyed
 from app.api.objects import PATCH_TYPES
 from app.api.options import DataOptions
 from app.api.queries import SMALL_QUERY
 from app.api.resources import ClassResource
-from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.responses import answer_json
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Failures, Item, plan_or_refuse, submit_all
 from app.api.writes import Builder, PlannedOperation, WriteTarget, build_delete
@@ -173,7 +171,7 @@ class FilteredWrites:
                 error.extra |= progress.summary()
                 raise
         routed.request.phases.end("store")
-        return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(progress.summary()))
+        return answer_json(200, progress.summary())
 
 
 @dataclass(eq=False)

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
-from app.api.coordinated import refuse_content, required
-from app.api.dependents import find_dependent, require_objects
-from app.api.models.views import DeltasParameters
+from app.api.dependents import find_dependent, refuse_content, require_objects, required
+from app.api.following import Followed, Followers, Item, Page, last_event_id, stopped_event
+from app.api.models.views import DELTA, DeltasParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, answer_events
+from app.api.responses import JSON_TYPE, NO_STORE, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers
-from app.api.view_deltas import DeltaStream, parse_delta, shown
-from app.http.jsonbody import parse_json
-from app.http.message import Headers, Response, read_body
-from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
-from app.http.paths import parse_query
+from app.http.message import Response
 from app.http.validation import parse_parameters
 from mediator.base.errors import Conflict
 from mediator.routing.model import DatabaseRoute
@@ -45,26 +36,24 @@ class IncrementalViewRoutes:
     _directory: Directory
     _views: IncrementalViews | None
     _limit: int
-    _followers: Followers = field(default_factory=lambda: Followers("views"), init=False)
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a view."""
         views = self._service()
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        body = parse_json(await read_body(routed.request, min(_LARGEST_VIEW, self._limit)))
+        body, _ = await routed.json_body(min(_LARGEST_VIEW, self._limit))
         database = await self._directory.database(routed.database)
         view = parse_view(body, database.schema)
         stored = StoredView(view.document, tuple(sorted(view.class_names)), ViewState(BUILDING))
         for name in stored.class_names:
             routed.access.require_changes(routed.database, name)
         id_ = await views.create(database, view)
-        location = f"/v1/{routed.database}/incremental-views/{id_}".encode()
-        return _answer(201, _report(id_, stored), [(b"location", location)])
+        path = f"{routed.database}/incremental-views/{id_}"
+        return answer_created(path, _report(id_, stored))
 
     async def get(self, routed: RoutedRequest) -> Response:
         _, _, stored = await self._find_any(routed)
-        return _answer(200, _report(routed.id, stored))
+        return answer_json(200, _report(routed.id, stored))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         views, database, _ = await self._find_any(routed)
@@ -84,41 +73,33 @@ class IncrementalViewRoutes:
     async def deltas(self, routed: RoutedRequest) -> Response:
         """Answer deltas: as server-sent events, or by long polling."""
         parameters = parse_parameters(DeltasParameters, routed.request.query)
-        views, database, stored = await self._find(routed, with_parameters=True)
-        after = parameters.after
-        if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_delta(last)
-        if after is None:
-            after = await views.last_delta(database, routed.id)
-        # A delta that is gone is noticed before a status is sent.
-        read = partial(views.deltas, database, routed.id, after, parameters.limit)
-        found: Sequence[StoredDelta] = await read(0)
-        self._followers.check()
-        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            stream = DeltaStream(views, database, routed, partial(require_objects, routed), after)
-            return answer_events(self._followers.counting(stream.events()))
-        if not found and parameters.wait:
-            permit = partial(routed.require_again, partial(require_objects, routed, stored))
-            found = await self._followers.wait(
-                read, parameters.wait, lambda: not views.ended, permit
-            )
-        page = b",".join(map(shown, found))
-        last_id = (found[-1].id if found else after).encode()
-        return Response(
-            200, [JSON_TYPE, NO_STORE], b'{"deltas":[%b],"delta":"%b"}' % (page, last_id)
+        views, database, _ = await self._find(routed, with_parameters=True)
+        begin = last_event_id(routed, DELTA) or parameters.after
+        if begin is None:
+            begin = await views.last_delta(database, routed.id)
+
+        async def read(after: str, limit: int, wait_s: float) -> Page[str]:
+            found = await views.deltas(database, routed.id, after, limit, wait_s)
+            return Page([*map(_item, found)], found[-1].id if found else after)
+
+        async def check() -> bytes:
+            stored = await views.find(database, routed.id)
+            require_objects(routed, stored)
+            return stopped_event(stored.state.detail) if stored.state.name == STOPPED else b""
+
+        followed = Followed("delta", ("deltas", "delta"), read, check)
+        return await self._followers.answer(
+            routed, followed, begin, parameters.limit, parameters.wait
         )
 
     async def list(self, routed: RoutedRequest) -> Response:
-        views, database = self._service(), await self._database(routed)
-        found = await views.of_database(database)
-        return _answer(200, {"items": [view_document(*each) for each in found.items()]})
+        refuse_content(routed)
+        database = await self._directory.database(routed.database)
+        found = await self._service().of_database(database)
+        return answer_json(200, {"items": [view_document(*each) for each in found.items()]})
 
     def _service(self) -> IncrementalViews:
         return required(self._views, "are no incremental views")
-
-    async def _database(self, routed: RoutedRequest) -> DatabaseRoute:
-        refuse_content(routed)
-        return await self._directory.database(routed.database)
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
@@ -140,9 +121,10 @@ class IncrementalViewRoutes:
         return views, *await find_dependent(self._directory, routed, views.find)
 
 
+def _item(delta: StoredDelta) -> Item:
+    parts = (delta.id.encode(), delta.position.encode(), delta.rows)
+    return Item(delta.id, b'{"id":"%b","position":"%b","rows":%b}' % parts)
+
+
 def _report(id_: str, stored: StoredView) -> dict[str, Any]:
     return {**view_document(id_, stored), "view": stored.document}
-
-
-def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))

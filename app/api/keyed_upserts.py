@@ -19,7 +19,7 @@ from app.api.resources import ClassResource
 from app.api.responses import answer_write, location_of
 from app.api.routed_request import RoutedRequest
 from app.api.submission import submit
-from app.api.upserts import created_by
+from app.api.upserts import created_by, updated
 from app.api.writes import Builder, PlannedOperation, WriteTarget
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json
@@ -196,7 +196,7 @@ class _Upsert:
         planned = await offload(self.is_large, self.build, target, self.body)
         operation, key, resource = planned.operation, self.key, target.resource
         if isinstance(operation, Update):
-            key.check(resource, _updated(key.values, operation))
+            key.check(resource, updated(key.values, operation))
             return planned
         assert isinstance(operation, ReadModifyWrite)
 
@@ -208,11 +208,6 @@ class _Upsert:
 
         planned.operation = replace(operation, compute=compute)
         return planned
-
-
-def _updated(values: Values, update: Update) -> Values:
-    kept = {name: value for name, value in values.items() if name not in update.unset}
-    return {**kept, **update.values}
 
 
 def _parse(routed: RoutedRequest) -> _Key:

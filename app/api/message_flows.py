@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import partial
+import asyncio
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
 import orjson
 
-from app.api.coordinated import refuse_content, required
-from app.api.dependents import find_dependent, require_objects
-from app.api.flow_results import ResultStream, error_of, state_of
+from app.api.dependents import find_dependent, refuse_content, require_objects, required
+from app.api.following import Followed, Followers, Item, Page, last_event_id
+from app.api.models.common import RESULT_POSITION
 from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
+from app.api.responses import NO_STORE, REPLAYED, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers, parse_position
-from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import parse_json, require_object
-from app.http.message import Headers, Response, read_body
-from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
-from app.http.paths import parse_query
+from app.http.idempotency import OperationIds
+from app.http.jsonbody import require_list
+from app.http.message import Response
 from app.http.validation import parse_parameters
-from mediator.base.errors import Invalid, Location
+from mediator.base.errors import Unavailable
 from mediator.flows.allowed_flows import RefusedFlow
 from mediator.flows.parser import Flow, parse_flow
-from mediator.flows.queue import FlowKey
+from mediator.flows.queue import EndedMessage, FlowKey
 from mediator.flows.service import MOST_MESSAGES, FlowService, flow_document
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
@@ -35,6 +32,8 @@ __all__ = ["MessageFlows"]
 
 _LARGEST_FLOW: Final = 2**16
 """Bytes of a flow: every replica keeps all of them in memory."""
+
+_POLL_S: Final = 0.25
 
 
 @dataclass(eq=False)
@@ -50,27 +49,29 @@ class MessageFlows:
     _flows: FlowService | None
     _ids: OperationIds
     _limit: int
-    _followers: Followers = field(default_factory=lambda: Followers("results"), init=False)
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a flow."""
         flows = self._service()
-        body, _, database = await self._body(routed, _LARGEST_FLOW)
+        body, _ = await routed.json_body(min(_LARGEST_FLOW, self._limit))
+        database = await self._directory.database(routed.database)
         parsed = parse_flow(body, database.schema)
         for name in parsed.class_names:
             routed.access.require_changes(routed.database, name)
         id_ = await flows.create(database, parsed)
-        location = f"/v1/{routed.database}/message-flows/{id_}".encode()
-        return _answer(201, flow_document(id_, parsed), [(b"location", location)])
+        path = f"{routed.database}/message-flows/{id_}"
+        return answer_created(path, flow_document(id_, parsed))
 
     async def list(self, routed: RoutedRequest) -> Response:
-        flows, database = self._service(), await self._database(routed)
-        found = await flows.of_database(database)
-        return _answer(200, {"items": [flow_document(*each) for each in found.items()]})
+        refuse_content(routed)
+        database = await self._directory.database(routed.database)
+        found = await self._service().of_database(database)
+        return answer_json(200, {"items": [flow_document(*each) for each in found.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
         flows, database, flow = await self._find_any(routed)
-        return _answer(200, await flows.report(database, routed.id, flow))
+        return answer_json(200, await flows.report(database, routed.id, flow))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find_any(routed)
@@ -80,39 +81,52 @@ class MessageFlows:
     async def send(self, routed: RoutedRequest) -> Response:
         """Queue messages: 202 with a ticket for each."""
         flows = self._service()
-        body, raw, _ = await self._body(routed, self._limit)
+        body, raw = await routed.json_body(self._limit)
         database, found = await find_dependent(self._directory, routed, flows.find)
         flow = _executed(routed, found)
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
             raise routed.access.meter.full()
-        messages = _messages(body)
-        seed, retry = _recognition(routed.identity(self._ids, raw), routed.id)
+        messages = require_list(body, "messages", MOST_MESSAGES)
+        identity = routed.identity(self._ids, raw)
+        retry, seed = identity.retry("messages", routed.id), uuid4().hex
+        if retry is not None:  # its tickets are the same when it comes again
+            seed = identity.derive("tickets", routed.id, retry[1])
         key = FlowKey(database.id, routed.id)
         queued = await flows.enqueue(key, flow, messages, seed, retry)
-        return _answer(202, {"tickets": queued.tickets}, [] if queued.is_new else [REPLAYED])
+        return answer_json(202, {"tickets": queued.tickets}, [] if queued.is_new else [REPLAYED])
 
     async def ticket(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed)
         found = await flows.ticket(FlowKey(database.id, routed.id), routed.ticket)
-        return _answer(200, state_of(routed.ticket, found.state, found.document))
+        return answer_json(200, _state_of(routed.ticket, found.state, found.document))
 
     async def results(self, routed: RoutedRequest) -> Response:
         """Show messages in the order in which they ended: a page, or events without end."""
         flows, database, flow = await self._find(routed, with_parameters=True)
         page = parse_parameters(EndedParameters, routed.request.query)
-        after = None if page.after is None else ResultPosition.parse(page.after)
-        if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_position(last)
+        begin = last_event_id(routed, RESULT_POSITION) or page.after
         key = FlowKey(database.id, routed.id)
-        # That results are gone is noticed before a status is sent.
-        ended = await flows.results(key, after, page.limit)
-        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            self._followers.check()
-            require = partial(require_objects, routed, flow)
-            stream = ResultStream(flows, key, require, ended)
-            return answer_events(self._followers.counting(stream.events(routed.request)))
-        items = [state_of(each.ticket, each.end, each.document) for each in ended.items]
-        return _answer(200, {"items": items, "position": str(ended.position)})
+
+        async def read(
+            after: ResultPosition | None, limit: int, wait_s: float
+        ) -> Page[ResultPosition | None]:
+            await asyncio.sleep(min(wait_s, _POLL_S))
+            try:
+                ended = await flows.results(key, after, limit)
+            except Unavailable:
+                if not wait_s:
+                    raise
+                return Page([], after)  # the next time may succeed
+            return Page([*map(_item, ended.items)], ended.position)
+
+        async def check() -> bytes:
+            require_objects(routed, flow)
+            return b""
+
+        names = "items", "position"
+        followed = Followed("message", names, read, check)
+        position = None if begin is None else ResultPosition.parse(begin)
+        return await self._followers.answer(routed, followed, position, page.limit)
 
     async def dead_letters(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed, with_parameters=True)
@@ -123,13 +137,13 @@ class MessageFlows:
             {
                 "ticket": letter.ticket,
                 "message": letter.document["message"],
-                "error": error_of(letter.document),
+                "error": _error_of(letter.document),
                 "age_s": letter.age_s,
             }
             for letter in letters
         ]
         following = letters[-1].position if len(letters) == page.limit else None
-        return _answer(200, {"items": items, "next": following})
+        return answer_json(200, {"items": items, "next": following})
 
     async def replay(self, routed: RoutedRequest) -> Response:
         """Queue dead letters again, under their tickets."""
@@ -137,21 +151,10 @@ class MessageFlows:
         chosen = parse_parameters(ReplayParameters, routed.request.query)
         key, expired = FlowKey(database.id, routed.id), chosen.expired == "true"
         replayed = await flows.replay(key, flow, expired=expired)
-        return _answer(202, replayed._asdict())
+        return answer_json(202, replayed._asdict())
 
     def _service(self) -> FlowService:
         return required(self._flows, "are no message flows")
-
-    async def _body(self, routed: RoutedRequest, limit: int) -> tuple[Any, bytes, DatabaseRoute]:
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        raw = await read_body(routed.request, min(limit, self._limit))
-        body = parse_json(raw)
-        return body, raw, await self._directory.database(routed.database)
-
-    async def _database(self, routed: RoutedRequest) -> DatabaseRoute:
-        refuse_content(routed)
-        return await self._directory.database(routed.database)
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
@@ -178,28 +181,21 @@ def _executed(routed: RoutedRequest, flow: Flow | RefusedFlow) -> Flow:
     return flow
 
 
-def _messages(body: Any) -> list[Any]:
-    messages = require_object(body).get("messages")
-    if not isinstance(messages, list) or not 1 <= len(messages) <= MOST_MESSAGES:
-        locations = [Location("/messages", f"1 to {MOST_MESSAGES} messages are expected")]
-    else:
-        locations = [
-            Location(f"/{name}", "is not known here") for name in body if name != "messages"
-        ]
-    if locations:
-        raise Invalid("The body has no messages that can be queued.", locations=locations)
-    assert isinstance(messages, list)
-    return messages
+def _state_of(ticket: str, state: str, document: Any) -> dict[str, Any]:
+    """Return what became of a message as JSON; `document` is its result, or its dead letter."""
+    shown: dict[str, Any] = {"ticket": ticket, "state": state}
+    if state == "failed":
+        shown |= {"error": _error_of(document)}
+    elif state == "done":
+        shown |= {"result": document}
+    return shown
 
 
-def _recognition(identity: Identity, flow: str) -> tuple[str, tuple[str, str] | None]:
-    """Return the seed of a request's tickets, and by what it is recognised when it comes again."""
-    if identity.key is None:
-        return uuid4().hex, None
-    assert identity.fingerprint is not None
-    seed = identity.derive("tickets", flow, identity.fingerprint)
-    return seed, (identity.derive("messages", flow), identity.fingerprint)
+def _error_of(letter: Any) -> dict[str, Any]:
+    """Return the reason in a dead letter."""
+    return {"detail": letter["detail"], "errors": letter["errors"]}
 
 
-def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))
+def _item(message: EndedMessage) -> Item:
+    shown = _state_of(message.ticket, message.end, message.document)
+    return Item(str(message.position), orjson.dumps(shown))

@@ -1,11 +1,20 @@
-"""Options of the data API; the composition root fills them from the settings."""
+"""What the composition root gives the data API: options, from the settings, and services."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["DataOptions"]
+from app.api.jobs.runs import JobBackend
+from app.coherence.caches import Caches
+from mediator.access.metered_plane import Transact
+from mediator.changes.subscriptions import Subscriptions
+from mediator.event_streams.service import EventStreamService
+from mediator.flows.service import FlowService
+from mediator.standing.service import StandingQueries
+from mediator.views.service import IncrementalViews
+
+__all__ = ["DataOptions", "DataServices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +42,28 @@ class DataOptions:
     page_limit: int = 1_000
     sketch_valid_s: float = 60.0
     compresses: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DataServices:
+    """What routes of the data API work with, besides the data plane; without one, they refuse.
+
+    Attributes:
+        subscriptions: None: there is no change feed.
+        caches: None: nothing may be cached.
+        transact: None: there are no transactions.
+        job_backend: None: there are no jobs.
+        flows: None: there are no message flows.
+        views: None: there are no incremental views.
+        event_streams: None: there are no event streams.
+        standing: None: there are no standing queries.
+    """
+
+    subscriptions: Subscriptions | None = None
+    caches: Caches | None = None
+    transact: Transact | None = None
+    job_backend: JobBackend | None = None
+    flows: FlowService | None = None
+    views: IncrementalViews | None = None
+    event_streams: EventStreamService | None = None
+    standing: StandingQueries | None = None

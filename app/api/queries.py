@@ -10,7 +10,6 @@ from typing import Any, Final
 import orjson
 
 from app.api.cursors import Cursors
-from app.api.links import next_link
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, FieldSelection
 from app.api.responses import (
@@ -20,6 +19,7 @@ from app.api.responses import (
     add_freshness,
     add_preference_headers,
     document_of,
+    next_link,
 )
 from app.api.routed_request import RoutedRequest
 from app.coherence.cached_reads import CachedReads, ReadGrant

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,10 +17,10 @@ from mediator.operations.patch import FieldChanges, parse_update
 from mediator.routing.former_schemas import FormerSchema
 from mediator.routing.fragments import resource_groups
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
+from mediator.schema.ids import NAME
 
-__all__ = ["NAME", "ClassResource", "Directory", "FieldSelection"]
+__all__ = ["ClassResource", "Directory", "FieldSelection"]
 
-NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 _MOST_CACHED = 256
 _LONGEST_CACHED: Final = 256
 """Bytes of the longest update that is cached."""

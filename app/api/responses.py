@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -22,6 +22,7 @@ from mediator.base.errors import NotFound
 from mediator.model.operations import Create, Delete, Freshness, Get, Outcome, Put
 from mediator.schema.types import Values, projected
 from mediator.schema.values import Codec
+from sketch.protocol.keys import canonical_query
 
 __all__ = [
     "JSON_TYPE",
@@ -31,11 +32,14 @@ __all__ = [
     "add_freshness",
     "add_preference_headers",
     "answer_absence",
+    "answer_created",
     "answer_events",
+    "answer_json",
     "answer_read",
     "answer_write",
     "document_of",
     "location_of",
+    "next_link",
     "represent",
     "result_of",
     "tag_of",
@@ -44,6 +48,9 @@ __all__ = [
 JSON_TYPE: Final = (b"content-type", JSON.encode())
 REVALIDATE: Final = (b"cache-control", b"no-cache")
 REPLAYED: Final = (b"idempotency-replayed", b"true")
+_LONGEST_LINK: Final = 2_000
+"""Bytes of an address: proxies have a few kilobytes for all header fields of an answer."""
+
 # Ids that are names of routes as well: a route is found by the raw path, in which these differ.
 _ESCAPED_IDS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65xport"}
 
@@ -106,6 +113,16 @@ def answer_read(
     headers.append(JSON_TYPE)
     add_preference_headers(headers, routed.preferences, outcome.partial)
     return Response(200, headers, orjson.dumps(represent(planned, outcome)))
+
+
+def answer_json(status: int, document: Any, headers: Sequence[Header] = ()) -> Response:
+    """Answer JSON that no cache keeps."""
+    return Response(status, [JSON_TYPE, NO_STORE, *headers], orjson.dumps(document))
+
+
+def answer_created(path: str, document: Any) -> Response:
+    """Answer what was created, which is now at a path of the data API."""
+    return answer_json(201, document, [(b"location", f"/v1/{path}".encode())])
 
 
 def answer_events(events: AsyncIterator[bytes]) -> Response:
@@ -195,3 +212,17 @@ def add_preference_headers(
         headers.append((b"preference-applied", applied.encode("latin-1")))
     if partial:
         headers.append((b"portolan-partial", ", ".join(partial).encode()))
+
+
+def next_link(path: str, parameters: Iterable[tuple[str, str]], cursor: str | None) -> Headers:
+    """Return the field that leads to the page after a cursor (RFC 8288), as caches keep it.
+
+    Nothing if no page follows, or if the address is too long for a field: the body has the cursor.
+    """
+    if cursor is None:
+        return []
+    kept = [(name, value) for name, value in parameters if name != "after"]
+    address = f"{path}?{canonical_query([*kept, ('after', cursor)])}"
+    if len(address) > _LONGEST_LINK:
+        return []
+    return [(b"link", f'<{address}>; rel="next"'.encode())]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from app.api.cursors import seen_at
 from app.api.resources import ClassResource, FieldSelection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
-from app.http.message import Request, Response
+from app.http.jsonbody import parse_json
+from app.http.message import Request, Response, read_body
 from app.http.negotiation import JSON, accepts_gzip, media_type
 from app.http.paths import parse_integer, parse_query
 from app.http.preconditions import (
@@ -144,18 +145,6 @@ class RoutedRequest:
         self.find_pinned, self.pinned = find, await find()
         self.plane = PinnedPlane(self.plane, self.pinned)
 
-    async def require_again(self, require: Callable[[], object]) -> None:
-        """Return if the sender may have the answer to a request that has waited.
-
-        Args:
-            require: Raises an error if the sender may not, by what is known now.
-
-        Raises:
-            Unauthenticated: The key or the token was revoked, or has ended, during the wait.
-        """
-        await self.revalidate()
-        require()
-
     def transact(self, transact: Transact) -> Transact:
         """Return the execution of transactions as this request may have it."""
         narrowed = self.access.transact(transact)
@@ -271,6 +260,17 @@ class RoutedRequest:
             extra={"supported": list(allowed)},
             headers=[(name, listed)],
         )
+
+    async def json_body(self, limit: int) -> tuple[Any, bytes]:
+        """Return the body of a request without parameters, parsed and as it came.
+
+        Raises:
+            HttpError: It is not JSON, or has more than `limit` bytes; or there are parameters.
+        """
+        self.media_type(JSON)
+        parse_query(self.request.query, frozenset())
+        raw = await read_body(self.request, limit)
+        return parse_json(raw), raw
 
     @property
     def pinned_names(self) -> tuple[bytes, ...]:

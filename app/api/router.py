@@ -12,12 +12,10 @@ from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias
 
-from app.api.jobs.runs import JobBackend
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.resources import ClassResource, Directory
 from app.api.routed_request import Route, RoutedRequest
 from app.api.routes import RouteTable
-from app.coherence.caches import Caches
 from app.http.caching import confined, varying
 from app.http.compression import COMPRESSED_FROM, compress, name_coding
 from app.http.cors import CrossOrigin
@@ -36,18 +34,12 @@ from app.http.paths import parse_integer
 from app.http.problems import INTERNAL, INVALID, METHOD_NOT_ALLOWED, HttpError, problem_of
 from app.security.data_port import RequestAuthoriser
 from mediator.access.authorisation import EVERYTHING
-from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope as Permission
 from mediator.admission.refusals import Refusals
 from mediator.base.errors import Location, MediatorError
 from mediator.base.observation import Observer, RequestFinished, RequestRefused
-from mediator.changes.subscriptions import Subscriptions
 from mediator.control.former_schemas import HEADER, FormerSchemas
 from mediator.data_plane.port import DataPlane
-from mediator.event_streams.service import EventStreamService
-from mediator.flows.service import FlowService
-from mediator.standing.service import StandingQueries
-from mediator.views.service import IncrementalViews
 
 __all__ = ["DataApi"]
 
@@ -63,7 +55,7 @@ Validity: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 class DataApi:
-    """The data API; the parts that are None are absent, as `RouteTable` says.
+    """The data API.
 
     Without an authoriser requests are not authenticated, and everything is allowed.
     """
@@ -73,32 +65,14 @@ class DataApi:
         plane: DataPlane,
         options: DataOptions,
         observe: Observer,
-        subscriptions: Subscriptions | None = None,
-        caches: Caches | None = None,
-        transact: Transact | None = None,
-        job_backend: JobBackend | None = None,
+        services: DataServices = DataServices(),  # noqa: B008 - immutable
         authoriser: RequestAuthoriser | None = None,
         former_schemas: FormerSchemas | None = None,
         refusals: Refusals | None = None,
-        flows: FlowService | None = None,
-        views: IncrementalViews | None = None,
-        event_streams: EventStreamService | None = None,
-        standing: StandingQueries | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
-        self._table = RouteTable(
-            self._directory,
-            options,
-            subscriptions,
-            caches,
-            transact,
-            job_backend,
-            flows,
-            views,
-            event_streams,
-            standing,
-        )
+        self._table = RouteTable(self._directory, options, services)
         self._authoriser = authoriser
         self._former_schemas = former_schemas
         self._refusals = refusals
@@ -116,6 +90,10 @@ class DataApi:
     def active(self) -> Mapping[tuple[str, str], int]:
         """Requests under way, by method and scheme."""
         return self._active
+
+    def end_streams(self) -> None:
+        """End answers that have no end of their own, so that requests can be finished."""
+        self._table.followers.have_ended = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

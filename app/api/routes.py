@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Final
 
@@ -16,14 +16,15 @@ from app.api.cursors import Cursors
 from app.api.database_documents import DatabaseDocuments
 from app.api.event_streams import EventStreamRoutes
 from app.api.filtered_writes import FilteredWrites
+from app.api.following import Followers
 from app.api.incremental_views import IncrementalViewRoutes
 from app.api.jobs.results import RunResults
 from app.api.jobs.rights import RunRights
-from app.api.jobs.runs import JobBackend, Jobs
+from app.api.jobs.runs import Jobs
 from app.api.keyed_upserts import KeyedUpserts
 from app.api.message_flows import MessageFlows
 from app.api.objects import PATCH_TYPES, Objects
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.queries import Queries
 from app.api.resources import Directory
 from app.api.routed_request import Address, Handler, Route
@@ -31,31 +32,26 @@ from app.api.sketch import Sketches
 from app.api.standing_queries import StandingQueryRoutes
 from app.api.transactions import TransactionRoute
 from app.api.transfer import Exports, Imports
-from app.coherence.caches import Caches
 from app.http.idempotency import OperationIds
 from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH, SVG
 from app.http.paths import decode_segment
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
-from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
 from mediator.base.errors import NotFound
-from mediator.changes.subscriptions import Subscriptions
-from mediator.event_streams.service import EventStreamService
-from mediator.flows.service import FlowService
 from mediator.schema.ids import NAME, check_id
-from mediator.standing.service import StandingQueries
-from mediator.views.service import IncrementalViews
 
 __all__ = ["RouteTable"]
 
 _READS: Final = {"GET": Scope.READ, "HEAD": Scope.READ}
 _WRITES: Final = dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), Scope.WRITE)
 _QUERIES: Final = {"POST": Scope.READ}
-_JOBS: Final = dict.fromkeys(("GET", "POST", "DELETE"), Scope.JOBS)
+_ALL: Final = {**_READS, **_WRITES}
+_JOBS: Final = dict.fromkeys(_ALL, Scope.JOBS)
+_FLOWS: Final = dict.fromkeys(_ALL, Scope.WRITE)
 
 _VERSION: Final = b"v1"
 _CLASS_SEGMENTS: Final = 4
-_RUN_SEGMENTS: Final = 6
+_OBJECT_SEGMENTS: Final = 5
 _FLOW_SEGMENTS: Final = 7
 _RUN: Final = re.compile(rb"[0-9a-f]{32}")
 """Ids of runs, of flows, of messages and of views."""
@@ -81,8 +77,8 @@ def _decode_name(raw: bytes, pointer: str) -> str:
 class _Numbered:
     """Routes of what a database has by ids: of all, and by what follows the id those of one.
 
-    `name` is what one of them is called, and `ids` are those that there may be.
-    `name` is what one of them is called; `of_all` are about all of them, by what stands for the id.
+    `name` is what one of them is called, and `ids` are those that there may be; `of_all` are about
+    all of them, by what stands for the id.
     """
 
     name: str
@@ -93,74 +89,54 @@ class _Numbered:
 
 
 class RouteTable:
-    """The routes of the data API.
+    """The routes of the data API, also those of services that are absent."""
 
-    Args:
-        subscriptions: None: there is no change feed.
-        caches: None: nothing may be cached.
-        transact: None: there are no transactions.
-        job_backend: None: there are no jobs.
-        flows: None: there are no message flows.
-        views: None: there are no incremental views.
-        event_streams: None: there are no event streams.
-        standing: None: there are no standing queries.
-    """
-
-    def __init__(
-        self,
-        directory: Directory,
-        options: DataOptions,
-        subscriptions: Subscriptions | None,
-        caches: Caches | None,
-        transact: Transact | None,
-        job_backend: JobBackend | None,
-        flows: FlowService | None,
-        views: IncrementalViews | None,
-        event_streams: EventStreamService | None,
-        standing: StandingQueries | None,
-    ) -> None:
+    def __init__(self, directory: Directory, options: DataOptions, services: DataServices) -> None:
         ids, cursors, limit = OperationIds(), Cursors(options.cursor_key), options.max_body_bytes
-        reads = caches.reads if caches else None
+        reads = services.caches.reads if services.caches else None
         queries, creation = Queries(options, cursors, reads), Creation(options, ids)
         self._object = _object(Objects(limit, ids, reads))
         writes = FilteredWrites(options, ids, KeyedUpserts(options, ids))
         self._collection = _collection(queries, creation, writes)
         exports = Exports(options.chunk_lines)
         self._below_class = _below_class(queries, Imports(options, ids), exports)
-        rights = RunRights(directory)
-        jobs = Jobs(directory, rights, job_backend, cursors, ids, limit)
         self._below_database = _below_database(
             Batches(directory, options, ids),
-            TransactionRoute(transact, directory, limit, ids),
-            ChangesRoute(directory, subscriptions),
+            TransactionRoute(services.transact, directory, limit, ids),
+            ChangesRoute(directory, services.subscriptions),
             Sketches(directory, reads, round(options.sketch_valid_s * 1000)),
             DatabaseDocuments(directory),
-            jobs,
         )
+        followers = self.followers = Followers()
+        rights = RunRights(directory)
+        jobs = Jobs(directory, rights, services.job_backend, cursors, ids, limit, followers)
+        results = RunResults(directory, rights, services.job_backend, cursors, options.page_limit)
         self._numbered = {
-            b"message-flows": _flows(MessageFlows(directory, flows, ids, limit)),
-            b"incremental-views": _views(IncrementalViewRoutes(directory, views, limit)),
-            b"event-streams": _streams(EventStreamRoutes(directory, event_streams, ids, limit)),
-            b"standing-queries": _standing(StandingQueryRoutes(directory, standing, limit)),
+            b"jobs": _jobs(jobs, results),
+            b"message-flows": _flows(
+                MessageFlows(directory, services.flows, ids, limit, followers)
+            ),
+            b"incremental-views": _views(
+                IncrementalViewRoutes(directory, services.views, limit, followers)
+            ),
+            b"event-streams": _streams(
+                EventStreamRoutes(directory, services.event_streams, ids, limit, followers)
+            ),
+            b"standing-queries": _standing(
+                StandingQueryRoutes(directory, services.standing, limit, followers)
+            ),
         }
-        methods = {"GET": jobs.get, "DELETE": jobs.delete}
-        self._run = Route(
-            "/v1/{database}/jobs/{run}", methods, _JOBS, streams=(EVENT_STREAM,), is_pinnable=False
-        )
-        results = RunResults(directory, rights, job_backend, cursors, options.page_limit)
-        self._below_run = _below_run(jobs, results)
 
     @property
     def routes(self) -> Iterable[Route]:
         numbered = self._numbered.values()
-        below = [self._below_class, self._below_database, self._below_run]
+        below = [self._below_class, self._below_database, *(each.below for each in numbered)]
         return (
             self._object,
             self._collection,
-            self._run,
             *(each.whole for each in numbered),
             *chain(*(each.of_all.values() for each in numbered)),
-            *chain(*(routes.values() for routes in (*below, *(each.below for each in numbered)))),
+            *chain(*(routes.values() for routes in below)),
         )
 
     def find(self, path: bytes) -> Address:
@@ -183,19 +159,9 @@ class RouteTable:
             if route is not None:
                 return Address(route, database)
             return Address(self._collection, database, _decode_name(name, "class"))
-        if name == b"jobs" or count >= _RUN_SEGMENTS:
-            return self._of_run(database, parts[3:])
-        return self._of_class(database, _decode_name(name, "class"), parts[4])
-
-    def _of_run(self, database: str, parts: list[bytes]) -> Address:
-        """Find a route of a run, whose id is where others have that of their object."""
-        name, run, *rest = parts
-        route = self._below_run.get(b"/".join(rest)) if rest else self._run
-        if name != b"jobs" or route is None:
+        if count > _OBJECT_SEGMENTS:
             raise _not_found()
-        if not _RUN.fullmatch(run):
-            raise NotFound("There is no such run.")
-        return Address(route, database, id=run.decode())
+        return self._of_class(database, _decode_name(name, "class"), parts[4])
 
     def _of_class(self, database: str, class_name: str, segment: bytes) -> Address:
         route = self._below_class.get(segment)
@@ -233,7 +199,7 @@ def _object(objects: Objects) -> Route:
             "PATCH": objects.patch,
             "DELETE": objects.delete,
         },
-        {**_READS, **_WRITES},
+        _ALL,
         patch_types=tuple(PATCH_TYPES),
     )
 
@@ -248,7 +214,7 @@ def _collection(queries: Queries, creation: Creation, writes: FilteredWrites) ->
             "PATCH": writes.patch,
             "DELETE": writes.delete,
         },
-        {**_READS, **_WRITES},
+        _ALL,
         patch_types=tuple(PATCH_TYPES),
     )
 
@@ -268,7 +234,6 @@ def _below_database(
     changes: ChangesRoute,
     sketches: Sketches,
     documents: DatabaseDocuments,
-    jobs: Jobs,
 ) -> dict[bytes, Route]:
     path, stream = "/v1/{database}/", (EVENT_STREAM,)
     sketch = {"GET": sketches.get, "HEAD": sketches.get}
@@ -279,85 +244,68 @@ def _below_database(
         b"changes": Route(f"{path}changes", {"GET": changes.get}, None, streams=stream),
         b"sketch": Route(f"{path}sketch", sketch, None, offers=SKETCH, streams=(JSON,)),
         b"openapi.json": Route(f"{path}openapi.json", document, None, is_pinnable=False),
-        b"jobs": Route(
-            f"{path}jobs", {"POST": jobs.post, "GET": jobs.list}, _JOBS, is_pinnable=False
-        ),
     }
 
 
-def _below_run(jobs: Jobs, results: RunResults) -> dict[bytes, Route]:
-    path = "/v1/{database}/jobs/{run}/"
-    return {
-        b"resume": Route(f"{path}resume", {"POST": jobs.resume}, _JOBS, is_pinnable=False),
-        b"results": Route(
-            f"{path}results",
-            {"GET": results.get},
-            _JOBS,
-            streams=tuple(FILES),
-            is_pinnable=False,
-        ),
+def _unpinnable(
+    name: str, scopes: Mapping[str, Scope] | None, path: str, *streams: str, **handlers: Handler
+) -> Route:
+    """Make a route below a name of the database, which no version of the schema is pinned for."""
+    template = f"/v1/{{database}}/{name}{path}"
+    return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
+
+
+def _jobs(jobs: Jobs, results: RunResults) -> _Numbered:
+    route = partial(_unpinnable, "jobs", _JOBS)
+    below = {
+        b"": route("/{run}", EVENT_STREAM, GET=jobs.get, DELETE=jobs.delete),
+        b"resume": route("/{run}/resume", POST=jobs.resume),
+        b"results": route("/{run}/results", *FILES, GET=results.get),
     }
+    return _Numbered("run", route("", POST=jobs.post, GET=jobs.list), below)
 
 
 def _flows(flows: MessageFlows) -> _Numbered:
-    def route(path: str, *streams: str, **handlers: Handler) -> Route:
-        scopes = dict.fromkeys(handlers, Scope.WRITE)
-        template = f"/v1/{{database}}/message-flows{path}"
-        return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
-
-    one = "/{flow}"
+    route = partial(_unpinnable, "message-flows", _FLOWS)
     below = {
-        b"": route(one, GET=flows.get, DELETE=flows.delete),
-        b"messages": route(f"{one}/messages", POST=flows.send),
-        b"messages/": route(f"{one}/messages/{{ticket}}", GET=flows.ticket),
-        b"results": route(f"{one}/results", EVENT_STREAM, GET=flows.results),
-        b"dead-letters": route(f"{one}/dead-letters", GET=flows.dead_letters),
-        b"replay": route(f"{one}/replay", POST=flows.replay),
+        b"": route("/{flow}", GET=flows.get, DELETE=flows.delete),
+        b"messages": route("/{flow}/messages", POST=flows.send),
+        b"messages/": route("/{flow}/messages/{ticket}", GET=flows.ticket),
+        b"results": route("/{flow}/results", EVENT_STREAM, GET=flows.results),
+        b"dead-letters": route("/{flow}/dead-letters", GET=flows.dead_letters),
+        b"replay": route("/{flow}/replay", POST=flows.replay),
     }
     return _Numbered("message flow", route("", POST=flows.post, GET=flows.list), below)
 
 
 def _views(views: IncrementalViewRoutes) -> _Numbered:
-    def route(path: str, streams: tuple[str, ...] = (), **handlers: Handler) -> Route:
-        scopes = {**_READS, **_WRITES}
-        template = f"/v1/{{database}}/incremental-views{path}"
-        return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
-
-    one = "/{view}"
+    route = partial(_unpinnable, "incremental-views", _ALL)
     below = {
-        b"": route(one, GET=views.get, DELETE=views.delete),
-        b"result": route(f"{one}/result", GET=views.result),
-        b"deltas": route(f"{one}/deltas", (EVENT_STREAM,), GET=views.deltas),
+        b"": route("/{view}", GET=views.get, DELETE=views.delete),
+        b"result": route("/{view}/result", GET=views.result),
+        b"deltas": route("/{view}/deltas", EVENT_STREAM, GET=views.deltas),
     }
     return _Numbered("incremental view", route("", POST=views.post, GET=views.list), below)
 
 
 def _streams(streams: EventStreamRoutes) -> _Numbered:
-    path = "/v1/{database}/event-streams"
-    every: dict[str, Handler] = {"POST": streams.post, "GET": streams.list}
-    whole = Route(path, every, {**_READS, **_WRITES}, is_pinnable=False)
-    one: dict[str, Handler] = {"GET": streams.get, "DELETE": streams.delete}
-    of_tuples: dict[str, Handler] = {"POST": streams.append, "GET": streams.tuples}
-    stream, tuples = f"{path}/{{stream}}", f"{path}/{{stream}}/tuples"
+    # Grants name a stream: the handlers of one authorise it.
+    route = partial(_unpinnable, "event-streams", None)
     below = {
-        b"": Route(stream, one, None, is_pinnable=False),
-        b"tuples": Route(tuples, of_tuples, None, streams=(EVENT_STREAM,), is_pinnable=False),
+        b"": route("/{stream}", GET=streams.get, DELETE=streams.delete),
+        b"tuples": route("/{stream}/tuples", EVENT_STREAM, POST=streams.append, GET=streams.tuples),
     }
+    whole = _unpinnable("event-streams", _ALL, "", POST=streams.post, GET=streams.list)
     return _Numbered("event stream", whole, below, _NAME)
 
 
 def _standing(queries: StandingQueryRoutes) -> _Numbered:
-    def route(path: str, streams: tuple[str, ...] = (), **handlers: Handler) -> Route:
-        scopes = {**_READS, **_WRITES}
-        template = f"/v1/{{database}}/standing-queries{path}"
-        return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
-
-    one = "/{query}"
+    route = partial(_unpinnable, "standing-queries", _ALL)
     below = {
-        b"": route(one, GET=queries.get, DELETE=queries.delete),
-        b"results": route(f"{one}/results", (EVENT_STREAM,), GET=queries.results),
+        b"": route("/{query}", GET=queries.get, DELETE=queries.delete),
+        b"results": route("/{query}/results", EVENT_STREAM, GET=queries.results),
     }
-    of_all = {b"plan": route("/plan", (SVG,), GET=queries.plan)}
+    of_all = {b"plan": route("/plan", SVG, GET=queries.plan)}
     whole = route("", POST=queries.post, GET=queries.list)
     return _Numbered("standing query", whole, below, of_all=of_all)
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
-from app.api.coordinated import refuse_content, require_stream, required
-from app.api.dependents import find_dependent, require_objects
+from app.api.dependents import (
+    find_dependent,
+    refuse_content,
+    require_objects,
+    require_stream,
+    required,
+)
+from app.api.following import Followed, Followers, Item, Page, last_event_id, stopped_event
+from app.api.models.common import RESULT_POSITION
 from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, answer_events
+from app.api.responses import NO_STORE, answer_created, answer_json
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers, parse_position
-from app.api.standing_events import ResultEvents, shown
-from app.http.jsonbody import parse_json
-from app.http.message import Headers, Response, read_body
-from app.http.negotiation import EVENT_STREAM, JSON, SVG, accepts_by_name
-from app.http.paths import parse_query
+from app.http.message import Response
+from app.http.negotiation import SVG, accepts_by_name
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
 from mediator.model.result_position import ResultPosition
@@ -28,7 +29,7 @@ from mediator.routing.model import DatabaseRoute
 from mediator.standing.drawing import drawing
 from mediator.standing.query import Source, StandingQuery, names_of
 from mediator.standing.query_parser import parse_query as parse_standing_query
-from mediator.standing.results import StoredQuery, StoredResult
+from mediator.standing.results import STOPPED, StoredQuery, StoredResult
 from mediator.standing.service import (
     StandingLoad,
     StandingQueries,
@@ -54,14 +55,12 @@ class StandingQueryRoutes:
     _directory: Directory
     _queries: StandingQueries | None
     _limit: int
-    _followers: Followers = field(default_factory=lambda: Followers("standing queries"), init=False)
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a query."""
         queries = self._service()
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        body = parse_json(await read_body(routed.request, min(_LARGEST_QUERY, self._limit)))
+        body, _ = await routed.json_body(min(_LARGEST_QUERY, self._limit))
         database = await self._directory.database(routed.database)
         streams = await queries.streams(database)
         query = parse_standing_query(body, database.schema, streams)
@@ -71,20 +70,20 @@ class StandingQueryRoutes:
         if query.into is not None:
             _require_target(routed, query.into.target)
         id_, stored = await queries.create(database, query, _administered(routed, query))
-        location = f"/v1/{routed.database}/standing-queries/{id_}".encode()
+        path = f"{routed.database}/standing-queries/{id_}"
         new = load_document(StandingLoad(0, query.max_lag, None))
-        return _answer(201, {**_report(id_, stored), **new}, [(b"location", location)])
+        return answer_created(path, {**_report(id_, stored), **new})
 
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         database = await self._directory.database(routed.database)
         found = await self._service().of_database(database)
-        return _answer(200, {"items": [query_document(*each) for each in found.items()]})
+        return answer_json(200, {"items": [query_document(*each) for each in found.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
         queries, database, stored = await self._find_any(routed)
         loads = await queries.loads(database.id, {routed.id: stored})
-        return _answer(200, {**_report(routed.id, stored), **load_document(loads[routed.id])})
+        return answer_json(200, {**_report(routed.id, stored), **load_document(loads[routed.id])})
 
     async def delete(self, routed: RoutedRequest) -> Response:
         queries, database, _ = await self._find_any(routed)
@@ -96,28 +95,25 @@ class StandingQueryRoutes:
         parameters = parse_parameters(ResultsParameters, routed.request.query)
         queries, database, stored = await self._find_any(routed, with_parameters=True)
         _require(routed, stored)
-        if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_position(last)
-        elif parameters.after is not None:
-            after = ResultPosition.parse(parameters.after)
+        begin = last_event_id(routed, RESULT_POSITION) or parameters.after
+        if begin is None:
+            position = await queries.last_result(database, routed.id)
         else:
-            after = await queries.last_result(database, routed.id)
-        # A result that is gone is noticed before a status is sent.
-        read = partial(queries.results, database, routed.id, after, parameters.limit)
-        found: Sequence[StoredResult] = await read(0)
-        self._followers.check()
-        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            stream = ResultEvents(queries, database, routed, partial(_require, routed), after)
-            return answer_events(self._followers.counting(stream.events()))
-        if not found and parameters.wait:
-            permit = partial(routed.require_again, partial(_require, routed, stored))
-            found = await self._followers.wait(
-                read, parameters.wait, lambda: not queries.ended, permit
-            )
-        items = b",".join(map(shown, found))
-        position = found[-1].position if found else after
-        body = b'{"results":[%b],"after":"%b"}' % (items, str(position).encode())
-        return Response(200, [JSON_TYPE, NO_STORE], body)
+            position = ResultPosition.parse(begin)
+
+        async def read(after: ResultPosition, limit: int, wait_s: float) -> Page[ResultPosition]:
+            found = await queries.results(database, routed.id, after, limit, wait_s)
+            return Page([*map(_item, found)], found[-1].position if found else after)
+
+        async def check() -> bytes:
+            stored = await queries.find(database, routed.id)
+            _require(routed, stored)
+            return stopped_event(stored.state.detail) if stored.state.name == STOPPED else b""
+
+        followed = Followed("result", ("results", "after"), read, check)
+        return await self._followers.answer(
+            routed, followed, position, parameters.limit, parameters.wait
+        )
 
     async def plan(self, routed: RoutedRequest) -> Response:
         """Answer the plan of all queries, which shows each of them, as JSON or as a drawing."""
@@ -129,7 +125,7 @@ class StandingQueryRoutes:
         if accepts_by_name(routed.request.headers.get(b"accept", ""), SVG):
             body = drawing(document, document["names"]).encode()
             return Response(200, [_SVG_TYPE, _NO_SCRIPTS, NO_STORE], body)
-        return _answer(200, document)
+        return answer_json(200, document)
 
     def _service(self) -> StandingQueries:
         return required(self._queries, "are no standing queries")
@@ -174,9 +170,11 @@ def _administered(routed: RoutedRequest, query: StandingQuery) -> list[str]:
     return [name for name in names if routed.access.may_administer(routed.database, name)]
 
 
+def _item(result: StoredResult) -> Item:
+    """Show a result with its number."""
+    document = b'{"id":%d,%b' % (result.number, result.document.removeprefix(b"{"))
+    return Item(str(result.position), document)
+
+
 def _report(id_: str, stored: StoredQuery) -> dict[str, Any]:
     return {**query_document(id_, stored), "query": stored.document}
-
-
-def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import orjson
-
 from app.api.batch import plan_item
 from app.api.models.operations import ObjectVersion, WriteItem, parse_transaction
 from app.api.resources import ClassResource, Directory
-from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED
+from app.api.responses import REPLAYED, answer_json
 from app.api.routed_request import RoutedRequest
 from app.api.submission import render_items
 from app.api.writes import PlannedOperation
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import LARGE_BODY, parse_json
-from app.http.message import Headers, Response, read_body
-from app.http.negotiation import JSON
-from app.http.paths import parse_query
+from app.http.jsonbody import LARGE_BODY
+from app.http.message import Response
 from app.http.preconditions import parse_tag
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.metered_plane import Transact
@@ -42,10 +38,8 @@ class TransactionRoute:
     async def post(self, routed: RoutedRequest) -> Response:
         if self._transact is None:
             raise HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")
-        routed.media_type(JSON)
-        parse_query(routed.request.query, frozenset())
-        raw = await read_body(routed.request, self._limit)
-        body = parse_transaction(parse_json(raw))
+        given, raw = await routed.json_body(self._limit)
+        body = parse_transaction(given)
         reads, operations = _read_set(body.reads), body.operations
         if not reads and not operations:  # each of them is authorised for its class
             routed.access.require_some(Scope.WRITE, routed.database)
@@ -62,10 +56,8 @@ class TransactionRoute:
             outcomes = await routed.transact(self._transact)(transaction)
         routed.request.phases.end("store")
         results = await render_items(items, outcomes, minimal=routed.preferences.minimal)
-        headers: Headers = [JSON_TYPE, NO_STORE]
-        if any(outcome.replayed for outcome in outcomes):
-            headers.append(REPLAYED)
-        return Response(200, headers, orjson.dumps({"results": results}))
+        headers = [REPLAYED] if any(outcome.replayed for outcome in outcomes) else []
+        return answer_json(200, {"results": results}, headers)
 
     async def _items(
         self,

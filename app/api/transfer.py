@@ -18,7 +18,7 @@ from app.api.models.reads import ExportParameters, ImportParameters
 from app.api.object_ids import given_id, object_id
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, FieldSelection
-from app.api.responses import JSON_TYPE, NO_STORE, document_of
+from app.api.responses import NO_STORE, answer_json, document_of
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Failures, Item, plan_or_refuse, submit_all
 from app.api.writes import PlannedOperation, WriteTarget, build_import
@@ -74,7 +74,7 @@ class Imports:
             async for chunk in self._chunks(routed, skip):
                 await self._put(routed, identity, chunk, progress)
         routed.request.phases.end("store")
-        return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(progress.summary()))
+        return answer_json(200, progress.summary())
 
     async def _chunks(self, routed: RoutedRequest, skip: int) -> AsyncIterator[list[Line]]:
         chunk: list[Line] = []

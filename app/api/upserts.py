@@ -17,10 +17,9 @@ from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Outcome, ReadModifyWrite, Update
 from mediator.operations.merge import computed_values
 from mediator.operations.read_modify_write import ATTEMPTS
-from mediator.schema.tree import Field
 from mediator.schema.types import Values
 
-__all__ = ["created_by", "upsert"]
+__all__ = ["created_by", "updated", "upsert"]
 
 
 async def upsert(
@@ -68,13 +67,14 @@ def created_by(
     else:
         assert isinstance(operation, Update)
         fields = target.resource.schema.fields
-        document = codec.encode(_updated(fields, codec.decode_fields(document), operation))
+        values = updated(codec.decode_fields(document), operation)
+        document = codec.encode(values | computed_values(fields, operation.operators, values))
     # Every creation sets the time of the write itself.
     members = {name: value for name, value in document.items() if name != codec.updated}
     return build_create(target, members)
 
 
-def _updated(fields: Mapping[str, Field], defaults: Values, update: Update) -> Values:
-    kept = {name: value for name, value in defaults.items() if name not in update.unset}
-    values = {**kept, **update.values}
-    return values | computed_values(fields, update.operators, values)
+def updated(values: Values, update: Update) -> Values:
+    """Return what an update makes of values, but for its operators."""
+    kept = {name: value for name, value in values.items() if name not in update.unset}
+    return {**kept, **update.values}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, print_document, printable
-from app.commands.running import AdminUrl, Json, KeyFile, admin_service, read_document
+from app.commands.consoles import errors, print_document, print_result, printable
+from app.commands.running import AdminUrl, Json, KeyFile, admin_service, read_bounded, read_document
 
 __all__ = ["admission"]
 
@@ -33,7 +33,7 @@ def show(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False) 
         print_document(rules)
         return
     typer.echo("".join(map(_visible, rules["text"])), nl=not rules["text"].endswith("\n"))
-    errors.print(f"{len(rules['rules'])} rules, version {rules['version']}.", markup=False)
+    errors.print(f"{len(rules['rules'])} rules, version {rules['version']}.")
 
 
 @admission.command("put")
@@ -58,12 +58,12 @@ def put(
         rules = service.request(
             "PUT",
             "/admission/rules",
-            content=_read(file),
+            content=read_bounded(file, _MOST_BYTES, "file of rules"),
             headers=headers,
-            params={"dry_run": str(dry_run).lower()},
+            params={"dry_run": dry_run},
         )
     done = "could be put in force" if dry_run else f"are in force, as version {rules['version']}"
-    errors.print(f"{len(rules['rules'])} rules {done}.", markup=False)
+    errors.print(f"{len(rules['rules'])} rules {done}.")
 
 
 @admission.command("dry-run")
@@ -84,10 +84,11 @@ def dry_run(
     """Print which rules would fire on events, and with which values."""
     document = read_document(file, _MOST_BYTES, "dry run")
     if rules is not None:
-        document["rules"] = _read(rules).decode("utf-8", "replace")
+        text = read_bounded(rules, _MOST_BYTES, "file of rules")
+        document["rules"] = text.decode("utf-8", "replace")
     with admin_service(url, key_file) as service:
         items = service.request("POST", "/admission/dry-run", json=document)["items"]
-    _print(items, json=json)
+    print_result(items, map(_line, items), json=json)
 
 
 @admission.command("log")
@@ -101,15 +102,7 @@ def log(
     """Print the rules that have fired, newest first, with what they did."""
     with admin_service(url, key_file) as service:
         items = service.request("GET", "/admission/log", params={"limit": limit})["items"]
-    _print(items, json=json)
-
-
-def _print(items: Iterable[Mapping[str, Any]], *, json: bool) -> None:
-    if json:
-        print_document(items)
-        return
-    for item in items:
-        typer.echo(printable(_line(item)))
+    print_result(items, map(_line, items), json=json)
 
 
 def _line(item: Mapping[str, Any]) -> str:
@@ -144,12 +137,6 @@ def _value(value: Any) -> str:
         case float():
             return f"{value:g}"
     return str(value)
-
-
-def _read(file: Path) -> bytes:
-    if file.stat().st_size > _MOST_BYTES:
-        raise typer.BadParameter(f"Rules have {_MOST_BYTES:,} bytes at most.")
-    return file.read_bytes()
 
 
 def _visible(character: str) -> str:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final, Literal
 
 import typer
 
-from app.commands.consoles import errors
-from app.commands.running import read_document
+from app.commands.consoles import print_document
+from app.commands.running import mistakes_in_files, read_document
 
 __all__ = ["allocate"]
 
 _MOST_BYTES: Final = 2**22
-
-
-class Target(StrEnum):
-    COMMUNICATION = "communication"
-    COST = "cost"
-
-
-class AllocationFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    HELM = "helm"
 
 
 def allocate(
@@ -34,44 +22,33 @@ def allocate(
     ],
     *,
     objective: Annotated[
-        Target, typer.Option(help="Least traffic between machines, or the cheapest machines.")
-    ] = Target.COMMUNICATION,
+        Literal["communication", "cost"],
+        typer.Option(help="Least traffic between machines, or the cheapest machines."),
+    ] = "communication",
     format_: Annotated[
-        AllocationFormat, typer.Option("--format", help="Text, JSON, or values of the chart.")
-    ] = AllocationFormat.TEXT,
+        Literal["text", "json", "helm"],
+        typer.Option("--format", help="Text, JSON, or values of the chart."),
+    ] = "text",
     limit_s: Annotated[
         float, typer.Option("--limit-s", min=0.001, max=3600, help="Seconds for the solver.")
     ] = 10.0,
 ) -> None:
     """Allocate processes to machines whose memory they fit: docs/allocation.md."""
-    import orjson
-
     from mediator.allocation.allocating import DoesNotFit
     from mediator.allocation.allocating import allocate as allocated_by
     from mediator.allocation.model import Objective
     from mediator.allocation.parser import parse_workload
     from mediator.allocation.report import describe, helm_values, text
-    from mediator.base.errors import Invalid
     from mediator.base.integer_program import SolverMissing
 
-    target = Objective(objective.value)
-    try:
+    target = Objective(objective)
+    with mistakes_in_files(DoesNotFit, SolverMissing):
         workload = parse_workload(read_document(file, _MOST_BYTES, "file of processes"))
         allocated = allocated_by(workload, target, limit_s)
-    except Invalid as error:
-        lines = [f"{each.pointer}: {each.detail}." for each in error.locations]
-        _refuse("\n".join(lines) or error.detail)
-    except (DoesNotFit, SolverMissing) as error:
-        _refuse(str(error))
     report = describe(workload, allocated, target)
-    if format_ is AllocationFormat.JSON:
-        typer.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
-    elif format_ is AllocationFormat.HELM:
+    if format_ == "json":
+        print_document(report)
+    elif format_ == "helm":
         typer.echo(helm_values(workload, allocated), nl=False)
     else:
         typer.echo(text(report))
-
-
-def _refuse(reason: str) -> NoReturn:
-    errors.print(reason, markup=False, soft_wrap=True)
-    raise typer.Exit(1) from None

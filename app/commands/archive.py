@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ from app.commands.running import overridden, run
 
 if TYPE_CHECKING:
     from app.settings.main import MediatorSettings
-    from mediator.archive.backup import ArchiveProgress, OnProgress
+    from mediator.archive.backup import ArchiveProgress
     from mediator.archive.files import Manifest
     from mediator.archive.restore import Restored
 
@@ -37,8 +37,8 @@ def backup(directory: Directory, *, database: Databases = None, data_dir: DataDi
         from mediator.archive.backup import Backup
 
         async with reading(settings) as mediator:
-            with _shown() as notify:
-                archive = Backup(mediator.installation, notify)
+            with shown_progress() as show:
+                archive = Backup(mediator.installation, partial(_show, show))
                 manifest = await archive.write(directory, database or None)
         console.print(_summary(manifest))
 
@@ -71,8 +71,8 @@ def restore(
         from mediator.archive.restore import Restoration
 
         async with writing(settings, CacheSettings()) as mediator:
-            with _shown() as notify:
-                restoration = Restoration(mediator.installation, notify)
+            with shown_progress() as show:
+                restoration = Restoration(mediator.installation, partial(_show, show))
                 done = await restoration.run(
                     directory, database or None, dry_run=dry_run, force=force, keys=keys
                 )
@@ -111,15 +111,9 @@ def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
         yield "  caches are revalidated, and feeds begin anew"
 
 
-@contextmanager
-def _shown() -> Iterator[OnProgress]:
-    with shown_progress() as show:
-
-        def notify(progress: ArchiveProgress) -> None:
-            of_class = f"{progress.database}/{progress.class_name}"
-            show(f"{of_class}: {progress.done:,} objects {progress.what}")
-
-        yield notify
+def _show(show: Callable[[str], None], progress: ArchiveProgress) -> None:
+    of_class = f"{progress.database}/{progress.class_name}"
+    show(f"{of_class}: {progress.done:,} objects {progress.what}")
 
 
 def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | None) -> None:

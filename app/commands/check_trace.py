@@ -33,7 +33,7 @@ def check_trace(
     try:
         text, status = check(file, delta, "ack" if ack else "vis", as_json=json)
     except (OSError, ValueError) as error:
-        errors.print(f"The trace cannot be checked: {error}", markup=False, soft_wrap=True)
+        errors.print(f"The trace cannot be checked: {error}")
         raise typer.Exit(2) from None
     typer.echo(text)
     raise typer.Exit(status)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from enum import StrEnum
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from app.commands.consoles import json_text, print_document
 from app.commands.running import check_name, read_document, run
+from app.service.interruption import stopped_by_signal
 
 if TYPE_CHECKING:
     from mediator.relocation.administration import ClusterAdministration
@@ -27,12 +26,6 @@ cluster = typer.Typer(
 
 _MOST_BYTES: Final = 2**22
 _BATCH: Final = 1_000
-
-
-class MoveStrategy(StrEnum):
-    PTLB = "ptlb"
-    MSLB = "mslb"
-    AUTO = "auto"
 
 
 Name = Annotated[str, typer.Argument(help="The name of the cluster.")]
@@ -66,13 +59,12 @@ def declare(
     check_name(name)
     queries = read_document(file, _MOST_BYTES, "file of standing queries")
 
-    async def write() -> None:
+    async def write(clusters: ClusterAdministration) -> None:
         declared = Declared.even(queries, workers, partitions, lateness_s, adaptive=adaptive)
         declared.cluster()  # or a mistake is reported
-        async with _clusters(url) as clusters:
-            await clusters.declare(name, declared)
+        await clusters.declare(name, declared)
 
-    run(write())
+    _administer(url, write)
 
 
 @cluster.command()
@@ -86,31 +78,28 @@ def work(
 ) -> None:
     """Run participants until SIGTERM or SIGINT; any of them may be killed and started again."""
 
-    async def participate() -> None:
+    async def participate(clusters: ClusterAdministration) -> None:
         from mediator.relocation.participant import Participant
         from mediator.relocation.participant import addresses as all_addresses
         from mediator.relocation.port import ClusterGone
 
-        async with _clusters(url) as clusters:
-            store, agreed = await clusters.find(name)
-            known = all_addresses(agreed)
-            if unknown := [each for each in addresses or [] if each not in known]:
-                raise ValueError(f"{unknown[0]} is none of {', '.join(known)}.")
-            stopping = asyncio.Event()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        store, agreed = await clusters.find(name)
+        known = all_addresses(agreed)
+        if unknown := [each for each in addresses or [] if each not in known]:
+            raise ValueError(f"{unknown[0]} is none of {', '.join(known)}.")
+        stopping = stopped_by_signal()
 
-            async def play(address: str) -> None:
-                try:
-                    await Participant(store, agreed, address).run(stopping)
-                except ClusterGone:
-                    stopping.set()
+        async def play(address: str) -> None:
+            try:
+                await Participant(store, agreed, address).run(stopping)
+            except ClusterGone:
+                stopping.set()
 
-            async with asyncio.TaskGroup() as tasks:
-                for each in addresses or known:
-                    tasks.create_task(play(each))
+        async with asyncio.TaskGroup() as tasks:
+            for each in addresses or known:
+                tasks.create_task(play(each))
 
-    run(participate(), ValueError)
+    _administer(url, participate)
 
 
 @cluster.command()
@@ -124,14 +113,13 @@ def feed(
 ) -> None:
     """Append tuples to the logs, and heartbeats for streams that have none for a while."""
 
-    async def append() -> None:
-        async with _clusters(url) as clusters:
-            store, agreed = await clusters.find(name)
-            for batch in _batches(tuples, agreed):
-                for relation, rows in batch.items():
-                    await store.append(relation, rows)
+    async def append(clusters: ClusterAdministration) -> None:
+        store, agreed = await clusters.find(name)
+        for batch in _batches(tuples, agreed):
+            for relation, rows in batch.items():
+                await store.append(relation, rows)
 
-    run(append(), ValueError)
+    _administer(url, append)
 
 
 @cluster.command()
@@ -139,8 +127,9 @@ def move(
     name: Name,
     *,
     strategy: Annotated[
-        MoveStrategy, typer.Option(help="By duplicated tuples, by shipped state, or the cheaper.")
-    ] = MoveStrategy.AUTO,
+        Literal["ptlb", "mslb", "auto"],
+        typer.Option(help="By duplicated tuples, by shipped state, or the cheaper."),
+    ] = "auto",
     sender: Annotated[str, typer.Option(help="A worker; that with most rows if not given.")] = "",
     receiver: Annotated[str, typer.Option(help="That with fewest rows if not given.")] = "",
     amount: Annotated[int, typer.Option(min=0, help="Rows; 0: half of the difference.")] = 0,
@@ -149,12 +138,8 @@ def move(
     """Ask the manager to move partition groups; `show` says how far it is."""
     from mediator.relocation.messages import Relocate
 
-    async def request() -> None:
-        async with _clusters(url) as clusters:
-            wanted = Relocate(strategy.value, sender, receiver, amount)
-            await clusters.relocate(name, wanted)
-
-    run(request())
+    wanted = Relocate(strategy, sender, receiver, amount)
+    _administer(url, lambda clusters: clusters.relocate(name, wanted))
 
 
 @cluster.command()
@@ -165,87 +150,75 @@ def cancel(
     url: Url = None,
 ) -> None:
     """Give a relocation up, if it is not past its point of no return."""
-
-    async def request() -> None:
-        async with _clusters(url) as clusters:
-            await clusters.cancel(name, relocation)
-
-    run(request())
+    _administer(url, lambda clusters: clusters.cancel(name, relocation))
 
 
 @cluster.command()
 def drop(name: Name, *, url: Url = None) -> None:
     """Remove a cluster with its logs and results; participants that still run end."""
-
-    async def remove() -> None:
-        async with _clusters(url) as clusters:
-            await clusters.drop(name)
-
-    run(remove())
+    _administer(url, lambda clusters: clusters.drop(name))
 
 
 @cluster.command("list")
 def list_clusters(*, url: Url = None) -> None:
     """Print the names of clusters."""
 
-    async def names() -> None:
-        async with _clusters(url) as clusters:
-            for each in await clusters.names():
-                typer.echo(each)
+    async def names(clusters: ClusterAdministration) -> None:
+        for each in await clusters.names():
+            typer.echo(each)
 
-    run(names())
+    _administer(url, names)
 
 
 @cluster.command()
 def show(name: Name, *, url: Url = None) -> None:
     """Print relocations, and what each worker holds, as JSON."""
 
-    async def report() -> None:
-        import orjson
+    async def report(clusters: ClusterAdministration) -> None:
+        print_document(await clusters.report(name))
 
-        async with _clusters(url) as clusters:
-            document = await clusters.report(name)
-            typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-
-    run(report())
+    _administer(url, report)
 
 
 @cluster.command()
 def results(name: Name, *, url: Url = None) -> None:
     """Print the results that are kept, as NDJSON."""
 
-    async def follow() -> None:
-        import orjson
+    async def follow(clusters: ClusterAdministration) -> None:
+        store, _ = await clusters.find(name)
+        after = "0"
+        while steps := await store.results(after, _BATCH):
+            for _, emitted in steps:
+                for each in emitted:
+                    typer.echo(json_text(each))
+            after = steps[-1][0]
 
-        async with _clusters(url) as clusters:
-            store, _ = await clusters.find(name)
-            after = "0"
-            while steps := await store.results(after, _BATCH):
-                for _, emitted in steps:
-                    for each in emitted:
-                        typer.echo(orjson.dumps(each))
-                after = steps[-1][0]
-
-    run(follow())
+    _administer(url, follow)
 
 
-@asynccontextmanager
-async def _clusters(url: str | None) -> AsyncIterator[ClusterAdministration]:
+def _administer(url: str | None, do: Callable[[ClusterAdministration], Awaitable[object]]) -> None:
+    """Do something with the clusters of a coordination Redis; also `ValueError` is a sentence."""
     from app.settings.main import MediatorSettings, MissingSetting
     from mediator.coordination.cluster_store import RedisClusters
     from mediator.coordination.connecting import connect
     from mediator.relocation.administration import ClusterAdministration
 
-    if url is None:
-        configured = MediatorSettings().coordination_url
-        if configured is None:
-            raise MissingSetting("There is no coordination Redis: set PORTOLAN_COORDINATION_URL.")
-        url = configured.get_secret_value()
-    redis = connect(url)
-    try:
-        yield ClusterAdministration(RedisClusters(redis))
-    finally:
-        await redis.aclose()
+    async def connected() -> None:
+        address = url
+        if address is None:
+            configured = MediatorSettings().coordination_url
+            if configured is None:
+                raise MissingSetting(
+                    "There is no coordination Redis: set PORTOLAN_COORDINATION_URL."
+                )
+            address = configured.get_secret_value()
+        redis = connect(address)
+        try:
+            await do(ClusterAdministration(RedisClusters(redis)))
+        finally:
+            await redis.aclose()
+
+    run(connected(), ValueError)
 
 
 def _batches(path: Path, agreed: Cluster) -> Iterator[dict[str, list[Any]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -17,12 +17,13 @@ __all__ = [
     "errors",
     "json_text",
     "print_document",
+    "print_result",
     "printable",
     "shown_progress",
 ]
 
 console: Final = Console(highlight=False)
-errors: Final = Console(stderr=True, highlight=False)
+errors: Final = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def printable(text: str) -> str:
@@ -44,7 +45,7 @@ def confirm_name(question: str, name: str, *, yes: bool) -> None:
         return
     _require_terminal()
     if typer.prompt(question, err=True) != name:
-        errors.print("That is not its name; nothing was done.", markup=False)
+        errors.print("That is not its name; nothing was done.")
         raise typer.Exit(1)
 
 
@@ -57,6 +58,15 @@ def print_document(document: Any) -> None:
     import orjson
 
     typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+
+
+def print_result(document: Any, lines: Iterable[str], *, json: bool) -> None:
+    """Print a document for programs, or else what it says, in lines that are made only then."""
+    if json:
+        print_document(document)
+        return
+    for line in lines:
+        typer.echo(printable(line))
 
 
 def json_text(value: Any) -> str:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from app.commands.consoles import errors
-from app.commands.running import NOT_DONE, read_document, read_lines, readable_errors
+from app.commands.consoles import errors, print_document
+from app.commands.running import (
+    NOT_DONE,
+    mistakes_in_files,
+    parsed_lines,
+    read_document,
+    readable_errors,
+)
 from mediator.embedded.directories import DataDirectoryBusy
 
 if TYPE_CHECKING:
     from mediator.continuous.model import Query
     from mediator.continuous.planning import Plan, PlanOptions
-    from spark_jobs.continuous.log import Tuple
 
 __all__ = ["continuous"]
 
@@ -30,18 +33,6 @@ continuous = typer.Typer(
 _MOST_BYTES: Final = 2**20
 _MOST_RATES: Final = 200
 _HIGHEST: Final = 1e9
-
-
-class ContinuousFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    SVG = "svg"
-
-
-class Placed(StrEnum):
-    BEST = "best"
-    SPARK = "spark"
-    DATABASE = "database"
 
 
 File = Annotated[
@@ -85,12 +76,10 @@ def plan(
     reorder: Reorder = True,
     divide: Divide = True,
     format_: Annotated[
-        ContinuousFormat, typer.Option("--format", help="Text, JSON, or a drawing.")
-    ] = ContinuousFormat.TEXT,
+        Literal["text", "json", "svg"], typer.Option("--format", help="Text, JSON, or a drawing.")
+    ] = "text",
 ) -> None:
     """Print where each operator runs, what flows through it, and whether the plan keeps up."""
-    import orjson
-
     from app.commands.continuous_view import plan_text, sweep_text
     from app.commands.continuous_view_svg import plan_drawing, sweep_drawing
     from mediator.continuous.phase_two import TooManyPlans
@@ -104,12 +93,12 @@ def plan(
             report = describe(make_plan(query, options), options)
         else:
             report = describe_sweep(query, _factors(sweep), options)
-    if format_ is ContinuousFormat.JSON:
-        typer.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    if format_ == "json":
+        print_document(report)
     elif sweep is None:
-        typer.echo(plan_drawing(report) if format_ is ContinuousFormat.SVG else plan_text(report))
+        typer.echo(plan_drawing(report) if format_ == "svg" else plan_text(report))
     else:
-        typer.echo(sweep_drawing(report) if format_ is ContinuousFormat.SVG else sweep_text(report))
+        typer.echo(sweep_drawing(report) if format_ == "svg" else sweep_text(report))
 
 
 @continuous.command("run")
@@ -120,8 +109,9 @@ def execute(
     ],
     *,
     on: Annotated[
-        Placed, typer.Option(help="The best plan, or all operators on one engine.")
-    ] = Placed.BEST,
+        Literal["best", "spark", "database"],
+        typer.Option(help="The best plan, or all operators on one engine."),
+    ] = "best",
     costs: CostsFile = None,
     trigger_s: Trigger = None,
     cores: Cores = 1.0,
@@ -137,6 +127,7 @@ def execute(
     """
     from app.commands.continuous_run import executed
     from mediator.continuous.order import Engine
+    from mediator.continuous.parser import parse_tuple
     from mediator.continuous.planning import everything_on, make_plan
     from mediator.stores.port import StoreError
     from spark_jobs.session import SparkUnavailable
@@ -144,12 +135,12 @@ def execute(
     query = _query(file)
     options = _options(query, costs, trigger_s, cores, reorder, divide=True)
     chosen = make_plan(query, options)
-    if on is not Placed.BEST:
-        chosen = everything_on(Engine(on.value), query, options)
+    if on != "best":
+        chosen = everything_on(Engine(on), query, options)
     _print_plan(chosen, options)
     failures = (StoreError, SparkUnavailable, DataDirectoryBusy, OSError, ValueError)
     with readable_errors(NOT_DONE, *failures):
-        log = _tuples(tuples, query.streams)
+        log = parsed_lines(tuples, partial(parse_tuple, streams=query.streams))
         for line in executed(chosen, log, trigger_s or query.slide_s, directory):
             typer.echo(line.decode(), nl=False)
 
@@ -180,7 +171,7 @@ def calibrate(
 def _query(file: Path) -> Query:
     from mediator.continuous.parser import parse_query
 
-    with _located_errors():
+    with mistakes_in_files():
         return parse_query(read_document(file, _MOST_BYTES, "continuous query"))
 
 
@@ -200,24 +191,12 @@ def _options(
     slides = (trigger_s or query.slide_s) / query.slide_s
     if abs(slides - round(slides)) > 1e-9 or slides < 1:  # noqa: PLR2004 - of floats
         raise typer.BadParameter("--trigger-s must be a multiple of the query's slide_s.")
-    with _located_errors():
+    with mistakes_in_files():
         constants = reference_constants()
         if costs is not None:
             constants = parse_constants(read_document(costs, _MOST_BYTES, "file of costs"))
     capacity = Capacity(machine=cores)
     return PlanOptions(constants, trigger_s, capacity, reorder, SUBPLAN if divide else None)
-
-
-@contextmanager
-def _located_errors() -> Iterator[None]:
-    from mediator.base.errors import Invalid
-
-    try:
-        yield
-    except Invalid as error:
-        for each in error.locations:
-            errors.print(f"{each.pointer}: {each.detail}.", markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
 
 
 def _factors(text: str) -> list[float]:
@@ -243,22 +222,9 @@ def _spaced(first: float, last: float, count: int) -> list[float]:
     return [first * (last / first) ** (at / (count - 1)) for at in range(count)]
 
 
-def _tuples(path: Path, streams: Any) -> Iterator[Tuple]:
-    """Read tuples; raises `ValueError` with the number of a line that is none."""
-    from mediator.base.errors import Invalid
-    from mediator.continuous.parser import parse_tuple
-
-    for number, document in read_lines(path):
-        try:
-            yield parse_tuple(document, streams)
-        except Invalid as error:
-            at = "; ".join(f"{each.pointer} {each.detail}" for each in error.locations)
-            raise ValueError(f"line {number}: {at or error.detail}") from None
-
-
 def _print_plan(chosen: Plan, options: PlanOptions) -> None:
     from app.commands.continuous_view import plan_text
     from mediator.continuous.report import describe
 
     report = plan_text(describe(chosen, options))
-    errors.print(report, markup=False, highlight=False, soft_wrap=True)
+    errors.print(report)

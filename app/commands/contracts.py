@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,6 +72,5 @@ def _write(content: bytes, output: Path | None) -> None:
     if output is None:
         typer.echo(content, nl=False)
         return
-    with ExitStack() as stack:
-        stack.enter_context(readable_errors(NOT_DONE, OSError))
-        stack.enter_context(atomic_file(output)).write(content)
+    with readable_errors(NOT_DONE, OSError), atomic_file(output) as file:
+        file.write(content)

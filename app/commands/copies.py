@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from typing import Annotated, Any, Final
 
 import typer
 
 from app.commands.consoles import confirm, errors, json_text, printable
-from app.commands.resumption import way_on
+from app.commands.reconnection import Tally, way_on
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -19,15 +19,10 @@ from app.commands.running import (
     Yes,
     admin_service,
 )
+from app.commands.service_client import ServiceClient, path_of
 from mediator.control.copy_report import NEED_RULES, CopyRules, Fallback, Kind
 
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
-
 __all__ = ["copy"]
-
-_TIMEOUT_S: Final = 60.0
-"""More than the seconds that the service works for one request."""
 
 _TEXTS: Final = {
     Kind.CHANGED: "get the value",
@@ -79,7 +74,7 @@ def copy(
     """
     rules = CopyRules(overwrite, orphans, duplicates, conflicts)
     with admin_service(url, key_file) as service:
-        counted = _Copy(service, database, what, rules, is_dry=True).run(after)
+        counted = _Copy(what=what, rules=rules).run(service, database, after, is_dry=True)
         lacking = counted.lacking()
         if dry_run or lacking or not counted.changes:
             counted.report(json=json)
@@ -87,85 +82,68 @@ def copy(
                 errors.print(f"{NOT_DONE}: a rule is needed, {' and '.join(lacking)}.")
             raise typer.Exit(1 if lacking else 0)
         for line in counted.lines():
-            errors.print(line, markup=False, soft_wrap=True)
+            errors.print(line)
         confirm("Copy the values?", yes=yes)
-        done = _Copy(service, database, what, rules, is_dry=False).run(after)
+        done = _Copy(what=what, rules=rules).run(service, database, after, is_dry=False)
     done.report(json=json)
     raise typer.Exit(1 if done.counts["failed"] else 0)
 
 
 @dataclass
-class _Copy:
-    """Requests that go on where the one before ended, until all objects are done."""
+class _Copy(Tally):
+    """What a copy changes, or would change; its samples are by kind."""
 
-    _service: ServiceClient
-    _database: str
-    _what: str
-    _rules: CopyRules
-    is_dry: bool
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
-    _sample: dict[str, list[str]] = field(default_factory=dict)
-    _is_total: bool = True
+    sample: dict[str, list[str]] = field(default_factory=dict)
+    _: KW_ONLY
+    what: str
+    rules: CopyRules
+    is_total: bool = True
 
-    def run(self, after: str | None) -> _Copy:
-        from app.commands.reconnection import page_by_page
-        from app.commands.service_client import path_of
+    def run(
+        self, service: ServiceClient, database: str, after: str | None, *, is_dry: bool
+    ) -> _Copy:
+        rules = {name: rule for name, rule in asdict(self.rules).items() if rule is not None}
+        parameters = {"copy": self.what, **rules, "dry_run": is_dry}
 
-        path, parameters = path_of("copies", self._database), self._parameters()
+        def goes_on(reached: str | None) -> str:
+            # A count that ended early begins anew.
+            return "" if is_dry else way_on(after=reached)
 
-        def send(begin: dict[str, str]) -> dict[str, Any]:
-            sent = {"params": {**parameters, **begin}, "timeout": _TIMEOUT_S}
-            return self._service.request("POST", path, **sent)
+        request = "POST", path_of("copies", database)
+        return self.collect(service, request, after, goes_on, [*parameters.items()])
 
-        page_by_page(send, self._count, after, self._goes_on)
-        return self
-
-    def _goes_on(self, after: str | None) -> str:
-        """Say how the rest is copied; a count that ended early begins anew."""
-        return "" if self.is_dry else way_on(after=after)
-
-    def _parameters(self) -> dict[str, str]:
-        rules = {name: rule for name, rule in asdict(self._rules).items() if rule is not None}
-        flags = {n: str(v).lower() for n, v in {**rules, "dry_run": self.is_dry}.items()}
-        return {"copy": self._what, **flags}
-
-    def _count(self, answer: dict[str, Any]) -> str:
-        """Add what became of some objects, and report those that were not written."""
-        for name in self.counts:
-            self.counts[name] += answer.get(name, 0)
+    def add(self, answer: dict[str, Any]) -> str:
+        self.is_total = answer.get("total", self.is_total)
         for kind, ids in answer.get("sample", {}).items():
-            self._sample[kind] = self._sample.get(kind) or ids
-        self._is_total = answer.get("total", self._is_total)
-        for problem in answer.get("problems", ()):
-            reason = printable(f"{problem['id']}: {problem['detail']}")
-            errors.print(reason, markup=False, soft_wrap=True)
-        return f"{self.counts['objects']:,} objects"
+            self.sample[kind] = self.sample.get(kind) or ids
+        return super().add({**answer, "sample": self.sample})
 
     @property
     def changes(self) -> bool:
         """Whether an object may get a value."""
-        given = [kind for kind in NEED_RULES if self._rules.of(kind) is not Fallback.KEEP]
+        given = [kind for kind in NEED_RULES if self.rules.of(kind) is not Fallback.KEEP]
         return any(self.counts[kind] for kind in (Kind.CHANGED, *given))
 
     def lacking(self) -> list[str]:
         """Return the options of rules that are needed, and were not given."""
         return [
-            f"--{kind}" for kind in NEED_RULES if self.counts[kind] and self._rules.of(kind) is None
+            f"--{kind}" for kind in NEED_RULES if self.counts[kind] and self.rules.of(kind) is None
         ]
 
     def report(self, *, json: bool) -> None:
         if json:
-            typer.echo(json_text({**self.counts, "sample": self._sample}))
+            typer.echo(json_text({**self.counts, "sample": self.sample}))
             return
         for line in self.lines():
             typer.echo(line)
 
     def lines(self) -> Iterator[str]:
-        partial = "" if self._is_total else " (not all values of the type convert)"
-        yield f"{self._what}: objects {self.counts['objects']:,}{partial}"
+        partial = "" if self.is_total else " (not all values of the type convert)"
+        yield f"{self.what}: objects {self.counts['objects']:,}{partial}"
         for kind, text in _TEXTS.items():
             if count := self.counts[kind]:
-                ids = self._sample.get(kind, [])
+                ids = self.sample.get(kind, [])
                 named = f", such as {', '.join(ids)}" if ids else ""
                 yield printable(f"- {text}: {count:,}{named}")
         if failed := self.counts["failed"]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, NoReturn
 from uuid import uuid4
 
 import typer
 
 from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
-from app.commands.consoles import errors, json_text, printable
-from app.commands.resumption import way_on
+from app.commands.consoles import json_text, printable
+from app.commands.reconnection import Tally, way_on
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
-
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
+from app.commands.service_client import ServiceClient
 
 __all__ = ["delete", "update"]
 
 _COUNTED: Final = ("matched", "written", "failed")
-_TIMEOUT_S: Final = 60.0
-"""More than the seconds that the service works for one request."""
 
 All = Annotated[bool, typer.Option("--all", help="All objects of the class.")]
 After = Annotated[str | None, typer.Option(help="Only ids that come after this one.")]
@@ -79,14 +75,20 @@ def update(
     """
     from app.http.negotiation import JSON, UPDATE
 
-    sent = {"content": patch.encode(), "headers": {"Content-Type": UPDATE if operators else JSON}}
+    type_ = UPDATE if operators else JSON
     flags = {"allow_scan": allow_scan, "all": all_, "dry_run": dry_run}
     parameters = parameters_of(where, filter_, **flags)
     with data_service(url, key_file) as service:
-        key = idempotency_key or uuid4().hex
-        run = _Run(service, "PATCH", f"/{database}/{class_name}", sent, key)
-        run.work(parameters, after)
-    run.report("changed", is_dry=dry_run, json=json)
+        tally = _collect(
+            service,
+            ("PATCH", f"/{database}/{class_name}"),
+            idempotency_key,
+            parameters,
+            after,
+            headers={"Content-Type": type_},
+            content=patch.encode(),
+        )
+    _report(tally, "changed", is_dry=dry_run, json=json)
 
 
 def delete(
@@ -113,62 +115,40 @@ def delete(
     flags = {"allow_scan": allow_scan, "all": all_, "dry_run": dry_run}
     parameters = parameters_of(where, filter_, **flags)
     with data_service(url, key_file) as service:
-        key = idempotency_key or uuid4().hex
-        run = _Run(service, "DELETE", f"/{database}/{class_name}", {}, key)
-        run.work(parameters, after)
-    run.report("deleted", is_dry=dry_run, json=json)
+        request = "DELETE", f"/{database}/{class_name}"
+        tally = _collect(service, request, idempotency_key, parameters, after)
+    _report(tally, "deleted", is_dry=dry_run, json=json)
 
 
-@dataclass
-class _Run:
-    """Requests that go on where the one before ended, until all objects are done.
+def _collect(
+    service: ServiceClient,
+    request: tuple[str, str],
+    key: str | None,
+    parameters: Pairs,
+    after: str | None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    **sent: Any,
+) -> Tally:
+    """Send requests under one key: an object whose answer was lost is not changed twice."""
+    key = key or uuid4().hex
+    with_key = {**(headers or {}), "Idempotency-Key": key}
 
-    They have one key, so that an object whose answer was lost is not changed twice.
-    """
+    def goes_on(reached: str | None) -> str:
+        return way_on(idempotency_key=key, after=reached)
 
-    _service: ServiceClient
-    _method: str
-    _path: str
-    _sent: dict[str, Any]
-    _key: str
-    _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
-    _sample: list[str] = field(default_factory=list)
+    tally = Tally(dict.fromkeys(_COUNTED, 0))
+    return tally.collect(service, request, after, goes_on, parameters, headers=with_key, **sent)
 
-    def work(self, parameters: Pairs, after: str | None) -> None:
-        from app.commands.reconnection import page_by_page
 
-        headers = {**self._sent.pop("headers", {}), "Idempotency-Key": self._key}
-        how = {"headers": headers, "timeout": _TIMEOUT_S, **self._sent}
-
-        def send(begin: dict[str, str]) -> dict[str, Any]:
-            given = [*parameters, *begin.items()]
-            return self._service.request(self._method, self._path, params=given, **how)
-
-        page_by_page(send, self._count, after, self._goes_on)
-
-    def _goes_on(self, after: str | None) -> str:
-        return way_on(idempotency_key=self._key, after=after)
-
-    def report(self, done: str, *, is_dry: bool, json: bool) -> None:
-        """Print what became of the objects; ends the command."""
-        counts = self._counts
-        if json:
-            typer.echo(json_text({**counts, "sample": self._sample}))
-        elif is_dry:
-            named = f": {printable(', '.join(self._sample))}" if self._sample else ""
-            typer.echo(f"Objects that would be {done}: {counts['matched']:,}{named}")
-        else:
-            typer.echo(f"Objects {done}: {counts['written']:,}; refused: {counts['failed']:,}.")
-        raise typer.Exit(1 if counts["failed"] else 0)
-
-    def _count(self, answer: dict[str, Any]) -> str:
-        """Add what became of some objects, and report those that were refused."""
-        from app.commands.service_client import reason_of
-
-        for name in _COUNTED:
-            self._counts[name] += answer.get(name, 0)
-        self._sample = self._sample or answer.get("sample", [])
-        for problem in answer.get("problems", ()):
-            reason = printable(f"{problem['id']}: {reason_of(problem)}")
-            errors.print(reason, markup=False, soft_wrap=True)
-        return f"{self._counts['matched']:,} objects"
+def _report(tally: Tally, done: str, *, is_dry: bool, json: bool) -> NoReturn:
+    """Print what became of the objects; ends the command."""
+    counts = tally.counts
+    if json:
+        typer.echo(json_text({**counts, "sample": tally.sample}))
+    elif is_dry:
+        named = f": {printable(', '.join(tally.sample))}" if tally.sample else ""
+        typer.echo(f"Objects that would be {done}: {counts['matched']:,}{named}")
+    else:
+        typer.echo(f"Objects {done}: {counts['written']:,}; refused: {counts['failed']:,}.")
+    raise typer.Exit(1 if counts["failed"] else 0)

@@ -14,6 +14,7 @@ import typer
 
 from app.commands.consoles import errors, print_document
 from app.commands.job_stream import stream
+from app.commands.reconnection import interruptible
 from app.commands.run_view import (
     EXIT,
     bars,
@@ -22,7 +23,7 @@ from app.commands.run_view import (
     read_job_file,
     show,
 )
-from app.commands.running import NOT_DONE, DataUrl, KeyFile, key_in, readable_errors
+from app.commands.running import NOT_DONE, DataUrl, KeyFile, data_service, readable_errors
 
 if TYPE_CHECKING:
     from app.commands.remote_runs import RemoteRuns
@@ -164,19 +165,13 @@ def submit(
     With --wait it ends with 0 if the run is done, 3 if its limits stopped it, 130 if it was
     cancelled, else 1. Ctrl-C ends the waiting; the run goes on.
     """
-    document = read_job_file(spec)
-    with _runs(url, database, key_file, out) as runs:
-        _follow_up(runs, _submit(runs, document, dry_run=dry_run), out, wait=wait)
-
-
-def _submit(runs: RemoteRuns, document: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
     from app.commands.remote_runs import MAY_BE_SUBMITTED
 
-    try:
-        return runs.submit(document, dry_run=dry_run)
-    except KeyboardInterrupt:
-        errors.print(f"Not waiting any more. {MAY_BE_SUBMITTED}", soft_wrap=True)
-        raise typer.Exit(130) from None
+    document = read_job_file(spec)
+    with _runs(url, database, key_file, out) as runs:
+        with interruptible(lambda: f" {MAY_BE_SUBMITTED}"):
+            run = runs.submit(document, dry_run=dry_run)
+        _follow_up(runs, run, out, wait=wait)
 
 
 @job.command("show")
@@ -237,26 +232,21 @@ def _follow_up(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait:
     if not wait and out is None:
         print_document(run)
         return
-    errors.print(f"Run {run['id']}", markup=False)
+    errors.print(f"Run {run['id']}")
     ended = run if run["state"] in ENDED else _follow(runs, run["id"])
     print_reasons(ended["state"], ended.get("reasons", ()))
     if out is not None and ended.get("rows") is not None:
         runs.save(ended["id"], out)
-        errors.print(f"{ended['rows']:,} rows: {out}", markup=False)
+        errors.print(f"{ended['rows']:,} rows: {out}")
     else:
         print_document(ended)
     raise typer.Exit(EXIT[ended["state"]])
 
 
 def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
-    try:
-        with bars() as progress:
-            return runs.follow(run, lambda state: show(progress, state.get("stages", ())))
-    except KeyboardInterrupt:
-        errors.print(
-            f"Not waiting any more; the run goes on. To cancel it: portolan job cancel {run}"
-        )
-        raise typer.Exit(130) from None
+    on = f" The run goes on. To cancel it: portolan job cancel {run}"
+    with interruptible(lambda: on), bars() as progress:
+        return runs.follow(run, lambda state: show(progress, state.get("stages", ())))
 
 
 @contextmanager
@@ -265,11 +255,8 @@ def _runs(
 ) -> Iterator[RemoteRuns]:
     """Connect to a service, if the target can be written; failures end with a sentence."""
     from app.commands.remote_runs import RemoteRuns
-    from app.commands.service_client import ServiceRefused
-    from app.settings.main import HttpSettings
 
-    with readable_errors(NOT_DONE, ServiceRefused, OSError):
-        if out is not None:
-            check_target(out)
-        with RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file)) as runs:
-            yield runs
+    if out is not None:
+        check_target(out)
+    with readable_errors(NOT_DONE, OSError), data_service(url, key_file) as service:
+        yield RemoteRuns(service, database)

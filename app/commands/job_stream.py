@@ -73,7 +73,7 @@ def _execute(job: Job, state: Path, files: int, retention_s: float | None, *, fo
 
 
 def _print_progress(commit: LinkageCommit) -> None:
-    errors.print(f"batch {commit.batch}: {_summary(commit)}", markup=False, highlight=False)
+    errors.print(f"batch {commit.batch}: {_summary(commit)}")
 
 
 def _summary(commit: LinkageCommit) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.commands.consoles import json_text
 from app.commands.running import DataDir, overridden, run
 from mediator.access.model import OPERATOR
 from mediator.base.clock import SystemClock
@@ -47,7 +48,8 @@ def create(
     expires = None if days is None else SystemClock().now() + days * _DAY_S
 
     async def make(tenancy: Tenancy) -> None:
-        _print(await tenancy.create_key(tenant, subject, grant, label=label, expires=expires))
+        made = await tenancy.create_key(tenant, subject, grant, label=label, expires=expires)
+        typer.echo(json_text(made))
 
     _run(make, embedded=embedded, data_dir=data_dir)
 
@@ -60,7 +62,7 @@ def list_(
 
     async def print_keys(tenancy: Tenancy) -> None:
         for each in await tenancy.keys(tenant):
-            _print(each)
+            typer.echo(json_text(each))
 
     _run(print_keys, embedded=embedded, data_dir=data_dir)
 
@@ -98,9 +100,3 @@ def _run(
                 await catalogue.close()
 
     run(with_tenancy())
-
-
-def _print(document: dict[str, Any]) -> None:
-    import orjson
-
-    typer.echo(orjson.dumps(document).decode())

@@ -7,14 +7,11 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from app.commands.consoles import shown_progress
-from app.commands.schema_change import ProposedChange
-from app.commands.schema_text import build_line
-
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
+from app.commands.schema_change import ProposedChange, build_line
+from app.commands.service_client import ServiceClient, ServiceRefused
 
 __all__ = ["ApplyOptions", "NewSchema", "schema_path"]
 
@@ -68,21 +65,17 @@ class NewSchema:
 
     def put(self, version: int, *, dry_run: bool = False) -> dict[str, Any]:
         """Put it in force, if the version in force is the one given."""
-        options = {**asdict(self.options), "dry_run": dry_run}
-        flags = {n: str(v).lower() for n, v in options.items() if isinstance(v, bool)}
         return self.service.request(
             "PUT",
             schema_path(self.database),
             json=self.document,
-            params=options | flags,
+            params={**asdict(self.options), "dry_run": dry_run},
             headers={"If-Match": f'"{version}"'},
             timeout=_TIMEOUT_S,
         )
 
     def put_in_force(self, version: int) -> dict[str, Any]:
         """Put it in force, however long its indexes take; shows how far they are."""
-        from app.commands.service_client import ServiceRefused
-
         with shown_progress() as show:
             while True:
                 pending = _in_background(lambda: self.put(version))
@@ -95,8 +88,6 @@ class NewSchema:
                         raise
 
     def _building(self) -> str:
-        from app.commands.service_client import ServiceRefused
-
         path = f"{schema_path(self.database)}/index-builds"
         with suppress(ServiceRefused):  # then it is seen the next time
             return "; ".join(map(build_line, self.service.request("GET", path)["items"]))
@@ -118,8 +109,6 @@ def _in_background(call: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]
 
 
 def _present(service: ServiceClient, database: str) -> dict[str, Any]:
-    from app.commands.service_client import ServiceRefused
-
     try:
         return service.request("GET", schema_path(database))
     except ServiceRefused as refused:

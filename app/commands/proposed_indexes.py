@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
+from app.commands.service_client import ServiceClient
 from mediator.schema.documents import merge_patch
-
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["ProposedIndex", "proposal", "proposals"]
 

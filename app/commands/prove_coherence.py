@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.consoles import errors
+from app.commands.running import readable_errors
 
 __all__ = ["prove_coherence"]
 
@@ -34,12 +34,7 @@ def prove_coherence(
 
     http = HttpSettings()
     where = admin or http.admin_url
-    try:
-        proof = Proof(
-            url.rstrip("/"), where.rstrip("/"), cached, typer.echo, key=AccessSettings().key
-        )
-        uvloop.run(proof.run())
-    except Incoherent as error:
-        errors.print(f"Not proven. {error}", markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+    key = AccessSettings().key
+    with readable_errors("Not proven", Incoherent):
+        uvloop.run(Proof(url.rstrip("/"), where.rstrip("/"), cached, typer.echo, key=key).run())
     typer.echo("Proven.")

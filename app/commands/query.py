@@ -11,12 +11,13 @@ import typer
 
 from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
 from app.commands.consoles import console, errors, json_text, print_document, printable
+from app.commands.reconnection import Reconnection
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
+from app.commands.service_client import ServiceClient
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["query"]
 
@@ -63,8 +64,6 @@ def query(
 def _print_total(
     service: ServiceClient, path: str, conditions: Pairs, count: str, *, json: bool
 ) -> None:
-    from app.commands.reconnection import Reconnection
-
     sent = [*conditions, ("fields", "id"), ("limit", "1"), ("count", count)]
     answer = Reconnection().repeat(lambda: service.request("GET", path, params=sent))
     if json:
@@ -76,8 +75,6 @@ def _print_total(
 def _pages(
     service: ServiceClient, path: str, parameters: Pairs, most: int | None
 ) -> Iterator[list[dict[str, Any]]]:
-    from app.commands.reconnection import Reconnection
-
     reconnection = Reconnection()
     after: Pairs = []
     while most is None or most > 0:

@@ -1,17 +1,28 @@
-"""Waiting for a service that was there: one that is silent, and one that takes no more just now."""
+"""Waiting for a service that is silent, or takes no more just now; and going on where one ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from time import monotonic, sleep
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from app.commands.consoles import errors, shown_progress
-from app.commands.resumption import interruptible
-from app.commands.service_client import ServiceRefused
+import typer
 
-__all__ = ["PAUSE_S", "SILENCE_S", "Reconnection", "page_by_page"]
+from app.commands.consoles import errors, printable, shown_progress
+from app.commands.service_client import ServiceClient, ServiceRefused, reason_of
+
+__all__ = [
+    "PAUSE_S",
+    "SILENCE_S",
+    "Reconnection",
+    "Tally",
+    "interruptible",
+    "page_by_page",
+    "way_on",
+]
 
 T = TypeVar("T")
 
@@ -25,6 +36,9 @@ BUSY_S: Final = 600.0
 A request that holds a key ends within that, and the rates of tenants have made good what a request
 has cost. Whether to wait for more, such as the end of another run, is for people to decide.
 """
+
+_TIMEOUT_S: Final = 60.0
+"""More than the seconds that the service works for one request of many objects."""
 
 _SOON_S: Final = 10.0
 """A service that says to wait longer at first lacks what somebody must start, as a worker."""
@@ -54,11 +68,14 @@ class Reconnection:
     """Waits for a service that was there before and does not answer now, but not for long.
 
     One that answers that it takes no more just now is waited for longer, as it says.
+
+    Args:
+        silence_s: How long it is waited for while it does not answer (seconds).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, silence_s: float = SILENCE_S) -> None:
         self._was_there = self._may_be_done = False
-        self._silence = _Wait(SILENCE_S)
+        self._silence = _Wait(silence_s)
         self._refusal = _Wait(BUSY_S)
         self._has_been_busy = False
 
@@ -93,7 +110,7 @@ class Reconnection:
         self._has_been_busy |= refused.is_busy
         if is_new:
             again = f"{refused} Trying again, for {wait.most_s:.0f} s at most."
-            errors.print(again, markup=False, soft_wrap=True)
+            errors.print(again)
         sleep(pause_s)
 
     def repeat(self, request: Callable[[], T], goes_on: str = "") -> T:
@@ -152,3 +169,70 @@ def page_by_page(
             after = answer["next"]
             if after is None:
                 return
+
+
+@dataclass
+class Tally:
+    """What became of objects, added up over requests that go on where the one before ended.
+
+    Attributes:
+        counts: By their names in an answer; the first counts the objects that were looked at.
+        sample: That of the first answer which has one.
+        label: What is printed before each problem, and before how far the work is.
+    """
+
+    counts: dict[str, int]
+    sample: Any = field(default_factory=list)
+    label: str = ""
+
+    def collect(
+        self,
+        service: ServiceClient,
+        request: tuple[str, str],
+        after: str | None,
+        goes_on: Callable[[str | None], str],
+        parameters: Sequence[tuple[str, Any]] = (),
+        **sent: Any,
+    ) -> Self:
+        """Send requests of a method to a path as `page_by_page` does, and add up the answers."""
+
+        def send(begin: dict[str, str]) -> dict[str, Any]:
+            given = [*parameters, *begin.items()]
+            return service.request(*request, params=given, timeout=_TIMEOUT_S, **sent)
+
+        page_by_page(send, self.add, after, goes_on)
+        return self
+
+    def add(self, answer: dict[str, Any]) -> str:
+        """Add what became of some objects, and report those that were refused."""
+        for name in self.counts:
+            self.counts[name] += answer.get(name, 0)
+        self.sample = self.sample or answer.get("sample", [])
+        for problem in answer.get("problems", ()):
+            reason = printable(f"{self.label}{problem['id']}: {reason_of(problem)}")
+            errors.print(reason)
+        return f"{self.label}{next(iter(self.counts.values())):,} objects"
+
+
+def way_on(*arguments: str, **options: str | int | None) -> str:
+    """Return the sentence that says how to go on, with a space before; nothing if no way is given.
+
+    Args:
+        arguments: What the command is given besides options.
+        options: The options, by their names with underscores; one that is None is left out.
+    """
+    words = list(arguments)
+    for name, value in options.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return f" To go on: {shlex.join(words)}" if words else ""
+
+
+@contextmanager
+def interruptible(goes_on: Callable[[], str]) -> Iterator[None]:
+    """Let Ctrl-C end the command with 130 and the way on, which is found only then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(printable(f"Interrupted.{goes_on()}"))
+        raise typer.Exit(130) from None

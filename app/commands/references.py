@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from app.commands.consoles import errors, json_text, printable
-from app.commands.resumption import way_on
+from app.commands.consoles import json_text, printable
+from app.commands.reconnection import Tally, way_on
 from app.commands.running import AdminUrl, Database, Json, KeyFile, admin_service
+from app.commands.service_client import ServiceClient, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["verify_references"]
-
-_TIMEOUT_S: Final = 60.0
-"""More than the seconds that the service works for one request."""
 
 _COUNTED: Final = ("objects", "dangling", "repaired", "failed")
 
 
-class By(StrEnum):
-    """How a dangling reference is repaired."""
-
-    NULLIFY = "nullify"
-    DELETE = "delete"
+By: TypeAlias = Literal["nullify", "delete"]
+"""How a dangling reference is repaired."""
 
 
 def verify_references(
@@ -55,16 +47,16 @@ def verify_references(
     if after is not None and field is None:
         raise typer.BadParameter("--after goes on in one field: name CLASS.FIELD.")
     with admin_service(url, key_file) as service:
-        found = [
-            _Check(name, service, database, repair).run(after)
-            for name in ([field] if field is not None else _references_of(service, database))
-        ]
+        names = [field] if field is not None else _references_of(service, database)
+        found = {name: _checked(service, database, name, repair, after) for name in names}
     if json:
-        typer.echo(json_text([each.to_json() for each in found]))
+        listed = [{"field": n, **each.counts, "sample": each.sample} for n, each in found.items()]
+        typer.echo(json_text(listed))
     else:
-        for each in found:
-            typer.echo(each.sentence())
-    raise typer.Exit(1 if any(each.is_left for each in found) else 0)
+        for each in found.values():
+            typer.echo(_sentence(each, repair))
+    is_left = any(each.counts["dangling"] > each.counts["repaired"] for each in found.values())
+    raise typer.Exit(1 if is_left else 0)
 
 
 def _references_of(service: ServiceClient, database: str) -> Iterator[str]:
@@ -76,56 +68,25 @@ def _references_of(service: ServiceClient, database: str) -> Iterator[str]:
                 yield f"{class_name}.{name}"
 
 
-@dataclass
-class _Check:
-    """The check of one field, by requests that go on where the one before ended."""
+def _checked(
+    service: ServiceClient, database: str, field: str, repair: By | None, after: str | None
+) -> Tally:
+    """Check one field."""
+    class_name, _, name = field.partition(".")
+    request = "POST", path_of("integrity", database, class_name, name)
+    parameters = [] if repair is None else [("repair", repair)]
 
-    _field: str
-    _service: ServiceClient
-    _database: str
-    _repair: By | None
-    _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
-    _sample: list[dict[str, str]] = field(default_factory=list)
+    def goes_on(reached: str | None) -> str:
+        # Without an id, that is all of the field.
+        return "" if reached is None else way_on(field, after=reached)
 
-    @property
-    def is_left(self) -> bool:
-        return self._counts["dangling"] > self._counts["repaired"]
+    tally = Tally(dict.fromkeys(_COUNTED, 0), label=f"{field}: ")
+    return tally.collect(service, request, after, goes_on, parameters)
 
-    def run(self, after: str | None) -> _Check:
-        from app.commands.reconnection import page_by_page
-        from app.commands.service_client import path_of
 
-        class_name, _, name = self._field.partition(".")
-        path = path_of("integrity", self._database, class_name, name)
-        repair = {} if self._repair is None else {"repair": self._repair.value}
-
-        def send(begin: dict[str, str]) -> dict[str, Any]:
-            sent = {"params": {**repair, **begin}, "timeout": _TIMEOUT_S}
-            return self._service.request("POST", path, **sent)
-
-        page_by_page(send, self._count, after, self._goes_on)
-        return self
-
-    def _goes_on(self, after: str | None) -> str:
-        """Say how the rest of this field is checked, unless that is all of it."""
-        return "" if after is None else way_on(self._field, after=after)
-
-    def _count(self, answer: Mapping[str, Any]) -> str:
-        """Add what was found, and report what could not be repaired."""
-        for name in _COUNTED:
-            self._counts[name] += answer.get(name, 0)
-        self._sample = self._sample or answer.get("sample", [])
-        for problem in answer.get("problems", ()):
-            text = printable(f"{self._field} of {problem['id']}: {problem['detail']}")
-            errors.print(text, markup=False, soft_wrap=True)
-        return f"{self._field}: {self._counts['objects']:,} objects"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"field": self._field, **self._counts, "sample": self._sample}
-
-    def sentence(self) -> str:
-        counts = self._counts
-        named = ", ".join(f"{each['id']} (to {each['to']})" for each in self._sample)
-        found = f"{self._field}: objects {counts['objects']:,}; dangling {counts['dangling']:,}"
-        repaired = "" if self._repair is None else f"; repaired {counts['repaired']:,}"
-        return printable(f"{found}{repaired}{f': {named}' if named else ''}")
+def _sentence(found: Tally, repair: By | None) -> str:
+    counts = found.counts
+    named = ", ".join(f"{each['id']} (to {each['to']})" for each in found.sample)
+    text = f"{found.label}objects {counts['objects']:,}; dangling {counts['dangling']:,}"
+    repaired = "" if repair is None else f"; repaired {counts['repaired']:,}"
+    return printable(f"{text}{repaired}{f': {named}' if named else ''}")

@@ -13,8 +13,6 @@ from time import sleep
 from typing import Any, Final
 from uuid import uuid4
 
-from pydantic import SecretStr
-
 from app.commands.reconnection import Reconnection
 from app.commands.service_client import ServiceClient, path_of
 from app.http.negotiation import FILES
@@ -26,18 +24,18 @@ __all__ = ["ENDED", "MAY_BE_SUBMITTED", "RemoteRuns"]
 ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
 MAY_BE_SUBMITTED: Final = "The job may be submitted all the same; portolan job list shows it."
 
-_JOBS: Final = "/jobs"
 _POLL_S: Final = 0.5
 _TYPES: Final = {format_: type_ for type_, format_ in FILES.items()}
 
 RunDocument = dict[str, Any]
 
 
-class RemoteRuns(ServiceClient):
+class RemoteRuns:
     """The runs of a database at a service; every method raises `ServiceRefused`."""
 
-    def __init__(self, url: str, database: str, key: SecretStr | None) -> None:
-        super().__init__(url, key, path_of("v1", database))
+    def __init__(self, service: ServiceClient, database: str) -> None:
+        self._service = service
+        self._path = f"{path_of(database)}/jobs"
 
     def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> RunDocument:
         """Submit a job, again once the service answers if a connection or an answer was lost.
@@ -51,23 +49,24 @@ class RemoteRuns(ServiceClient):
         Raises:
             ServiceRefused: The job was refused, or the service was silent for too long.
         """
-        parameters = {"dry_run": str(dry_run).lower()}
         key = {"Idempotency-Key": uuid4().hex}
-        send = partial(self.request, "POST", _JOBS, json=document, params=parameters, headers=key)
+        sent = {"json": document, "params": {"dry_run": dry_run}, "headers": key}
+        send = partial(self._service.request, "POST", self._path, **sent)
         return Reconnection().repeat(send, f" {MAY_BE_SUBMITTED}")
 
     def newest(self, limit: int) -> list[RunDocument]:
-        items: list[RunDocument] = self.request("GET", _JOBS, params={"limit": limit})["items"]
+        answer = self._service.request("GET", self._path, params={"limit": limit})
+        items: list[RunDocument] = answer["items"]
         return items
 
     def find(self, run: str) -> RunDocument:
-        return self.request("GET", _path(run))
+        return self._service.request("GET", self._of(run))
 
     def cancel(self, run: str) -> RunDocument:
-        return self.request("DELETE", _path(run))
+        return self._service.request("DELETE", self._of(run))
 
     def resume(self, run: str) -> RunDocument:
-        return self.request("POST", f"{_path(run)}/resume")
+        return self._service.request("POST", f"{self._of(run)}/resume")
 
     def follow(self, run: str, look: Callable[[RunDocument], None]) -> RunDocument:
         """Return a run when it has ended; `look` gets each of its states until then."""
@@ -89,11 +88,10 @@ class RemoteRuns(ServiceClient):
     def _fetch(self, run: str, target: Path) -> None:
         media_type = _TYPES[FORMATS[target.suffix.lower()]]
         with (
-            self.stream("GET", f"{_path(run)}/results", media_type) as answer,
+            self._service.stream("GET", f"{self._of(run)}/results", media_type) as answer,
             atomic_file(target) as file,
         ):
             file.writelines(answer.iter_bytes())
 
-
-def _path(run: str) -> str:
-    return f"{_JOBS}{path_of(run)}"
+    def _of(self, run: str) -> str:
+        return f"{self._path}{path_of(run)}"

@@ -55,7 +55,7 @@ def show(progress: Progress, stages: Iterable[dict[str, Any]]) -> None:
 def print_reasons(state: str, reasons: Iterable[str]) -> None:
     ending = "was stopped" if state == "stopped" else "failed"
     for reason in reasons:
-        errors.print(f"The run {ending}: {reason}", markup=False)
+        errors.print(f"The run {ending}: {reason}")
 
 
 def check_target(out: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from app.commands.consoles import errors
+from app.commands.service_client import ServiceClient, ServiceRefused
 from app.service.interruption import Interrupted, NotClosed
-from mediator.base.errors import MediatorError
+from mediator.base.errors import Invalid, MediatorError
 from mediator.embedded.directories import DataDirectoryBusy
 from mediator.embedded.port import EmbeddedStartError
 from mediator.schema.ids import NAME
@@ -23,7 +24,6 @@ from mediator.schema.ids import NAME
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from app.commands.service_client import ServiceClient
     from app.settings.main import HttpSettings, MediatorSettings
 
 __all__ = [
@@ -43,9 +43,11 @@ __all__ = [
     "check_name",
     "data_service",
     "key_in",
+    "mistakes_in_files",
     "overridden",
+    "parsed_lines",
+    "read_bounded",
     "read_document",
-    "read_lines",
     "readable_errors",
     "run",
 ]
@@ -95,6 +97,7 @@ SUFFIXES: Final = _YAML | {".json"}
 NOT_DONE: Final = "That was not done"
 
 S = TypeVar("S", "HttpSettings", "MediatorSettings")
+T = TypeVar("T")
 
 
 def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = "Portolan") -> None:
@@ -127,7 +130,7 @@ def _report(who: str, expected: tuple[type[Exception], ...], error: BaseExceptio
         return 130
     if isinstance(error, expected):
         locations = [f" {at.pointer}: {at.detail}." for at in getattr(error, "locations", ())]
-        errors.print(f"{who} cannot run: {error}{''.join(locations)}", markup=False)
+        errors.print(f"{who} cannot run: {error}{''.join(locations)}")
     else:
         traceback.print_exception(error)
     return 1
@@ -151,35 +154,45 @@ def readable_errors(doing: str, *failures: type[Exception]) -> Iterator[None]:
     except failures as error:
         if isinstance(error, BrokenPipeError):
             raise  # the reader has gone, as that of `| head` does: it ends without a message
-        errors.print(f"{doing}: {error}", markup=False, soft_wrap=True)
+        errors.print(f"{doing}: {error}")
         raise typer.Exit(1) from None
 
 
 @contextmanager
-def data_service(url: str | None, key_file: Path | None) -> Iterator[ServiceClient]:
+def mistakes_in_files(*failures: type[Exception]) -> Iterator[None]:
+    """End with 1 and a line for each mistake in what a file says, or for another failure."""
+    try:
+        yield
+    except Invalid as error:
+        lines = [f"{each.pointer}: {each.detail}." for each in error.locations] or [error.detail]
+    except failures as error:
+        lines = [str(error)]
+    else:
+        return
+    errors.print("\n".join(lines))
+    raise typer.Exit(1)
+
+
+def data_service(url: str | None, key_file: Path | None) -> AbstractContextManager[ServiceClient]:
     """Connect to the data API of a service; failures end the command with a sentence."""
-    from app.settings.main import HttpSettings
-
-    with _service(url or HttpSettings().data_url, key_file, "/v1") as service:
-        yield service
+    return _service(url, "data_url", "/v1", key_file)
 
 
-@contextmanager
-def admin_service(url: str | None, key_file: Path | None) -> Iterator[ServiceClient]:
+def admin_service(url: str | None, key_file: Path | None) -> AbstractContextManager[ServiceClient]:
     """Connect to the admin API of a service; failures end the command with a sentence."""
-    from app.settings.main import HttpSettings
-
-    with _service(url or HttpSettings().admin_url, key_file, "/admin/v1") as service:
-        yield service
+    return _service(url, "admin_url", "/admin/v1", key_file)
 
 
 @contextmanager
-def _service(url: str, key_file: Path | None, base: str) -> Iterator[ServiceClient]:
-    from app.commands.service_client import ServiceClient, ServiceRefused
+def _service(
+    url: str | None, setting: str, base: str, key_file: Path | None
+) -> Iterator[ServiceClient]:
+    from app.settings.main import HttpSettings
 
+    address = url or getattr(HttpSettings(), setting)
     with (
         readable_errors(NOT_DONE, ServiceRefused),
-        ServiceClient(url, key_in(key_file), base) as service,
+        ServiceClient(address, key_in(key_file), base) as service,
     ):
         yield service
 
@@ -192,13 +205,17 @@ def overridden(settings: S, **given: Any) -> S:
 
 def read_document(path: Path, most_bytes: int, what: str) -> dict[str, Any]:
     """Return the JSON object in a file that holds a `what`; its suffix says whether it is YAML."""
-    if path.stat().st_size > most_bytes:
-        raise typer.BadParameter(f"A {what} has {most_bytes:,} bytes at most.")
     read = _parse_yaml if path.suffix.lower() in _YAML else _parse_json
-    document = read(path, path.read_bytes())
+    document = read(path, read_bounded(path, most_bytes, what))
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{path} is no JSON object.")
     return document
+
+
+def read_bounded(path: Path, most_bytes: int, what: str) -> bytes:
+    if path.stat().st_size > most_bytes:
+        raise typer.BadParameter(f"A {what} has {most_bytes:,} bytes at most.")
+    return path.read_bytes()
 
 
 def _parse_json(path: Path, text: bytes) -> Any:
@@ -220,12 +237,21 @@ def _parse_yaml(path: Path, text: bytes) -> Any:
         raise typer.BadParameter(f"{path} is not JSON in YAML: {error}.") from None
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Go through the lines of a file of NDJSON, with their numbers.
+def parsed_lines(path: Path, parse: Callable[[Any], T]) -> Iterator[T]:
+    """Parse the lines of a file of NDJSON.
 
     Raises:
-        ValueError: A line is not JSON, or too long.
+        ValueError: A line is not JSON, too long, or refused; with its number.
     """
+    for number, document in _read_lines(path):
+        try:
+            yield parse(document)
+        except Invalid as error:
+            at = "; ".join(f"{each.pointer} {each.detail}" for each in error.locations)
+            raise ValueError(f"line {number}: {at or error.detail}") from None
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:
     import orjson
 
     with path.open("rb") as lines:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from app.commands.consoles import confirm, confirm_name, errors, print_document, printable
+from app.commands.consoles import (
+    confirm,
+    confirm_name,
+    errors,
+    print_document,
+    print_result,
+    printable,
+)
 from app.commands.contracts import openapi, typescript
 from app.commands.copies import copy
 from app.commands.new_schema import ApplyOptions, NewSchema, schema_path
-from app.commands.proposed_indexes import ProposedIndex, proposal, proposals
+from app.commands.proposed_indexes import proposal, proposals
+from app.commands.reconnection import Reconnection
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -24,13 +32,14 @@ from app.commands.running import (
     Yes,
     admin_service,
 )
-from app.commands.schema_change import ProposedChange, objections
+from app.commands.schema_change import (
+    difference_line,
+    objections,
+    revision_line,
+)
 from app.commands.schema_files import read_schema, read_schemas
-from app.commands.schema_text import difference_line, revision_line
 from app.commands.schema_versions import pinned, retire
-
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
+from app.commands.service_client import ServiceClient
 
 __all__ = ["schema"]
 
@@ -40,8 +49,6 @@ schema.command("typescript")(typescript)
 schema.command("copy")(copy)
 schema.command("pinned")(pinned)
 schema.command("retire")(retire)
-
-_PAUSE_S: Final = 1.0
 
 Unchecked = Annotated[
     bool, typer.Option("--unchecked", help="Do not check objects by constraints that are added.")
@@ -65,6 +72,7 @@ Move = Annotated[
     list[str] | None,
     typer.Option(metavar="COPY", help="Drop the source of a `copy` that is done; repeatable."),
 ]
+_COSTLY_QUERIES: Final = "docs/admin-api.md, Costly queries"
 _FILES: Final = typer.Argument(
     exists=True,
     dir_okay=False,
@@ -80,13 +88,13 @@ def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False)
     """List the databases, each with the version of its schema, its mode and its classes."""
     with admin_service(url, key_file) as service:
         databases = service.request("GET", "/schemas")["items"]
-    if json:
-        print_document(databases)
-        return
     width = max((len(each["name"]) for each in databases), default=0)
-    for each in databases:
-        classes = ", ".join(each["classes"])
-        typer.echo(f"{each['name']:{width}}  {each['version']:4}  {each['mode']:12}  {classes}")
+    lines = (
+        f"{each['name']:{width}}  {each['version']:4}  {each['mode']:12}"
+        f"  {', '.join(each['classes'])}"
+        for each in databases
+    )
+    print_result(databases, lines, json=json)
 
 
 @schema.command("show")
@@ -120,11 +128,7 @@ def history(
     """
     with admin_service(url, key_file) as service:
         revisions = list(_revisions(service, database))
-    if json:
-        print_document(revisions)
-        return
-    for each in revisions:
-        typer.echo(printable(revision_line(each)))
+    print_result(revisions, map(revision_line, revisions), json=json)
 
 
 @schema.command("diff")
@@ -161,7 +165,7 @@ def diff(
 def _show(new: NewSchema, *, json: bool) -> NoReturn:
     """Print what a schema would change, and end with 1 if that would be refused."""
     change = new.change()
-    _print_change(change, json=json)
+    print_result(asdict(change), change.lines(), json=json)
     raise typer.Exit(1 if change.is_refused else 0)
 
 
@@ -185,22 +189,12 @@ def apply(
 
     It is refused if the schema has been changed since the changes were printed.
     """
-    if dry_run:
-        flags = {"unchecked": unchecked, "backfill": backfill, "json": json}
-        diff(
-            database,
-            files,
-            url=url,
-            key_file=key_file,
-            drop=drop,
-            rename=rename,
-            move=move,
-            **flags,
-        )
     document = read_schema(files)
     with admin_service(url, key_file) as service:
         options = ApplyOptions(unchecked, backfill, drop or [], rename or [], move or [])
         new = NewSchema(service, database, document, options)
+        if dry_run:
+            _show(new, json=json)
         _put_in_force(new, json=json, yes=yes)
 
 
@@ -227,7 +221,9 @@ def deploy(
     """
     schemas = read_schemas(directory)
     with admin_service(url, key_file) as service:
-        _await(service, wait)
+        reconnection = Reconnection(wait)
+        reconnection.answered()  # as if it had been there: it is waited for
+        reconnection.repeat(lambda: service.request("GET", "/schemas"))
         for database, document in schemas.items():
             new = NewSchema(service, database, document, ApplyOptions())
             _put_in_force(new, json=False, yes=yes)
@@ -257,7 +253,10 @@ def index(
         present = service.request("GET", schema_path(database))["schema"]
         proposed = proposals(service, database)
         if index is None:
-            _print_proposals(database, proposed, json=json)
+            lines = chain.from_iterable(each.lines() for each in proposed)
+            print_result([asdict(each) for each in proposed], lines, json=json)
+            if not (proposed or json):
+                errors.print(f"No index is proposed for {database}: {_COSTLY_QUERIES}.")
             return
         document = proposal(proposed, index).added_to(present)
         new = NewSchema(service, database, document, ApplyOptions())
@@ -266,36 +265,9 @@ def index(
         _put_in_force(new, json=json, yes=yes)
 
 
-def _print_proposals(database: str, proposed: list[ProposedIndex], *, json: bool) -> None:
-    if json:
-        print_document([asdict(each) for each in proposed])
-        return
-    for each in proposed:
-        for line in each.lines():
-            typer.echo(printable(line))
-    if not proposed:
-        errors.print(f"No index is proposed for {database}: docs/admin-api.md, Costly queries.")
-
-
-def _await(service: ServiceClient, seconds: int) -> None:
-    """Wait until a service answers, or raise as it refuses."""
-    from app.commands.service_client import ServiceRefused
-
-    until_s = monotonic() + seconds
-    while True:
-        try:
-            service.request("GET", "/schemas")
-        except ServiceRefused as refused:
-            if not refused.transient or monotonic() >= until_s:
-                raise
-            sleep(_PAUSE_S)
-        else:
-            return
-
-
 def _put_in_force(new: NewSchema, *, json: bool, yes: bool) -> None:
     change = new.change()
-    _print_change(change, json=json)
+    print_result(asdict(change), change.lines(), json=json)
     if change.is_refused:
         reason = "existing data would move" if change.moves else "objects would break it"
         errors.print(f"{NOT_DONE}: {reason}.")
@@ -307,8 +279,8 @@ def _put_in_force(new: NewSchema, *, json: bool, yes: bool) -> None:
     done = new.put_in_force(change.version)
     version = done["version"]
     for line in objections(done["violations"], done["notes"]):
-        errors.print(printable(line), markup=False, soft_wrap=True)
-    errors.print(f"{new.database} has version {version} of its schema now.", markup=False)
+        errors.print(printable(line))
+    errors.print(f"{new.database} has version {version} of its schema now.")
 
 
 @schema.command("drop")
@@ -328,7 +300,7 @@ def drop_(
         question = f"Type {database} to drop it with all of that"
         confirm_name(question, database, yes=yes)
         service.request("DELETE", schema_path(database), headers={"If-Match": f'"{version}"'})
-    errors.print(f"{database} is dropped.", markup=False)
+    errors.print(f"{database} is dropped.")
 
 
 def _revisions(service: ServiceClient, database: str) -> Iterator[dict[str, Any]]:
@@ -351,19 +323,8 @@ def _print_since(
         former = service.request("GET", schema_path(database, revision))
         present = service.request("GET", schema_path(database))
     found = differences(former["schema"], present["schema"])
-    if json:
-        versions = {"database": database, "revision": revision, "version": present["version"]}
-        print_document({**versions, "differences": [asdict(each) for each in found]})
-        return
-    if not found:
-        typer.echo(f"{database} has the schema of revision {revision}.")
-    for each in found:
-        typer.echo(printable(difference_line(database, each)))
-
-
-def _print_change(change: ProposedChange, *, json: bool) -> None:
-    if json:
-        print_document(asdict(change))
-        return
-    for line in change.lines():
-        typer.echo(printable(line))
+    versions = {"database": database, "revision": revision, "version": present["version"]}
+    document = {**versions, "differences": [asdict(each) for each in found]}
+    lines = [difference_line(database, each) for each in found]
+    alike = [f"{database} has the schema of revision {revision}."]
+    print_result(document, lines or alike, json=json)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.consoles import confirm, errors, print_document, printable
-from app.commands.running import AdminUrl, Database, Json, KeyFile, admin_service
+from app.commands.consoles import confirm, errors, print_result, printable
+from app.commands.running import AdminUrl, Database, Json, KeyFile, Yes, admin_service
 
 __all__ = ["pinned", "retire"]
 
@@ -22,13 +22,9 @@ def pinned(
     """
     with admin_service(url, key_file) as service:
         answer = service.request("GET", f"/schemas/{database}/pinned-versions")
-    if json:
-        print_document(answer)
-        return
-    if answer["retired_before"]:
-        typer.echo(f"Versions before {answer['retired_before']} are retired.")
-    for each in answer["items"]:
-        typer.echo(printable(_line(each)))
+    retired = answer["retired_before"]
+    first = [f"Versions before {retired} are retired."] if retired else []
+    print_result(answer, [*first, *map(_line, answer["items"])], json=json)
 
 
 def retire(
@@ -39,7 +35,7 @@ def retire(
     ],
     url: AdminUrl = None,
     key_file: KeyFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Print which clients have pinned versions before one, ask, and retire these versions.
 
@@ -55,7 +51,7 @@ def retire(
             typer.echo("This replica has seen no client of these versions since it started.")
         confirm(f"Retire the versions of {database} before {before}?", yes=yes)
         service.request("PUT", path, json=document)
-    errors.print(f"Versions of {database} before {before} are retired.", markup=False)
+    errors.print(f"Versions of {database} before {before} are retired.")
 
 
 def _line(use: Mapping[str, Any]) -> str:

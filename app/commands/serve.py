@@ -53,7 +53,7 @@ async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
 def _announce(service: Serving) -> None:
     for missing in service.missing:
         without = f"Without {missing.kind}: {missing.reason} {missing.remedy}"
-        errors.print(without, markup=False)
+        errors.print(without)
     console.print(f"Data API   {service.addresses.data}/v1/   ({service.addresses.data}/docs)")
     admin = service.addresses.admin
     console.print(f"Admin API  {admin}/admin/v1/   ({admin}/docs)")

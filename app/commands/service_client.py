@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Final, Self
+from dataclasses import KW_ONLY, dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
-import httpx
-from pydantic import SecretStr
-
 from app.commands.consoles import printable
-from app.settings.access import bearer
+
+if TYPE_CHECKING:
+    import httpx
+    from pydantic import SecretStr
 
 __all__ = [
     "ServiceClient",
@@ -27,16 +28,8 @@ _KEY_IN_USE: Final = "/problems/idempotency-key-in-use"
 _OUTCOME_UNKNOWN: Final = "/problems/outcome-unknown"
 _MOST_RETRY_DIGITS: Final = 9
 
-_LOST: Final = (
-    httpx.ReadError,
-    httpx.WriteError,
-    httpx.RemoteProtocolError,
-    httpx.ReadTimeout,
-    httpx.WriteTimeout,
-)
-"""What happens to a connection that was there, so that the request may have been received."""
 
-
+@dataclass(eq=False)
 class ServiceRefused(Exception):
     """The service refused or did not answer; if that is `transient`, it may do so soon.
 
@@ -47,28 +40,26 @@ class ServiceRefused(Exception):
         retry_s: After how many seconds it says that it may; 0 if it does not say.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        transient: bool = False,
-        problem: dict[str, Any] | None = None,
-        may_be_done: bool = False,
-        is_busy: bool = False,
-        retry_s: float = 0.0,
-    ) -> None:
-        super().__init__(printable(reason))
-        self.transient = transient
-        self.problem = problem or {}
-        self.may_be_done = may_be_done
-        self.is_busy = is_busy
-        self.retry_s = retry_s
+    reason: str
+    _: KW_ONLY
+    transient: bool = False
+    problem: dict[str, Any] = field(default_factory=dict)
+    may_be_done: bool = False
+    is_busy: bool = False
+    retry_s: float = 0.0
+
+    def __str__(self) -> str:
+        return printable(self.reason)
 
 
 class ServiceClient:
     """The paths of an API below a base; every method raises `ServiceRefused`."""
 
     def __init__(self, url: str, key: SecretStr | None, base: str = "") -> None:
+        import httpx
+
+        from app.settings.access import bearer
+
         self._http = httpx.Client(
             base_url=f"{url.rstrip('/')}{base}", timeout=_TIMEOUT_S, headers=bearer(key)
         )
@@ -77,12 +68,7 @@ class ServiceClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.close()
 
     def request(self, method: str, path: str, **sent: Any) -> dict[str, Any]:
@@ -112,11 +98,16 @@ class ServiceClient:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
+        import httpx
+
+        # What happens to a connection that was there: the request may have been received.
+        broken = httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError
+        late = httpx.ReadTimeout, httpx.WriteTimeout
         try:
             yield
         except (httpx.TransportError, httpx.InvalidURL) as error:
             reason = f"The service at {self._url} does not answer: {type(error).__name__}."
-            lost = isinstance(error, _LOST)
+            lost = isinstance(error, (*broken, *late))
             raise ServiceRefused(reason, transient=True, may_be_done=lost) from error
 
 
@@ -138,10 +129,10 @@ def _check(answer: httpx.Response) -> httpx.Response:
     if answer.is_success:
         return answer
     problem = _json_object(answer) or {}
-    full = answer.status_code == httpx.codes.INSUFFICIENT_STORAGE
+    full = answer.status_code == HTTPStatus.INSUFFICIENT_STORAGE
     # Until the request whose connection was lost has ended, its key is in use.
     is_under_way = problem.get("type") == _KEY_IN_USE
-    is_busy = is_under_way or answer.status_code == httpx.codes.TOO_MANY_REQUESTS
+    is_busy = is_under_way or answer.status_code == HTTPStatus.TOO_MANY_REQUESTS
     transient = is_busy or (answer.is_server_error and not full)
     raise ServiceRefused(
         reason_of(problem) or f"The service answered {answer.status_code}.",

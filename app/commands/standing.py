@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from app.commands.consoles import errors
-from app.commands.running import NOT_DONE, read_document, read_lines, readable_errors
+from app.commands.consoles import errors, json_text, print_document
+from app.commands.running import (
+    NOT_DONE,
+    mistakes_in_files,
+    parsed_lines,
+    read_document,
+    readable_errors,
+)
 
 if TYPE_CHECKING:
     from mediator.standing.model import Stream, Workload
-    from mediator.standing.planning import Plan
+    from mediator.standing.planning import Mode, Plan
+    from mediator.standing.runtime import Runtime
     from mediator.standing.state import StreamTuple
 
 __all__ = ["planned", "read_tuples", "standing"]
@@ -28,23 +36,12 @@ _MOST_BYTES: Final = 2**22
 _BATCH: Final = 1_000
 
 
-class PlanMode(StrEnum):
-    INDIVIDUAL = "individual"
-    GREEDY = "greedy"
-    SHARED = "shared"
-
-
-class PlanFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    SVG = "svg"
-
-
 File = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Streams and queries: JSON or YAML.")
 ]
 ModeOption = Annotated[
-    PlanMode, typer.Option("--mode", help="Each query alone, all greedily, or the best for all.")
+    Literal["individual", "greedy", "shared"],
+    typer.Option("--mode", help="Each query alone, all greedily, or the best for all."),
 ]
 Intermediates = Annotated[
     bool, typer.Option(help="Whether results of smaller joins may be materialised.")
@@ -61,27 +58,24 @@ Limit = Annotated[
 def plan(
     file: File,
     *,
-    mode: ModeOption = PlanMode.SHARED,
+    mode: ModeOption = "shared",
     format_: Annotated[
-        PlanFormat, typer.Option("--format", help="Text, JSON, or a drawing.")
-    ] = PlanFormat.TEXT,
+        Literal["text", "json", "svg"], typer.Option("--format", help="Text, JSON, or a drawing.")
+    ] = "text",
     intermediates: Intermediates = True,
     replicas: Replicas = False,
     limit_s: Limit = 10.0,
 ) -> None:
     """Print what is stored, where tuples are sent, and how many that will be."""
-    import orjson
-
-    from app.commands.standing_view import plan_text
     from mediator.standing.drawing import drawing
     from mediator.standing.report import describe
 
     _, plans = planned(file, mode, intermediates, replicas, limit_s)
-    report = describe(plans, mode.value)
-    if format_ is PlanFormat.JSON:
-        typer.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    report = describe(plans, mode)
+    if format_ == "json":
+        print_document(report)
     else:
-        typer.echo(drawing(report) if format_ is PlanFormat.SVG else plan_text(report))
+        typer.echo(drawing(report) if format_ == "svg" else _plan_text(report))
 
 
 @standing.command("run")
@@ -91,7 +85,7 @@ def execute(
         Path, typer.Argument(exists=True, dir_okay=False, help="Tuples in order, one in each line.")
     ],
     *,
-    mode: ModeOption = PlanMode.SHARED,
+    mode: ModeOption = "shared",
     intermediates: Intermediates = True,
     replicas: Replicas = False,
     limit_s: Limit = 10.0,
@@ -100,15 +94,11 @@ def execute(
     ] = 0.0,
 ) -> None:
     """Print the results over a log of tuples as NDJSON; and the tuples sent, on standard error."""
-    import orjson
-
-    from app.commands.standing_view import measured_text
     from mediator.base.errors import Invalid
     from mediator.standing.report import describe_measured
-    from mediator.standing.runtime import Runtime
 
     workload, plans = planned(file, mode, intermediates, replicas, limit_s)
-    running = [(each, _runtime(each, lateness_s, Runtime)) for each in plans]
+    running = [(each, _runtime(each, lateness_s)) for each in plans]
     first_s, last_s = float("inf"), float("-inf")
     with readable_errors(NOT_DONE, Invalid, OSError, ValueError):
         for batch in read_tuples(tuples, workload.streams):
@@ -116,39 +106,31 @@ def execute(
             last_s = max(last_s, *(each.time_s for each in batch))
             for _, runtime in running:
                 for result in runtime.feed(batch):
-                    typer.echo(orjson.dumps(result.to_json()))
+                    typer.echo(json_text(result.to_json()))
     # One instant has no rate: it is taken for a second.
     duration_s = last_s - first_s if last_s > first_s else 1.0
     report = [describe_measured(each, runtime, duration_s) for each, runtime in running]
-    errors.print(measured_text(report), markup=False, highlight=False, soft_wrap=True)
+    errors.print(_measured_text(report))
 
 
 def planned(
-    file: Path, mode: PlanMode, intermediates: bool, replicas: bool, limit_s: float
+    file: Path, mode: Mode, intermediates: bool, replicas: bool, limit_s: float
 ) -> tuple[Workload, list[Plan]]:
-    from mediator.base.errors import Invalid
     from mediator.base.integer_program import SolverMissing
     from mediator.standing.parser import parse_workload
     from mediator.standing.planning import PlanOptions, make_plans
 
     options = PlanOptions(intermediates, replicas, limit_s)
-    try:
+    with mistakes_in_files(SolverMissing):
         workload = parse_workload(read_document(file, _MOST_BYTES, "file of standing queries"))
-        return workload, make_plans(workload, mode.value, options)
-    except Invalid as error:
-        for each in error.locations:
-            errors.print(f"{each.pointer}: {each.detail}.", markup=False, soft_wrap=True)
-        if not error.locations:
-            errors.print(error.detail, markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
-    except SolverMissing as error:
-        errors.print(str(error), markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+        return workload, make_plans(workload, mode, options)
 
 
-def _runtime(plan: Plan, lateness_s: float, kind: Any) -> Any:
+def _runtime(plan: Plan, lateness_s: float) -> Runtime:
+    from mediator.standing.runtime import Runtime
+
     retention_s = max(query.window_s for query in plan.workload.joins)
-    runtime = kind(plan.workload.streams, plan.workload.parallelism, retention_s, lateness_s)
+    runtime = Runtime(plan.workload.streams, plan.workload.parallelism, retention_s, lateness_s)
     runtime.activate(plan)
     return runtime
 
@@ -159,17 +141,48 @@ def read_tuples(path: Path, streams: Mapping[str, Stream]) -> Iterator[list[Stre
     Raises:
         ValueError: A line is none; with its number.
     """
-    from mediator.base.errors import Invalid
     from mediator.standing.parser import parse_tuple
 
-    batch = []
-    for number, document in read_lines(path):
-        try:
-            batch.append(parse_tuple(document, streams))
-        except Invalid as error:
-            raise ValueError(f"line {number}: {error.detail}") from None
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    parsed = parsed_lines(path, partial(parse_tuple, streams=streams))
+    return iter(lambda: list(islice(parsed, _BATCH)), [])
+
+
+def _plan_text(report: Mapping[str, Any]) -> str:
+    """Return a report of plans as lines."""
+    how = "greedy" if report["is_greedy"] else f"gap {report['gap']:.2%}"
+    summary = (
+        f"{report['mode']}: {report['cost']:,.6g} tuples/s sent ({how};"
+        f" {report['variables']:,} variables, {report['solved_s']:.2f} s),"
+        f" {report['stored_tuples']:,.6g} tuples stored"
+    )
+    lines = [summary]
+    for plan in report["plans"]:
+        lines += ["", ", ".join(plan["queries"])]
+        lines += [_hop_line(hop) for hop in plan["hops"]]
+        lines += [
+            f"  {store['store']:24} {store['tuples']:14,.6g} tuples      for"
+            f" {', '.join(store['queries']) or 'queries to come'}"
+            for store in plan["stores"]
+        ]
+    return "\n".join(lines)
+
+
+def _measured_text(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return what was measured in runs, beside what was predicted."""
+    lines = []
+    for run in runs:
+        lines.append(
+            f"{', '.join(run['queries'])}: {run['measured']:,.6g} tuples/s sent,"
+            f" {run['predicted']:,.6g} predicted; {run['late']:,} late"
+        )
+        lines += [
+            f"  {hop['order']:24} {hop['measured']:14,.6g} tuples/s,"
+            f" {hop['predicted']:,.6g} predicted"
+            for hop in run["hops"]
+        ]
+    return "\n".join(lines)
+
+
+def _hop_line(hop: Mapping[str, Any]) -> str:
+    shared = f"    for {', '.join(hop['joins'])}" if len(hop["joins"]) > 1 else ""
+    return f"  {hop['order']:24} {hop['cost']:14,.6g} tuples/s{shared}"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from app.commands.consoles import errors
 from app.commands.running import Database
-from app.commands.standing import File, Intermediates, Limit, PlanMode, Replicas, planned, standing
+from app.commands.standing import File, Intermediates, Limit, Replicas, planned, standing
 from app.commands.streaming import Follow, locked_session, spark_options, trigger
 
 if TYPE_CHECKING:
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
     from spark_jobs.standing.commits import Commit
 
 __all__ = ["standing"]
-
-
-class TupleFormat(StrEnum):
-    JSON = "json"
-    PARQUET = "parquet"
 
 
 State = Annotated[Path, typer.Argument(file_okay=False, help="Where state and results are kept.")]
@@ -45,8 +39,9 @@ def stream(
     state: State,
     *,
     format_: Annotated[
-        TupleFormat, typer.Option("--format", help="Of the files: JSON lines, or Parquet.")
-    ] = TupleFormat.JSON,
+        Literal["json", "parquet"],
+        typer.Option("--format", help="Of the files: JSON lines, or Parquet."),
+    ] = "json",
     files: Annotated[int, typer.Option(min=1, max=10_000, help="Files of a batch at most.")] = 1,
     follow: Follow = False,
     intermediates: Intermediates = True,
@@ -64,9 +59,9 @@ def stream(
     def of_files(session: Any) -> Any:
         from spark_jobs.standing.streaming import file_tuples
 
-        return file_tuples(session, tuples, format_.value, files)
+        return file_tuples(session, tuples, format_, files)
 
-    _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
+    _, (plan,) = planned(file, "shared", intermediates, replicas, limit_s)
     _execute(plan, of_files, state, retention_s, lateness_s, follow=follow)
 
 
@@ -104,7 +99,7 @@ def event_streams(
         # What is there already is one batch, whose size Spark would not limit.
         return event_stream_tuples(session, database, names, most if follow else None, consumer)
 
-    _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
+    _, (plan,) = planned(file, "shared", intermediates, replicas, limit_s)
     _execute(plan, of_streams, state, retention_s, lateness_s, follow=follow)
 
 
@@ -139,9 +134,7 @@ def _execute(
 def _print_progress(commit: Commit) -> None:
     errors.print(
         f"batch {commit.batch}: {commit.results:,} results so far, {commit.rows:,} rows stored,"
-        f" {commit.late:,} late",
-        markup=False,
-        highlight=False,
+        f" {commit.late:,} late"
     )
 
 

@@ -6,15 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.consoles import confirm, errors, print_document, printable
-from app.commands.running import AdminUrl, Json, KeyFile, admin_service, check_name
+from app.commands.consoles import confirm, errors, print_result, printable
+from app.commands.running import AdminUrl, Json, KeyFile, Yes, admin_service, check_name
 
 __all__ = ["system"]
 
 system = typer.Typer(no_args_is_help=True, help="Systems of a running service: docs/stores.md.")
 
 Name = Annotated[str, typer.Argument(callback=check_name, help="The system.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @system.command("list")
@@ -22,12 +21,12 @@ def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False)
     """List the systems, each with its kind, whether it answers, and what it is used for."""
     with admin_service(url, key_file) as service:
         systems = service.request("GET", "/systems")["items"]
-    if json:
-        print_document(systems)
-        return
     width = max((len(each["name"]) for each in systems), default=0)
-    for each in systems:
-        typer.echo(f"{each['name']:{width}}  {each['kind']:10}  {each['state']:13}  {each['use']}")
+    lines = (
+        f"{each['name']:{width}}  {each['kind']:10}  {each['state']:13}  {each['use']}"
+        for each in systems
+    )
+    print_result(systems, lines, json=json)
 
 
 @system.command("moves")
@@ -37,11 +36,7 @@ def moves(
     """List what is on a system, and where it would be placed if the system were drained."""
     with admin_service(url, key_file) as service:
         found = _moves(service, name)
-    if json:
-        print_document(found)
-        return
-    for each in found:
-        typer.echo(_line(each))
+    print_result(found, map(_line, found), json=json)
 
 
 @system.command("drain")
@@ -53,8 +48,8 @@ def drain(name: Name, *, url: AdminUrl = None, key_file: KeyFile = None) -> None
     with admin_service(url, key_file) as service:
         _use(service, name, "draining")
         for each in _moves(service, name):
-            typer.echo(_line(each))
-    errors.print(f"{name} is draining.", markup=False)
+            typer.echo(printable(_line(each)))
+    errors.print(f"{name} is draining.")
 
 
 @system.command("suspend")
@@ -71,7 +66,7 @@ def suspend(
             typer.echo(printable(node))
         confirm(f"Refuse all requests that need {name}?", yes=yes)
         _use(service, name, "suspended")
-    errors.print(f"{name} is suspended.", markup=False)
+    errors.print(f"{name} is suspended.")
 
 
 @system.command("resume")
@@ -79,7 +74,7 @@ def resume(name: Name, *, url: AdminUrl = None, key_file: KeyFile = None) -> Non
     """Use a system in full again, that was draining or suspended."""
     with admin_service(url, key_file) as service:
         _use(service, name, "full")
-    errors.print(f"{name} is used in full.", markup=False)
+    errors.print(f"{name} is used in full.")
 
 
 def _use(service: Any, name: str, use: str) -> None:
@@ -93,4 +88,4 @@ def _moves(service: Any, name: str) -> list[dict[str, Any]]:
 
 def _line(move: dict[str, Any]) -> str:
     to = move["proposed"] or "no other system"
-    return printable(f"{move['database']}.{move['node']}  → {to}: {move['why']}")
+    return f"{move['database']}.{move['node']}  → {to}: {move['why']}"

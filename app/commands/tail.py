@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app.commands.consoles import errors, json_text, printable
-from app.commands.resumption import way_on
+from app.commands.reconnection import Reconnection, way_on
 from app.commands.running import Database, DataUrl, Json, KeyFile, check_name, data_service
-
-if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
+from app.commands.service_client import ServiceClient, ServiceRefused, lines_of
 
 __all__ = ["tail"]
 
@@ -48,7 +46,7 @@ def tail(
                 typer.echo(json_text(change) if json else printable(_line(change)))
         except KeyboardInterrupt:
             if goes_on := follower.goes_on():
-                errors.print(printable(goes_on.strip()), markup=False, soft_wrap=True)
+                errors.print(printable(goes_on.strip()))
 
 
 @dataclass(slots=True)
@@ -64,9 +62,6 @@ class _Follower:
     position: str | None
 
     def changes(self, service: ServiceClient) -> Iterator[dict[str, Any]]:
-        from app.commands.reconnection import Reconnection
-        from app.commands.service_client import ServiceRefused
-
         reconnection = Reconnection()
         while True:
             try:
@@ -86,7 +81,6 @@ class _Follower:
     def _connection(self, service: ServiceClient, reconnection: Any) -> Iterator[dict[str, Any]]:
         import orjson
 
-        from app.commands.service_client import lines_of
         from app.http.negotiation import EVENT_STREAM
 
         # The service selects one class, or all of them.

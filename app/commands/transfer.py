@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias
 import typer
 
 from app.commands.consoles import errors, json_text, printable, shown_progress
-from app.commands.resumption import interruptible, way_on
+from app.commands.reconnection import Reconnection, interruptible, way_on
 from app.commands.running import (
     NOT_DONE,
     ClassName,
@@ -24,11 +24,11 @@ from app.commands.running import (
     data_service,
     readable_errors,
 )
+from app.commands.service_client import ServiceClient, ServiceRefused, lines_of, reason_of
+from mediator.base.batches import batches_by_size
 
 if TYPE_CHECKING:
     from app.commands.line_ids import LineIds
-    from app.commands.reconnection import Reconnection
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["export", "import_"]
 
@@ -40,12 +40,8 @@ _LINE_BYTES: Final = 16 * 2**20
 
 _MOST_CHARACTERS: Final = 255
 
-_Block: TypeAlias = tuple[int, list[bytes]]
-"""The number of lines before some, and these."""
-
-
-class _Unreadable(Exception):
-    """The source has no further line that can be put; the ones before have been returned."""
+_Line: TypeAlias = tuple[int, bytes]
+"""A line with its number, from 1 on."""
 
 
 def _check_import_id(text: str | None) -> str | None:
@@ -92,10 +88,10 @@ def import_(
         path, ids = f"/{database}/{class_name}/import", LineIds(source, import_id)
         run = _Import(service, path, ids, skip)
         stack.enter_context(interruptible(run.goes_on))
-        try:
-            run.work(_blocks(_lines(source, skip, ids)), show)
-        except _Unreadable as error:
-            raise OSError(f"{error}.{run.goes_on()}") from None
+        lines = _Lines(source, skip, ids)
+        run.work(batches_by_size(lines, lambda line: len(line[1]), _LINES, _BYTES), show)
+        if lines.fault:
+            raise OSError(f"{lines.fault}.{run.goes_on()}")
     run.report(json=json)
 
 
@@ -114,17 +110,14 @@ class _Import:
     imported: int = 0
     failed: int = 0
 
-    def work(self, blocks: Iterator[_Block], show: Callable[[str], None]) -> None:
-        from app.commands.reconnection import Reconnection
-
+    def work(self, blocks: Iterator[list[_Line]], show: Callable[[str], None]) -> None:
         reconnection = Reconnection()
-        for start, lines in blocks:
-            while left := lines[self.next - start :]:
+        for block in blocks:
+            while left := [line for number, line in block if number > self.next]:
                 self._put(left, reconnection)
             show(f"{self.next:,} lines")
 
     def _put(self, lines: list[bytes], reconnection: Reconnection) -> None:
-        from app.commands.service_client import ServiceRefused
         from app.http.negotiation import NDJSON
 
         headers = {"Content-Type": NDJSON}
@@ -143,11 +136,9 @@ class _Import:
 
     def _count(self, answer: dict[str, Any]) -> None:
         """Add what became of some lines; report those that were refused."""
-        from app.commands.service_client import reason_of
-
         for problem in answer.get("problems", ()):
             reason = f"Line {self.next + problem['line']}: {printable(reason_of(problem))}"
-            errors.print(reason, markup=False, soft_wrap=True)
+            errors.print(reason)
         self.imported += answer.get("imported", 0)
         self.failed += answer.get("failed", 0)
         self.next += answer.get("next", 0)
@@ -165,50 +156,35 @@ class _Import:
             typer.echo(f"Objects imported: {self.imported:,}; lines refused: {self.failed:,}.")
         if self.failed and (made := self._ids.import_id) is not None:
             again = f"with these lines corrected: --import-id {shlex.quote(made)}"
-            errors.print(f"To import the file again, {again}", markup=False, soft_wrap=True)
+            errors.print(f"To import the file again, {again}")
         raise typer.Exit(1 if self.failed else 0)
 
 
-def _blocks(lines: Iterator[tuple[int, bytes]]) -> Iterator[_Block]:
-    """Yield the number of lines before some, and as many lines as one request takes.
+@dataclass
+class _Lines:
+    """The lines behind those to skip, with ids, up to one that cannot be put.
 
-    Raises:
-        _Unreadable: As `lines`, once all before has been yielded.
+    Attributes:
+        fault: What is wrong with that one, if there is one.
     """
-    block: list[bytes] = []
-    number = size = 0
-    unreadable: _Unreadable | None = None
-    try:
-        for number, line in lines:
-            block.append(line)
-            size += len(line)
-            if len(block) == _LINES or size >= _BYTES:
-                yield number - len(block), block
-                block, size = [], 0
-    except _Unreadable as error:
-        unreadable = error
-    if block:
-        yield number - len(block), block
-    if unreadable is not None:
-        raise unreadable
 
+    _source: BinaryIO
+    _skip: int
+    _ids: LineIds
+    fault: str = ""
 
-def _lines(source: BinaryIO, skip: int, ids: LineIds) -> Iterator[tuple[int, bytes]]:
-    """Yield each line behind those to skip, with its number (from 1 on) and an id.
-
-    Raises:
-        _Unreadable: A line cannot be read, or is too long.
-    """
-    number = 0
-    try:
-        while line := source.readline(_LINE_BYTES):
-            number += 1
-            if len(line) == _LINE_BYTES:
-                raise _Unreadable(f"line {number} has more than {_LINE_BYTES:,} bytes")
-            if number > skip:
-                yield number, ids.identified(number, line)
-    except OSError as error:
-        raise _Unreadable(f"what follows line {number} cannot be read: {error}") from None
+    def __iter__(self) -> Iterator[_Line]:
+        number = 0
+        try:
+            while line := self._source.readline(_LINE_BYTES):
+                number += 1
+                if len(line) == _LINE_BYTES:
+                    self.fault = f"line {number} has more than {_LINE_BYTES:,} bytes"
+                    return
+                if number > self._skip:
+                    yield number, self._ids.identified(number, line)
+        except OSError as error:
+            self.fault = f"what follows line {number} cannot be read: {error}"
 
 
 def export(
@@ -262,8 +238,6 @@ class _Export:
     _last: bytes = b""
 
     def lines(self, goes_on: Callable[[], str]) -> Iterator[bytes]:
-        from app.commands.reconnection import Reconnection
-        from app.commands.service_client import ServiceRefused, lines_of
         from app.http.negotiation import NDJSON
 
         reconnection = Reconnection()

@@ -11,11 +11,11 @@ import typer
 
 from app.commands.consoles import console
 from app.commands.running import AdminUrl, KeyFile, admin_service, check_name
+from app.commands.service_client import ServiceClient, ServiceRefused
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from app.commands.service_client import ServiceClient
 
 __all__ = ["rebuild_view", "verify"]
 
@@ -37,7 +37,7 @@ def verify(
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    _run(url, key_file, database, f"verify?repair={str(repair).lower()}")
+    _run(url, key_file, database, "verify", repair=repair)
 
 
 def rebuild_view(database: Viewed, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
@@ -48,10 +48,11 @@ def rebuild_view(database: Viewed, *, url: AdminUrl = None, key_file: KeyFile = 
     _run(url, key_file, database, "rebuild")
 
 
-def _run(url: str | None, key_file: Path | None, database: str, what: str) -> None:
+def _run(url: str | None, key_file: Path | None, database: str, what: str, **flags: bool) -> None:
     path = f"/views/{database}"
     with admin_service(url, key_file) as service:
-        ended = _follow(service, path, service.request("POST", f"{path}/{what}")["run"])
+        begun = service.request("POST", f"{path}/{what}", params=flags)["run"]
+        ended = _follow(service, path, begun)
     console.print(_report(ended))
     if ended["wrong"] != ended["repaired"]:
         raise typer.Exit(1)
@@ -59,8 +60,6 @@ def _run(url: str | None, key_file: Path | None, database: str, what: str) -> No
 
 def _follow(service: ServiceClient, path: str, run: dict[str, Any]) -> dict[str, Any]:
     from rich.progress import Progress
-
-    from app.commands.service_client import ServiceRefused
 
     id_ = run["id"]
     with Progress(console=console, transient=True) as progress:

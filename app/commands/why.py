@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.consoles import print_document, printable
+from app.commands.consoles import print_result
 from app.commands.running import AdminUrl, Json, KeyFile, admin_service
 from mediator.schema.ids import FIELD_NAME, NAME
 
@@ -41,11 +41,7 @@ def why(
     """
     with admin_service(url, key_file) as service:
         explained = service.request("GET", f"/placements/{node.replace('.', '/')}")
-    if json:
-        print_document(explained)
-        return
-    for line in _page(node, explained):
-        typer.echo(printable(line))
+    print_result(explained, _page(node, explained), json=json)
 
 
 def _page(node: str, explained: dict[str, Any]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
 from contextlib import AsyncExitStack, suppress
@@ -17,7 +16,7 @@ import typer
 
 from app.commands.consoles import console, errors
 from app.commands.running import run
-from app.service.interruption import NotClosed, closing
+from app.service.interruption import NotClosed, closing, stopped_by_signal
 from mediator.embedded.port import ServerUnavailable
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ async def _execute_runs(
     from spark_jobs.session import SessionDied, SparkUnavailable
 
     name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
-    stopping = _stopping()
+    stopping = stopped_by_signal()
     try:
         session = await _session(jobs.spark_options(), resources)
         instance = _worker(name, mediator, session, settings, jobs)
@@ -118,14 +117,6 @@ async def _execute_runs(
     except SparkUnavailable as error:
         await mediator.workers.heartbeat(name, str(error))
         raise
-
-
-def _stopping() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set."""
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    return stopping
 
 
 async def _session(spark: SparkOptions, resources: AsyncExitStack) -> LazySession:

@@ -1,15 +1,14 @@
 """JSON as YAML: documents of people, read by the core schema of YAML 1.2 (section 10.3).
 
 By that ``no`` is a text, and so is a date; PyYAML by itself reads YAML 1.1, where the one is false
-and the other a time. Only its parser is used, up to events, which hold no values yet. What JSON
-has not is refused: anchors and aliases, by which few lines become billions of values, tags,
-several documents, keys that are no texts, and keys that are there twice.
+and the other a time. Here it makes texts alone, which are read by that schema. What JSON has not is
+refused: anchors and aliases, by which few lines become billions of values, tags, several documents,
+keys that are no texts, and keys that are there twice.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from math import isfinite
 from typing import Any, Final, NoReturn
 
@@ -47,90 +46,66 @@ class NotJson(ValueError):
 def parse_yaml(text: bytes) -> Any:
     """Return the JSON that a text in YAML stands for; raises `NotJson`."""
     try:
-        return _Builder().build(yaml.parse(text, yaml.SafeLoader))
+        return yaml.load(text, _Loader)  # noqa: S506 - it makes nothing but JSON
     except yaml.MarkedYAMLError as error:
-        raise NotJson(error.problem_mark, error.problem or "is no YAML") from None
+        reason = " ".join(filter(None, (error.context, error.problem)))
+        raise NotJson(error.problem_mark, reason) from None
     except yaml.YAMLError as error:
         raise NotJson(None, str(error).partition("\n")[0]) from None
 
 
-class _Builder:
-    """Makes values of events; without recursion, as texts choose how deep they are nested."""
+class _Loader(yaml.SafeLoader):
+    """Takes every scalar for a text, and reads that; refuses what JSON has not."""
 
-    def __init__(self) -> None:
-        self._open: list[_Collection] = []
-        self._whole: list[Any] = []
+    def __init__(self, text: bytes) -> None:
+        super().__init__(text)
+        self._depth = 0
 
-    def build(self, events: Iterator[yaml.Event]) -> Any:
-        for event in events:
-            _refuse_what_json_has_not(event)
-            if isinstance(event, yaml.ScalarEvent):
-                self._add(event, _scalar(event))
-            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-                self._enter(event)
-            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-                collection = self._open.pop()
-                self._add(collection.start, collection.value)
-            elif isinstance(event, yaml.DocumentStartEvent) and self._whole:
-                raise NotJson(event.start_mark, "only one document is expected")
-        return self._whole[0] if self._whole else None
-
-    def _enter(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
-        if len(self._open) >= _MOST_DEPTH:
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise NotJson(event.start_mark, "anchors and aliases are not read")
+        if getattr(event, "tag", None) is not None:
+            raise NotJson(event.start_mark, "tags are not read")
+        if isinstance(event, yaml.CollectionStartEvent) and self._depth >= _MOST_DEPTH:
             raise NotJson(event.start_mark, f"is nested more than {_MOST_DEPTH} levels deep")
-        if self._open and self._open[-1].expects_key:
-            raise NotJson(event.start_mark, "a key must be a text")
-        self._open.append(_Collection(event))
-
-    def _add(self, event: Any, value: Any) -> None:
-        if self._open:
-            self._open[-1].add(event, value)
-        else:
-            self._whole.append(value)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
-class _Collection:
-    """An object or an array whose end has not come yet."""
-
-    def __init__(self, start: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
-        self.start = start
-        self.value: dict[str, Any] | list[Any]
-        self.value = {} if isinstance(start, yaml.MappingStartEvent) else []
-        self._key: str | None = None
-
-    @property
-    def expects_key(self) -> bool:
-        return isinstance(self.value, dict) and self._key is None
-
-    def add(self, event: Any, value: Any) -> None:
-        if isinstance(self.value, list):
-            self.value.append(value)
-        elif self._key is not None:
-            self.value[self._key] = value
-            self._key = None
-        elif not isinstance(value, str):
-            raise NotJson(event.start_mark, f"a key must be a text: quote {event.value!r}")
-        elif value in self.value:
-            raise NotJson(event.start_mark, f"the key {value!r} is there twice")
-        else:
-            self._key = value
-
-
-def _refuse_what_json_has_not(event: yaml.Event) -> None:
-    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-        raise NotJson(event.start_mark, "anchors and aliases are not read")
-    if getattr(event, "tag", None) is not None:
-        raise NotJson(event.start_mark, "tags are not read")
-
-
-def _scalar(event: yaml.ScalarEvent) -> Any:
-    is_plain, _ = event.implicit
-    if not is_plain:
-        return event.value
+def _scalar(_loader: _Loader, node: yaml.ScalarNode) -> Any:
+    if node.style is not None:
+        return node.value
     try:
-        return _plain(event.value)
+        return _plain(node.value)
     except ValueError as error:
-        raise NotJson(event.start_mark, str(error)) from None
+        raise NotJson(node.start_mark, str(error)) from None
+
+
+def _array(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
+    return [loader.construct_object(each, deep=True) for each in node.value]
+
+
+def _object(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in node.value:
+        if not isinstance(name, yaml.ScalarNode):
+            raise NotJson(name.start_mark, "a key must be a text")
+        key = _scalar(loader, name)
+        if not isinstance(key, str):
+            raise NotJson(name.start_mark, f"a key must be a text: quote {name.value!r}")
+        if key in members:
+            raise NotJson(name.start_mark, f"the key {key!r} is there twice")
+        members[key] = loader.construct_object(value, deep=True)
+    return members
+
+
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_constructor("tag:yaml.org,2002:str", _scalar)
+_Loader.add_constructor("tag:yaml.org,2002:seq", _array)
+_Loader.add_constructor("tag:yaml.org,2002:map", _object)
 
 
 def _plain(text: str) -> Any:

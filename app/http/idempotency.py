@@ -89,6 +89,12 @@ class Identity:
         name = self.derive("operation", class_name, id_)
         return name if index is None else f"{name}:{index}"
 
+    def retry(self, *parts: str) -> tuple[str, str] | None:
+        """Return by what the request is recognised if it comes again; None: it has no key."""
+        if self.key is None or self.fingerprint is None:
+            return None
+        return self.derive(*parts), self.fingerprint
+
     def derive(self, *parts: str) -> str:
         """Return 32 hexadecimal digits that are the same whenever the key comes again."""
         assert self.key is not None

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import orjson
 
 from app.http.problems import INVALID, MALFORMED_JSON, HttpError
-from mediator.base.errors import Location
+from mediator.base.errors import Invalid, Location
 
-__all__ = ["LARGE_BODY", "MOST_VALUES", "parse_json", "require_object"]
+__all__ = [
+    "LARGE_BODY",
+    "MOST_VALUES",
+    "check_count",
+    "parse_json",
+    "require_list",
+    "require_object",
+]
 
 LARGE_BODY: Final = 2**14
 """Bytes of a body from which on what it says is decoded in another thread."""
@@ -61,3 +69,21 @@ def require_object(body: Any, pointer: str = "") -> dict[str, Any]:
         return body
     locations = [Location(pointer, "an object is expected")]
     raise HttpError(INVALID, "A JSON object is expected.", locations=locations)
+
+
+def require_list(body: Any, name: str, most: int) -> list[Any]:
+    """Return the only member of a body, a list of 1 to `most` elements; raises `Invalid`."""
+    members = require_object(body)
+    listed = members.get(name)
+    if not isinstance(listed, list):
+        listed = []
+    check_count(listed, name, most)
+    if unknown := [Location(f"/{each}", "is not known here") for each in members if each != name]:
+        raise Invalid(f"The body has more than {name}.", locations=unknown)
+    return listed
+
+
+def check_count(listed: Sequence[Any], name: str, most: int) -> None:
+    if not 1 <= len(listed) <= most:
+        locations = [Location(f"/{name}", f"1 to {most:,} {name} are expected")]
+        raise Invalid(f"The body has no {name} that can be taken.", locations=locations)

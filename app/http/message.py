@@ -36,6 +36,7 @@ __all__ = [
     "ServerTiming",
     "TakeBody",
     "bounded",
+    "field_of",
     "forbid_body",
     "new_request_id",
     "read_body",
@@ -195,6 +196,12 @@ def request_id(scope: Scope) -> str:
         known = given if _REQUEST_ID.fullmatch(given) else new_request_id()
         scope[_KNOWN_ID] = known
     return known
+
+
+def field_of(scope: Scope, name: bytes) -> str | None:
+    """Return a field of the request; one that comes twice is no credential."""
+    found = [value for given, value in scope["headers"] if given == name]
+    return b", ".join(found).decode("latin-1") if found else None
 
 
 def _scan(fields: list[tuple[bytes, bytes]]) -> dict[bytes, str]:

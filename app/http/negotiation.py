@@ -11,15 +11,12 @@ from mediator.base.errors import Location
 from spark_jobs.runner.results import ResultFormat
 
 __all__ = [
-    "ARROW",
-    "CSV",
     "EVENT_STREAM",
     "FILES",
     "JSON",
     "JSON_PATCH",
     "MERGE_PATCH",
     "NDJSON",
-    "PARQUET",
     "SKETCH",
     "SVG",
     "UPDATE",
@@ -38,14 +35,11 @@ JSON_PATCH: Final = "application/json-patch+json"
 UPDATE: Final = "application/vnd.portolan.update+json"
 SKETCH: Final = "application/vnd.portolan.sketch"
 SVG: Final = "image/svg+xml"
-CSV: Final = "text/csv"
-PARQUET: Final = "application/vnd.apache.parquet"
-ARROW: Final = "application/vnd.apache.arrow.stream"
 FILES: Final[dict[str, ResultFormat]] = {
-    CSV: "csv",
+    "text/csv": "csv",
     NDJSON: "json",
-    PARQUET: "parquet",
-    ARROW: "arrow",
+    "application/vnd.apache.parquet": "parquet",
+    "application/vnd.apache.arrow.stream": "arrow",
 }
 """The form of a run's result, by its media type."""
 

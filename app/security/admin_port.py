@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from starlette.requests import HTTPConnection
 
 from app.http.browser import send_problem
-from app.http.message import Receive, Scope, Send, request_id
+from app.http.message import Receive, Scope, Send, field_of, request_id
 from app.http.problems import HttpError
 from app.security.authentication import Authenticator
 from app.security.permissions import database_of, permission_of
@@ -82,7 +82,7 @@ class AdminAuthoriser:
 
     async def _principal(self, scope: Scope) -> Principal | None:
         try:
-            field = _field(scope, b"authorization")
+            field = field_of(scope, b"authorization")
             return await self._authenticator.principal(field, basic=True)
         except Unauthenticated:
             # Charged to an account of their own, whose limits bound guesses.
@@ -124,15 +124,9 @@ def _all(_database: str, _class_name: str | None = None, /) -> bool:
     return True
 
 
-def _field(scope: Scope, name: bytes) -> str | None:
-    """Return a field of the request; one that comes twice is no credential."""
-    found = [value for given, value in scope["headers"] if given == name]
-    return b", ".join(found).decode("latin-1") if found else None
-
-
 def _challenging(scope: Scope, send: Send) -> Send:
     """Have a browser prompt for a key, which it sends as the password of Basic."""
-    if "text/html" not in (_field(scope, b"accept") or ""):
+    if "text/html" not in (field_of(scope, b"accept") or ""):
         return send
 
     async def challenge(message: Any) -> None:

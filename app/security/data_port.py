@@ -20,7 +20,7 @@ __all__ = ["RequestAuthoriser"]
 class RequestAuthoriser:
     _authenticator: Authenticator
     _access_cache: AccessCache
-    _limiter: TenantLimiter
+    limiter: TenantLimiter
     _model: Callable[[], RoutingModel]
 
     async def authorise(self, authorization: str | None) -> Access:
@@ -35,13 +35,13 @@ class RequestAuthoriser:
             principal = await self._authenticator.principal(authorization)
         except Unauthenticated:
             # Charged to an account of their own, whose limits bound guesses.
-            self._limiter.leave(self._limiter.enter(UNKNOWN))
+            self.limiter.leave(self.limiter.enter(UNKNOWN))
             raise
-        meter = self._limiter.enter(ANONYMOUS if principal is None else principal.tenant)
+        meter = self.limiter.enter(ANONYMOUS if principal is None else principal.tenant)
         return Access(principal, self._access_cache, self._model, meter)
 
     def release(self, access: Access) -> None:
-        self._limiter.leave(access.meter)
+        self.limiter.leave(access.meter)
 
     async def revalidate(self, access: Access, authorization: str | None) -> None:
         """Return if the credentials of a request are still good.

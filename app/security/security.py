@@ -54,8 +54,10 @@ class Security:
         self._scheduler = Scheduler([*access_cache.periodic_tasks(), *fetching, counting])
 
     def authoriser(
-        self, model: Callable[[], RoutingModel], limiter: TenantLimiter
+        self, model: Callable[[], RoutingModel], refusals: Refusals
     ) -> RequestAuthoriser:
+        """Return what lets requests of the data port in."""
+        limiter = self.limiter(refusals)
         return RequestAuthoriser(self.authenticator, self.access_cache, limiter, model)
 
     def limiter(self, refusals: Refusals | None = None) -> TenantLimiter:

@@ -13,16 +13,14 @@ from app.admin.api.health import Refresh
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.api.application import DataApp
-from app.api.jobs.progress import RunStreams
 from app.api.jobs.runs import JobBackend
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from app.coherence.caches import Caches, make_caches
 from app.coherence.probe_readers import cache_readers
 from app.security.data_port import RequestAuthoriser
 from app.security.security import Security
-from app.service.earlier_grants import earlier_lifetime_s
-from app.service.mediators import has_relay_process, mediator_options, revealed
+from app.service.mediators import earlier_lifetime_s, has_relay_process, mediator_options, revealed
 from app.service.relays import RelayProcess
 from app.service.traffic import MeasuredTraffic
 from app.settings.access import AccessSettings
@@ -63,7 +61,7 @@ class Container:
     data: Application
     admin: FastAPI
     relays: RelayProcess | None
-    job_backend: JobBackend
+    api: DataApi
     telemetry: Telemetry
     context: AdminContext
     systems_file: SystemsFile | None
@@ -78,11 +76,7 @@ class Container:
         """End answers that have no end of their own, so that requests can be finished."""
         if self.mediator.changes.subscriptions is not None:
             self.mediator.changes.subscriptions.end()
-        self.job_backend.streams.end()
-        if self.mediator.flows is not None:
-            self.mediator.flows.is_ending = True
-        if self.mediator.event_stream_service is not None:
-            self.mediator.event_stream_service.is_ending = True
+        self.api.end_streams()
 
     async def stop(self) -> None:
         await self.scheduler.stop()
@@ -106,8 +100,8 @@ class _Recent:
 
     @classmethod
     def of(cls, metrics: Metrics) -> _Recent:
-        history = RequestHistory(metrics.registry, metrics.count_waiting)
-        return cls(RecentEvents(), CostlyQueries(), history)
+        sampler = RequestSampler(metrics.registry, metrics.count_waiting)
+        return cls(RecentEvents(), CostlyQueries(), RequestHistory(sampler))
 
     @property
     def observers(self) -> list[Observer]:
@@ -146,15 +140,14 @@ async def build(
             mediator.orphan_resolver, lambda: mediator.data.model, mediator.control.databases
         )
     directory = JobSettings().directory(settings.data_dir)
-    streams = RunStreams(mediator.runs)
-    job_backend = JobBackend(mediator.runs, mediator.workers, directory, streams)
-    limiter = security.limiter(mediator.admission.refusals) if security else None
-    authoriser = (
-        security.authoriser(lambda: mediator.data.model, limiter) if security and limiter else None
-    )
-    if security and limiter and mediator.flows and mediator.standing_queries:
-        admitted = security.metered_work(limiter).admitted
-        mediator.flows.admitted = mediator.standing_queries.admitted = admitted
+    job_backend = JobBackend(mediator.runs, mediator.workers, directory)
+    authoriser = limiter = None
+    if security is not None:
+        authoriser = security.authoriser(lambda: mediator.data.model, mediator.admission.refusals)
+        limiter = authoriser.limiter
+        if mediator.flows and mediator.standing_queries:
+            admitted = security.metered_work(limiter).admitted
+            mediator.flows.admitted = mediator.standing_queries.admitted = admitted
     data_options = await _options_of_data(http, caching, mediator)
     data = _data_api(mediator, data_options, observe, caches, job_backend, authoriser)
     _connect_metrics(telemetry.metrics, mediator, data, security, caches)
@@ -173,9 +166,7 @@ async def build(
     tasks = [history, *mediator.admission.periodic_tasks()]
     scheduler = Scheduler([*tasks, *([file.periodic_task()] if file else [])])
     scheduler.start()
-    return Container(
-        mediator, served, admin, relays, job_backend, telemetry, context, file, scheduler
-    )
+    return Container(mediator, served, admin, relays, data, telemetry, context, file, scheduler)
 
 
 async def _caches(
@@ -196,23 +187,18 @@ def _data_api(
     job_backend: JobBackend,
     authoriser: RequestAuthoriser | None,
 ) -> DataApi:
-    subscriptions, transact = mediator.changes.subscriptions, mediator.transactions.run
-    return DataApi(
-        mediator.data,
-        options,
-        observe,
-        subscriptions,
+    services = DataServices(
+        mediator.changes.subscriptions,
         caches,
-        transact,
+        mediator.transactions.run,
         job_backend,
-        authoriser,
-        mediator.former_schemas,
-        mediator.admission.refusals,
         mediator.flows,
         mediator.incremental_views,
         mediator.event_stream_service,
         mediator.standing_queries,
     )
+    former_schemas, refusals = mediator.former_schemas, mediator.admission.refusals
+    return DataApi(mediator.data, options, observe, services, authoriser, former_schemas, refusals)
 
 
 def _admin_context(

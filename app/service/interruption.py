@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from mediator.base.concurrency import ended_within
 
-__all__ = ["CLOSED_WITHIN_S", "Interrupted", "NotClosed", "closing", "interruptible"]
+__all__ = [
+    "CLOSED_WITHIN_S",
+    "Interrupted",
+    "NotClosed",
+    "closing",
+    "interruptible",
+    "stopped_by_signal",
+]
 
 CLOSED_WITHIN_S: Final = 10.0
 """Seconds that connections to systems get to be closed, whatever these do. What is left behind then
@@ -71,3 +79,11 @@ async def _interrupt(ended: asyncio.Event, limit: asyncio.Timeout) -> None:
     await ended.wait()
     # A deadline of now: the timeout cancels the block.
     limit.reschedule(asyncio.get_running_loop().time())
+
+
+def stopped_by_signal() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    return stopping

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from typing import Final
 
 from pydantic import SecretStr
 
-from app.coherence.caches import Caches, make_caches
-from app.service.earlier_grants import earlier_lifetime_s
+from app.coherence.caches import Caches, has_sketch, make_caches, sketch_limits
 from app.settings.main import CacheSettings, MediatorSettings, MissingSetting, SystemSettings
 from app.settings.systems_file import read_systems
 from app.telemetry.log import log_observation
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.installation import highest
 from mediator.coordination.feed import Retention
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_services import HttpServices
@@ -21,8 +23,21 @@ from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
 from mediator.service import Mediator
 from mediator.stores.kinds import make_store
+from sketch.protocol.bounds import lifetime_us
 
-__all__ = ["has_relay_process", "mediator_options", "reading", "revealed", "writing"]
+__all__ = [
+    "earlier_lifetime_s",
+    "has_relay_process",
+    "mediator_options",
+    "reading",
+    "revealed",
+    "writing",
+]
+
+_LIFETIME: Final = "sketch:lifetime_us"
+"""A sketch that was lost has everything revalidated until no copy can be fresh that it has
+forgotten. Where it forgets how long that is as well, in memory or on a Redis that was emptied, its
+settings would say so, had nobody ever reduced them. So the catalogue remembers it, by this name."""
 
 
 @asynccontextmanager
@@ -111,3 +126,26 @@ def has_relay_process(settings: MediatorSettings) -> bool:
 
 def revealed(secret: SecretStr | None) -> str | None:
     return secret.get_secret_value() if secret else None
+
+
+async def earlier_lifetime_s(settings: MediatorSettings, caching: CacheSettings) -> float:
+    """Return for how long copies may be fresh that any replica was ever set to hand out (seconds).
+
+    To be called before the first is handed out: it remembers these settings, too. Where none is,
+    the catalogue is not asked.
+
+    Raises:
+        MissingSetting: There is no catalogue.
+        CatalogueMismatch: This code cannot work with the tables there are.
+        Unavailable: The catalogue does not answer.
+    """
+    if not has_sketch(caching, is_coordinated=bool(settings.coordination_url)):
+        return 0.0
+    migrate = settings.catalogue_migrate == "auto"
+    catalogue = Catalogue(settings.required_catalogue_url, migrate=migrate)
+    try:
+        await catalogue.open()
+        own_us = lifetime_us(sketch_limits(caching))
+        return await highest(catalogue, _LIFETIME, own_us) / 1_000_000
+    finally:
+        await catalogue.close()

@@ -28,6 +28,7 @@ from spark_jobs.session import SparkOptions
 
 __all__ = [
     "FROM_ENVIRONMENT",
+    "HTTP_URL",
     "CacheSettings",
     "HttpSettings",
     "JobSettings",
@@ -36,8 +37,8 @@ __all__ = [
     "SystemSettings",
 ]
 
-_CACHE_URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
-"""No user and no password: it is shown."""
+HTTP_URL: Final = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
+"""An address without a user and a password: it is shown, or logged."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Timeout = Annotated[int, Field(ge=1, le=3600)]
@@ -317,7 +318,7 @@ class CacheSettings(BaseSettings):
     purge_first_s: float = Field(
         1.0, gt=0, le=60, description="How long such a write waits for them at most."
     )
-    probe_caches: list[Annotated[str, Field(pattern=_CACHE_URL, max_length=2000)]] = Field(
+    probe_caches: list[Annotated[str, Field(pattern=HTTP_URL, max_length=2000)]] = Field(
         default_factory=list,
         description="URLs of the data API through caches, as a JSON list: staleness probes may read"
         " there, and nowhere else.",

@@ -8,15 +8,12 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from app.settings.main import FROM_ENVIRONMENT
+from app.settings.main import FROM_ENVIRONMENT, HTTP_URL
 
 __all__ = ["LogFormat", "Signal", "TelemetrySettings"]
 
 LogFormat: TypeAlias = Literal["json", "text"]
 Signal: TypeAlias = Literal["metrics", "traces"]
-
-_URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
-"""No user and no password: it is logged. Credentials go into OTEL_EXPORTER_OTLP_HEADERS."""
 
 
 class TelemetrySettings(BaseSettings):
@@ -27,7 +24,8 @@ class TelemetrySettings(BaseSettings):
     log_format: LogFormat | None = Field(
         None, description="`json` or `text`; unless set, text on a terminal, else JSON."
     )
-    otlp_endpoint: Annotated[str, Field(pattern=_URL, max_length=2000)] | None = Field(
+    # Credentials go into OTEL_EXPORTER_OTLP_HEADERS.
+    otlp_endpoint: Annotated[str, Field(pattern=HTTP_URL, max_length=2000)] | None = Field(
         None, description="Where metrics and traces are sent by OTLP over HTTP."
     )
     otlp_every_s: float = Field(

@@ -42,13 +42,8 @@ class Interval:
 class RequestHistory:
     """The intervals of the last hour; `sample` is called every `EVERY_S` seconds."""
 
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        count_waiting: Callable[[], None],
-        clock: Callable[[], float] = time,
-    ) -> None:
-        self._sampler = RequestSampler(registry, count_waiting, clock)
+    def __init__(self, sampler: RequestSampler) -> None:
+        self._sampler = sampler
         self._intervals: deque[Interval] = deque(maxlen=_KEPT)
 
     @property

@@ -39,16 +39,11 @@ class Page(NamedTuple):
 
 @dataclass(eq=False)
 class EventStreamService:
-    """Serves event streams that all replicas share.
-
-    Attributes:
-        is_ending: Whether the process is about to end: answers without end are to end, too.
-    """
+    """Serves event streams that all replicas share."""
 
     _streams: EventStreams
     _clock: Clock
     _observe: Observer = ignore
-    is_ending: bool = field(default=False, init=False)
     _known: dict[StreamKey, EventStream] = field(default_factory=dict, init=False)
     """Declarations, so that a batch costs one round trip; their ids say whether they still hold."""
 

@@ -76,7 +76,6 @@ class FlowService:
 
     Attributes:
         admitted: Lets in what flows read and write; the composition root sets it.
-        is_ending: Whether the process is about to end: streams of results are to end, too.
     """
 
     _plane: DataPlane
@@ -87,7 +86,6 @@ class FlowService:
     _observe: Observer = ignore
     # By a factory: a function that is an attribute of the class would be bound as a method.
     admitted: Admitted = field(default_factory=lambda: at_once, init=False)
-    is_ending: bool = field(default=False, init=False)
     _allowed: AllowedFlows = field(default_factory=AllowedFlows, init=False)
     _workers: dict[FlowKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
 

@@ -117,11 +117,6 @@ class StandingQueries:
     def _results(self) -> StandingResults:
         return self._context.results
 
-    @property
-    def ended(self) -> bool:
-        """Whether the process is about to end."""
-        return self._context.has_ended
-
     async def streams(self, database: DatabaseRoute) -> dict[str, EventStream]:
         """Return the event streams that a query may read."""
         return await self._context.streams.of_database(database.id)

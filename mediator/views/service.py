@@ -67,11 +67,6 @@ class IncrementalViews:
         if not await self._results.drop_view(ViewKey(database.id, view)):
             raise _not_found()
 
-    @property
-    def ended(self) -> bool:
-        """Whether the process is about to end."""
-        return self._context.subscriptions.ended
-
     async def result(self, database: DatabaseRoute, view: str) -> Result:
         """Return the result of a view that is not stopped; raises `Unavailable` if it builds."""
         found = await self._results.result(ViewKey(database.id, view))

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal, TypeAlias
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from app.coherence.caches import Caches
 from app.settings.main import CacheSettings
@@ -160,7 +160,9 @@ async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
             running.mediator.control.databases,
         )
         options = DataOptions(b"k" * 32, sketch_valid_s=60.0)
-        api = DataApi(running.mediator.data, options, running.observed.append, None, caches)
+        api = DataApi(
+            running.mediator.data, options, running.observed.append, DataServices(caches=caches)
+        )
 
         async def answering(scope: Any, receive: Any, send: Any) -> None:
             async def stepped(message: Any) -> None:

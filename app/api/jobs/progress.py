@@ -3,83 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any, Final
 
 import orjson
 
+from app.api.following import Followed, Item, Page
 from app.api.jobs.rights import Permission
-from app.http.message import Request
-from mediator.base.errors import NotFound, Unavailable
+from mediator.base.errors import Forbidden, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 
-__all__ = ["RunStreams", "run_document"]
+__all__ = ["followed_run", "run_document"]
 
 _PROGRESS: Final = ("stages", "counters", "elapsed_s", "eta_s", "log")
 _OUTCOME: Final = ("forecast", "reasons", "rows", "reports")
-_POLL_S: Final = 1.0
-_HEARTBEAT_S: Final = 15.0
-_MOST: Final = 200
-"""Streams at the same time: each of them reads the catalogue once a second."""
 
 
-@dataclass(eq=False)
-class RunStreams:
-    _runs: CatalogueRuns
-    _count: int = field(default=0, init=False)
-    _ended: bool = field(default=False, init=False)
+def followed_run(
+    runs: CatalogueRuns, run: StoredRun, permission: Permission
+) -> tuple[Followed[int], Page[int]]:
+    """Return what makes events of a run, and its present state, the first of them.
 
-    def end(self) -> None:
-        """End all streams soon, so that the process can end."""
-        self._ended = True
+    They end with the run, and when it may no longer be shown.
+    """
 
-    def follow(
-        self, run: StoredRun, request: Request, permission: Permission
-    ) -> AsyncIterator[bytes]:
-        """Return the events of a run, the present state first.
-
-        They end with the run, when the client disconnects, and when the run may no longer be shown.
-
-        Raises:
-            Unavailable: There are too many streams.
-        """
-        if self._count >= _MOST:
-            detail = "Too many clients follow runs."
-            raise Unavailable(detail, system="catalogue", retry_after_s=10)
-        return self._events(run, request, permission)
-
-    async def _events(
-        self, run: StoredRun, request: Request, permission: Permission
-    ) -> AsyncIterator[bytes]:
-        # Counted here, not in `follow`: a generator that never starts would not reach its
-        # `finally`.
-        self._count += 1
-        sent_at = monotonic()
+    async def read(version: int, _limit: int, wait_s: float) -> Page[int]:
+        await asyncio.sleep(wait_s)
         try:
-            yield _event(run)
-            while run.state not in ENDED and not self._ended:
-                await asyncio.sleep(_POLL_S)
-                if request.is_disconnected:
-                    return
-                newer = await self._newer(run)
-                if newer is None or not permission():
-                    return
-                if newer.version != run.version or monotonic() - sent_at >= _HEARTBEAT_S:
-                    yield _event(newer)
-                    sent_at = monotonic()
-                run = newer
-        finally:
-            self._count -= 1
-
-    async def _newer(self, run: StoredRun) -> StoredRun | None:
-        try:
-            return await self._runs.find(run.database_id, run.id)
-        except NotFound:
-            return None
+            newer = await runs.find(run.database_id, run.id)
         except Unavailable:  # the next poll may succeed
-            return run
+            return Page([], version)
+        return _page(newer, version)
+
+    async def check() -> bytes:
+        if not permission():
+            raise Forbidden("The run may not be shown any more.")
+        return b""
+
+    return Followed("run", ("runs", "version"), read, check), _page(run)
 
 
 def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
@@ -103,6 +63,6 @@ def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
     return {**document, "job": job}
 
 
-def _event(run: StoredRun) -> bytes:
-    data = orjson.dumps(run_document(run, whole=True))
-    return b"id: %d\nevent: run\ndata: %b\n\n" % (run.version, data)
+def _page(run: StoredRun, seen: int | None = None) -> Page[int]:
+    item = Item(str(run.version), orjson.dumps(run_document(run, whole=True)))
+    return Page([item] if run.version != seen else [], run.version, run.state in ENDED)

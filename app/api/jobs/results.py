@@ -7,15 +7,12 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from app.api.cursors import Cursors
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, require_backend
-from app.api.links import next_link
 from app.api.models.jobs import ResultParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.responses import NO_STORE, answer_json, next_link
 from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, accepts_by_name
@@ -77,10 +74,9 @@ class RunResults:
         cursor = (
             None if position is None else self._cursors.seal(bound, run.database_id, list(position))
         )
-        body = orjson.dumps({"items": rows, "next": cursor})
         path = f"/v1/{run.database}/jobs/{run.id}/results"
         link = next_link(path, parse_pairs(routed.request.query), cursor)
-        return Response(200, [JSON_TYPE, NO_STORE, *link], body)
+        return answer_json(200, {"items": rows, "next": cursor}, link)
 
 
 def _open(directory: Path, run: StoredRun) -> ResultFiles:

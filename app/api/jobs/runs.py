@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-import orjson
-
 from app.api.cursors import Cursors
-from app.api.jobs.progress import RunStreams, run_document
+from app.api.following import Followers
+from app.api.jobs.progress import followed_run, run_document
 from app.api.jobs.rights import RunRights
-from app.api.links import next_link
 from app.api.models.jobs import RunListParameters, SubmissionParameters
 from app.api.resources import ClassResource, Directory
-from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
+from app.api.responses import REPLAYED, answer_events, answer_json, next_link
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
-from app.http.message import Headers, Response, forbid_body, read_body
+from app.http.message import Header, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
 from app.http.paths import parse_pairs, parse_query
 from app.http.validation import parse_parameters
@@ -48,7 +46,6 @@ class JobBackend:
     runs: CatalogueRuns
     workers: CatalogueWorkers
     directory: Path
-    streams: RunStreams
 
 
 @dataclass(eq=False)
@@ -59,6 +56,7 @@ class Jobs:
     _cursors: Cursors
     _ids: OperationIds
     _most_bytes: int
+    _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         job_backend = require_backend(self._job_backend)
@@ -102,16 +100,16 @@ class Jobs:
         last = runs[-1].position if len(runs) == parameters.limit else None
         cursor = None if last is None else self._cursors.seal(_bound(routed), database_id, [last])
         items = [run_document(run, whole=False) for run in runs]
-        body = orjson.dumps({"items": items, "next": cursor})
         link = next_link(f"/v1/{routed.database}/jobs", parse_pairs(routed.request.query), cursor)
-        return Response(200, [JSON_TYPE, NO_STORE, *link], body)
+        return answer_json(200, {"items": items, "next": cursor}, link)
 
     async def get(self, routed: RoutedRequest) -> Response:
         job_backend, run = await self._find(routed)
         permission = await self._rights.require_view(routed.access, run)
         if not accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
-        return answer_events(job_backend.streams.follow(run, routed.request, permission))
+        followed, page = followed_run(job_backend.runs, run, permission)
+        return answer_events(self._followers.follow(routed.request, followed, page))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         """Cancel a run: 202 while a worker still has it, 200 when it has ended."""
@@ -226,9 +224,8 @@ def _bound(routed: RoutedRequest) -> tuple[str, str]:
     return routed.database, "jobs"
 
 
-def _answer(status: int, run: StoredRun, headers: Headers | None = None) -> Response:
-    body = orjson.dumps(run_document(run, whole=True))
-    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], body)
+def _answer(status: int, run: StoredRun, headers: Sequence[Header] = ()) -> Response:
+    return answer_json(status, run_document(run, whole=True), headers)
 
 
 def _malformed(pointer: str, reason: str) -> Invalid:

@@ -1,4 +1,4 @@
-"""What the models of several routes share: names, ids, cursors and problems."""
+"""What the models of several routes share: names, ids, cursors, problems, and references."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ __all__ = [
     "Name",
     "ObjectId",
     "Problem",
+    "RandomId",
     "RulePause",
+    "Seconds",
     "StoredObject",
+    "ref",
 ]
 
 NAME_SCHEMA: Final[dict[str, Any]] = {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,62}$"}
@@ -45,6 +48,8 @@ JsonObject = Annotated[Any, WithJsonSchema({"type": "object"})]
 """An object whose members the class's schema decides about."""
 
 Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0)]
+RandomId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Cursor = Annotated[str | None, Field(description="Cursor of the next page.")]
 
 
@@ -79,3 +84,8 @@ class Problem(ResponseModel):
     detail: str
     instance: str | None = Field(None, description="The id of the request.")
     errors: list[Location] = Field([])
+
+
+def ref(kind: str, name: str) -> dict[str, Any]:
+    """Return a reference to a component of an OpenAPI document."""
+    return {"$ref": f"#/components/{kind}/{name}"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from app.api.models.common import RESULT_POSITION, Count, JsonObject, RulePause
+from app.api.models.common import RESULT_POSITION, Count, JsonObject, RandomId, RulePause, Seconds
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
@@ -22,9 +22,6 @@ __all__ = [
     "Replayed",
     "Tickets",
 ]
-
-_Seconds = Annotated[float, Field(ge=0)]
-_Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class DeadLetterParameters(Parameters):
@@ -58,9 +55,9 @@ class EndedParameters(Parameters):
 class MessageFlow(ResponseModel):
     """A message flow."""
 
-    id: _Id
+    id: RandomId
     name: str
-    latency_s: _Seconds
+    latency_s: Seconds
     ordered: bool
     objective: Literal["latency", "work"]
     detail: str | None = Field(
@@ -142,7 +139,7 @@ class MessageFlowReport(MessageFlow):
 class Tickets(ResponseModel):
     """The tickets of messages, in their order."""
 
-    tickets: list[_Id]
+    tickets: list[RandomId]
 
 
 class FlowError(ResponseModel):
@@ -155,7 +152,7 @@ class FlowError(ResponseModel):
 class MessageState(ResponseModel):
     """What became of a message."""
 
-    ticket: _Id
+    ticket: RandomId
     state: Literal["queued", "done", "failed"]
     result: Any = Field(None, description="Of one that is done.")
     error: FlowError | None = Field(None, description="Of one that has failed.")
@@ -171,10 +168,10 @@ class EndedMessages(ResponseModel):
 class DeadLetter(ResponseModel):
     """A message that failed."""
 
-    ticket: _Id
+    ticket: RandomId
     message: JsonObject
     error: FlowError
-    age_s: _Seconds = Field(description="Since it arrived, replayed or not.")
+    age_s: Seconds = Field(description="Since it arrived, replayed or not.")
 
 
 class DeadLetters(ResponseModel):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from app.api.models.common import Count, Cursor
+from app.api.models.common import Count, Cursor, Seconds
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "SubmissionParameters",
 ]
 
-_Seconds = Annotated[float, Field(ge=0)]
 _AFTER = "The cursor of the page before."
 
 
@@ -51,7 +50,7 @@ class RunStage(ResponseModel):
     done: Count
     total: Count
     rows: Count
-    seconds: _Seconds
+    seconds: Seconds
 
 
 class HeaviestBlock(ResponseModel):
@@ -69,7 +68,7 @@ class Forecast(ResponseModel):
     pairs: Count
     memory_bytes: Count
     heaviest: list[HeaviestBlock]
-    time_s: _Seconds
+    time_s: Seconds
     notes: list[str]
 
 
@@ -87,7 +86,7 @@ class Run(ResponseModel):
     ended: datetime | None
     stages: list[RunStage] = Field([])
     counters: dict[str, Count] = Field({})
-    elapsed_s: _Seconds | None = None
+    elapsed_s: Seconds | None = None
     eta_s: float | None = None
     log: list[str] = Field([])
     forecast: Forecast | None = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from app.api.models.common import RESULT_POSITION, Count, JsonObject, RulePause
+from app.api.models.common import RESULT_POSITION, Count, JsonObject, RandomId, RulePause
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 from mediator.standing.planning import Mode
 
@@ -19,8 +19,6 @@ __all__ = [
     "StandingQueryReport",
     "StandingResults",
 ]
-
-_Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class ResultsParameters(Parameters):
@@ -44,7 +42,7 @@ class PlanParameters(Parameters):
 class StandingQuery(ResponseModel):
     """A standing query."""
 
-    id: _Id
+    id: RandomId
     name: str
     state: Literal["building", "ready", "paused", "resuming", "stopped"]
     detail: str | None = Field(None, description="Why it was stopped.")
@@ -96,13 +94,13 @@ class PlannedStore(ResponseModel):
     store: str
     tuples: float = Field(description="As predicted.")
     kept: int | None = Field(description="Null: the service has no such store.")
-    queries: list[_Id]
+    queries: list[RandomId]
 
 
 class PlannedQueries(ResponseModel):
     """A plan of one query, or of all."""
 
-    queries: list[_Id]
+    queries: list[RandomId]
     cost: float
     hops: list[PlannedHop]
     stores: list[PlannedStore]

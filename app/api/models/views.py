@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.api.models.common import JsonObject
+from app.api.models.common import JsonObject, RandomId
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
+    "DELTA",
     "DeltasParameters",
     "IncrementalView",
     "IncrementalViewReport",
@@ -18,15 +19,14 @@ __all__ = [
     "ViewResult",
 ]
 
-_Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-_DELTA = r"^[0-9]{1,16}-[0-9]{1,16}$"
-_Delta = Annotated[str, Field(pattern=_DELTA)]
+DELTA = r"^[0-9]{1,16}-[0-9]{1,16}$"
+_Delta = Annotated[str, Field(pattern=DELTA)]
 
 
 class DeltasParameters(Parameters):
     """Which deltas of a view are requested."""
 
-    after: str | None = Field(None, description="The id of a delta.", pattern=_DELTA)
+    after: str | None = Field(None, description="The id of a delta.", pattern=DELTA)
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Deltas in a page at most.")
     wait: WholeNumber = Field(0, ge=0, le=30, description="Seconds to wait for the first delta.")
 
@@ -34,7 +34,7 @@ class DeltasParameters(Parameters):
 class IncrementalView(ResponseModel):
     """An incremental view."""
 
-    id: _Id
+    id: RandomId
     name: str
     state: Literal["building", "ready", "stopped"]
     detail: str | None = Field(None, description="Why it was stopped.")

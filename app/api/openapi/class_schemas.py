@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
 from app.api.models.common import ID_SCHEMA
+from app.api.openapi.grammar import one_of
 from mediator.base.offload import throttled
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.query.parameters import RESERVED
@@ -224,13 +225,7 @@ def _operators(type_: FieldType, items: FieldType | None) -> dict[str, Any]:
     removed = _KEY if type_ is FieldType.MAP else item
     arguments = {**flags, **adding, Operator.SET: _nullable(value), Operator.REMOVE: removed}
     known = [operator for operator in Operator if type_ in APPLICABLE[operator]]
-    return {
-        "type": "object",
-        "minProperties": 1,
-        "maxProperties": 1,
-        "additionalProperties": False,
-        "properties": {operator.value: arguments.get(operator, value) for operator in known},
-    }
+    return one_of({operator.value: arguments.get(operator, value) for operator in known})
 
 
 def conditions(schema: ClassSchema) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
-from app.api.models.common import Problem, StoredObject
+from app.api.models.common import Problem, StoredObject, ref
 from app.api.models.event_streams import (
     AppendedTuples,
     EventStream,
@@ -57,7 +57,6 @@ from app.api.models.views import (
 )
 from app.api.openapi.grammar import GRAMMAR
 from app.api.openapi.parameters import PARAMETERS
-from app.api.openapi.reference import ref
 from app.http.problems import PROBLEM_JSON, PROBLEM_TYPES
 from spark_jobs.runner.job import JobDocument
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from app.api.models.common import ref
 from app.api.openapi.class_schemas import class_schemas, conditions, operator_schemas
 from app.api.openapi.components import COMPONENTS, SECURITY
 from app.api.openapi.document import data_paths
-from app.api.openapi.reference import ref
 from mediator.base.offload import throttled
 from mediator.schema.tree import ClassSchema
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from app.api.models.common import ref
 from app.api.openapi.object_paths import object_paths
 from app.api.openapi.operations import empty, operation, parameters_named
-from app.api.openapi.reference import ref
 from app.api.openapi.resource_paths import resource_paths
 
 __all__ = ["data_paths"]

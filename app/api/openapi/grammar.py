@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.api.models.common import ID_SCHEMA, NAME_SCHEMA
-from app.api.openapi.reference import ref
+from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, ref
 from mediator.event_streams.batch import MOST_AT_ONCE
 from mediator.event_streams.declaration import (
     LONGEST_RETENTION_S,
@@ -24,7 +23,7 @@ from mediator.standing.query_parser import LONGEST_LATENESS_S, MOST_LAG
 from mediator.standing.query_parser import LONGEST_NAME as LONGEST_QUERY_NAME
 from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
 
-__all__ = ["COUNT", "GRAMMAR"]
+__all__ = ["COUNT", "GRAMMAR", "one_of"]
 
 
 def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -36,24 +35,37 @@ def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     }
 
 
-def _one_of(*names: str) -> dict[str, Any]:
-    """Describe an object that has one member, with one of some names."""
+def _array(items: dict[str, Any], most: int | None = None, least: int = 0) -> dict[str, Any]:
+    bounds = {"minItems": least or None, "maxItems": most}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    return {"type": "array", **given, "items": items}
+
+
+def one_of(properties: dict[str, Any]) -> dict[str, Any]:
+    """Describe an object that has exactly one of some members."""
     return {
         "type": "object",
         "minProperties": 1,
         "maxProperties": 1,
         "additionalProperties": False,
-        "properties": {name: {} for name in names},
+        "properties": properties,
     }
 
 
+_TEXT: Final = {"type": "string"}
+_OPERATOR: Final = {
+    "type": "object",
+    "properties": {"op": {"enum": OPERATOR_NAMES}},
+    "required": ["op"],
+}
+_FUNCTIONS: Final = ("count", "sum", "avg", "min", "max")
 _AGGREGATE: Final = _closed(
     {
-        "group": {"type": "array", "maxItems": 8, "items": {"type": "string"}},
+        "group": _array(_TEXT, 8),
         "compute": {
             "type": "object",
             "maxProperties": 32,
-            "additionalProperties": _one_of("count", "sum", "avg", "min", "max"),
+            "additionalProperties": one_of({name: {} for name in _FUNCTIONS}),
         },
         "filter": ref("schemas", "Filter"),
     },
@@ -63,24 +75,17 @@ _AGGREGATE: Final = _closed(
 COUNT: Final = {"enum": [mode.value for mode in CountMode]}
 _LEVEL: Final = {
     "oneOf": [
-        {"type": "string"},
+        _TEXT,
         {
             "type": "array",
-            "prefixItems": [{"type": "string"}, {"enum": ["asc", "desc"]}],
+            "prefixItems": [_TEXT, {"enum": ["asc", "desc"]}],
             "minItems": 2,
             "maxItems": 2,
         },
     ]
 }
 _ATTRIBUTE: Final = {"type": "string", "pattern": f"^{FIELD_NAME.pattern}$"}
-_RELATIONS: Final = {"minItems": 2, "maxItems": MOST_RELATIONS}
-_SOURCE: Final = {
-    "type": "object",
-    "properties": {"stream": {"type": "string"}, "class": {"type": "string"}},
-    "minProperties": 1,
-    "maxProperties": 1,
-    "additionalProperties": False,
-}
+_SOURCE: Final = one_of({"stream": _TEXT, "class": _TEXT})
 
 
 def _into(target: str, values: str) -> dict[str, Any]:
@@ -89,7 +94,7 @@ def _into(target: str, values: str) -> dict[str, Any]:
         "type": "object",
         "minProperties": 1,
         "propertyNames": _ATTRIBUTE,
-        "additionalProperties": {"type": "string"},
+        "additionalProperties": _TEXT,
         "description": values,
     }
     return _closed({target: NAME_SCHEMA, "values": taken}, [target, "values"])
@@ -128,14 +133,14 @@ GRAMMAR: Final[dict[str, Any]] = {
     "Query": _closed(
         {
             "filter": ref("schemas", "Filter"),
-            "order": {"type": "array", "maxItems": 8, "items": _LEVEL},
+            "order": _array(_LEVEL, 8),
             "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
             "after": {"type": ["string", "null"]},
-            "fields": {"type": "array", "items": {"type": "string"}},
+            "fields": _array(_TEXT),
             "join": {
                 "oneOf": [
                     ref("schemas", "Join"),
-                    {"type": "array", "maxItems": 8, "items": ref("schemas", "Join")},
+                    _array(ref("schemas", "Join"), 8),
                 ]
             },
             "aggregate": _AGGREGATE,
@@ -146,35 +151,35 @@ GRAMMAR: Final[dict[str, Any]] = {
         [],
     ),
     "Filter": {
-        **_one_of(*OPERATORS),
+        **one_of({name: {} for name in OPERATORS}),
         "description": "One operator with its operands: docs/queries.md.",
         "examples": [{"and": [{"eq": ["lastname", "Klose"]}, {"between": ["year", 1970, 1980]}]}],
     },
     "Join": _closed(
         {
-            "as": {"type": "string"},
+            "as": _TEXT,
             "class": {
                 "type": "string",
                 "description": "The class that refers, for a join in reverse.",
             },
-            "reference": {"type": "string"},
+            "reference": _TEXT,
             "filter": ref("schemas", "Filter"),
-            "order": {"type": "array", "maxItems": 8, "items": _LEVEL},
+            "order": _array(_LEVEL, 8),
             "limit": {"type": "integer", "minimum": 1, "maximum": 100},
-            "fields": {"type": "array", "items": {"type": "string"}},
+            "fields": _array(_TEXT),
         },
         ["as", "reference"],
     ),
     "ViewJoin": _closed(
         {
-            "as": {"type": "string"},
-            "reference": {"type": "string"},
-            "class": {"type": "string"},
+            "as": _TEXT,
+            "reference": _TEXT,
+            "class": _TEXT,
             "on": {
                 "type": "object",
                 "minProperties": 1,
                 "maxProperties": MOST_KEYS,
-                "additionalProperties": {"type": "string"},
+                "additionalProperties": _TEXT,
                 "description": "Fields of the class, with the paths whose values they equal.",
             },
             "filter": ref("schemas", "Filter"),
@@ -185,20 +190,15 @@ GRAMMAR: Final[dict[str, Any]] = {
     "NewIncrementalView": _closed(
         {
             "name": {"type": "string", "maxLength": LONGEST_NAME},
-            "class": {"type": "string"},
+            "class": _TEXT,
             "join": {
                 "oneOf": [
                     ref("schemas", "ViewJoin"),
-                    {"type": "array", "maxItems": MOST_JOINS, "items": ref("schemas", "ViewJoin")},
+                    _array(ref("schemas", "ViewJoin"), MOST_JOINS),
                 ]
             },
             "filter": ref("schemas", "Filter"),
-            "fields": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MOST_COLUMNS,
-                "items": {"type": "string"},
-            },
+            "fields": _array(_TEXT, MOST_COLUMNS, 1),
             "aggregate": _AGGREGATE,
         },
         ["class"],
@@ -208,13 +208,7 @@ GRAMMAR: Final[dict[str, Any]] = {
             "name": NAME_SCHEMA,
             "attributes": {
                 "oneOf": [
-                    {
-                        "type": "array",
-                        "minItems": 1,
-                        "maxItems": MOST_ATTRIBUTES,
-                        "uniqueItems": True,
-                        "items": _ATTRIBUTE,
-                    },
+                    {**_array(_ATTRIBUTE, MOST_ATTRIBUTES, 1), "uniqueItems": True},
                     {
                         "type": "object",
                         "minProperties": 1,
@@ -245,14 +239,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         ["time_s", "values"],
     ),
     "NewTuples": _closed(
-        {
-            "tuples": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MOST_AT_ONCE,
-                "items": ref("schemas", "NewTuple"),
-            }
-        },
+        {"tuples": _array(ref("schemas", "NewTuple"), MOST_AT_ONCE, 1)},
         ["tuples"],
     ),
     "NewStandingQuery": _closed(
@@ -260,7 +247,7 @@ GRAMMAR: Final[dict[str, Any]] = {
             "name": {"type": "string", "maxLength": LONGEST_QUERY_NAME},
             "relations": {
                 "oneOf": [
-                    {**_RELATIONS, "type": "array", "items": {"type": "string"}},
+                    _array(_TEXT, MOST_RELATIONS, 2),
                     {
                         "type": "object",
                         "minProperties": 2,
@@ -271,14 +258,7 @@ GRAMMAR: Final[dict[str, Any]] = {
                 "description": "Names of event streams; or streams and classes, by alias.",
             },
             "predicates": {
-                "type": "array",
-                "minItems": 1,
-                "items": {
-                    "type": "array",
-                    "minItems": 2,
-                    "maxItems": 2,
-                    "items": {"type": "string"},
-                },
+                **_array(_array(_TEXT, 2, 2), least=1),
                 "description": "Pairs of attributes that are equal.",
             },
             "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
@@ -298,14 +278,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         {
             "name": {"type": "string", "maxLength": 100},
             "plan": {
-                "type": "array",
-                "minItems": 2,
-                "maxItems": MOST_OPERATORS,
-                "items": {
-                    "type": "object",
-                    "properties": {"op": {"enum": OPERATOR_NAMES}},
-                    "required": ["op"],
-                },
+                **_array(_OPERATOR, MOST_OPERATORS, 2),
                 "description": "Operators in order: docs/message-flows.md.",
             },
             "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_LATENCY_S},
@@ -316,14 +289,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         ["plan", "latency_s"],
     ),
     "NewMessages": _closed(
-        {
-            "messages": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MOST_MESSAGES,
-                "items": {"type": "object"},
-            }
-        },
+        {"messages": _array({"type": "object"}, MOST_MESSAGES, 1)},
         ["messages"],
     ),
 }

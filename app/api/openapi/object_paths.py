@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from app.api.models.common import ref
 from app.api.models.reads import (
     ChangesParameters,
     DocumentParameters,
@@ -25,7 +26,6 @@ from app.api.openapi.operations import (
     operation,
     reads,
 )
-from app.api.openapi.reference import ref
 from app.http.negotiation import (
     EVENT_STREAM,
     JSON,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from app.api.models.common import ref
 from app.api.openapi.components import answer
 from app.api.openapi.parameters import parameters_of
-from app.api.openapi.reference import ref
 from app.http.negotiation import JSON
 from app.http.validation import Parameters
 

@@ -15,9 +15,8 @@ from portolan_client.changes import ENDS, SILENCE_S, Change, Feed
 from portolan_client.connecting import (
     Credential,
     admin_url,
-    authentication,
     data_url,
-    headers_of,
+    http_options,
     pinned_headers,
     reply_of,
     request_of,
@@ -46,13 +45,8 @@ class _Connection:
         retries: Retries,
     ) -> None:
         self._retries = retries
-        self._http = httpx.Client(
-            base_url=url,
-            auth=authentication(credential),
-            timeout=timeout_s,
-            headers=headers_of(headers),
-            transport=transport,
-        )
+        options = http_options(url, credential, timeout_s, headers)
+        self._http = httpx.Client(**options, transport=transport)
 
     def __enter__(self) -> Self:
         return self

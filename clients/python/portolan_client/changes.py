@@ -10,11 +10,10 @@ from typing import Final, Literal
 
 from portolan_client.calls import Call, JsonObject
 from portolan_client.encoding import with_parameters
-from portolan_client.events import Event, EventReader
 from portolan_client.problems import BrokenReply, PortolanError, Problem, Unreachable
 from portolan_client.retries import NO_ANSWER, pauses_s
 
-__all__ = ["BEGINNING", "ENDS", "SILENCE_S", "Change", "Feed"]
+__all__ = ["BEGINNING", "ENDS", "LARGEST", "SILENCE_S", "Change", "Event", "EventReader", "Feed"]
 
 BEGINNING: Final = "beginning"
 """The position before all changes that are kept."""
@@ -27,6 +26,9 @@ ENDS: Final = (*NO_ANSWER, Problem)
 
 _TRANSIENT: Final = frozenset({408, 429, 502, 503, 504})
 """Statuses after which the feed tries again: the service's, and a proxy's that has lost it."""
+
+LARGEST: Final = 128 * 2**20
+"""Bytes of an event; the service's own have two objects at most."""
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 10.0
@@ -131,3 +133,51 @@ def _change(event: Event) -> Change:
         )
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise BrokenReply(f"an event of the feed is no change: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event, or the id that a later one would have; then `data` is empty."""
+
+    id: str | None
+    data: bytes
+
+
+class EventReader:
+    """Makes server-sent events (HTML, section 9.2.6) of the bytes of a stream, however divided."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        self._bytes = 0
+        self._id: str | None = None
+        self._data: list[bytes] = []
+
+    def receive(self, chunk: bytes) -> list[Event]:
+        """Return the events that are complete.
+
+        Lines end as the service writes them: an event may hold every other character that some
+        read as the end of a line.
+        """
+        self._bytes += len(chunk)
+        if self._bytes > LARGEST:
+            raise BrokenReply("an event of the stream is too large")
+        self._rest.append(chunk)
+        if b"\n" not in chunk:
+            return []
+        *lines, rest = b"".join(self._rest).split(b"\n")
+        self._rest = [rest]
+        return [event for line in lines if (event := self._event(line)) is not None]
+
+    def _event(self, line: bytes) -> Event | None:
+        """Read a line; an empty one ends the event."""
+        if not line:
+            event = Event(self._id, b"\n".join(self._data))
+            self._data, self._bytes = [], 0
+            return event
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"id":
+            self._id = value.decode(errors="replace")
+        elif name == b"data":
+            self._data.append(value)
+        return None

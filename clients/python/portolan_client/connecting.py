@@ -14,9 +14,8 @@ from portolan_client.version import __version__
 __all__ = [
     "Credential",
     "admin_url",
-    "authentication",
     "data_url",
-    "headers_of",
+    "http_options",
     "pinned_headers",
     "reply_of",
     "request_of",
@@ -41,12 +40,16 @@ class _Bearer(httpx.Auth):
         yield request
 
 
-def authentication(credential: Credential | None) -> httpx.Auth | None:
-    return None if credential is None else _Bearer(credential)
-
-
-def headers_of(headers: Mapping[str, str] | None) -> dict[str, str]:
-    return {"User-Agent": _USER_AGENT, **(headers or {})}
+def http_options(
+    url: str, credential: Credential | None, timeout_s: float, headers: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """Return the arguments of an httpx client, but for its transport."""
+    return {
+        "base_url": url,
+        "auth": None if credential is None else _Bearer(credential),
+        "timeout": timeout_s,
+        "headers": {"User-Agent": _USER_AGENT, **(headers or {})},
+    }
 
 
 def pinned_headers(headers: Mapping[str, str] | None, version: int | None) -> Mapping[str, str]:

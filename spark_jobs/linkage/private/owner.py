@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -83,9 +83,9 @@ def encode_file(
         The number of records.
 
     Raises:
-        BadRecords: A column is missing, a record has more or fewer values than there are columns,
-            an id comes twice, a record has nothing to encode or no salt, the file is empty or not
-            what its suffix says.
+        BadRecords: A column is missing, or there twice, a record has more or fewer values than
+            there are columns, an id comes twice, a record has nothing to encode or no salt, the
+            file is empty or not what its suffix says.
         OSError: A file cannot be read or written.
     """
     count = 0
@@ -211,7 +211,11 @@ def _text(value: object) -> str:
 
 def _csv_lines(file: IO[str]) -> Iterator[dict[str, object]]:
     csv.field_size_limit(_LONGEST_FIELD)
-    for row in csv.DictReader(file, strict=True):
+    reader = csv.DictReader(file, strict=True)
+    names = Counter(reader.fieldnames or ())
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise csv.Error(f"it has several columns {', '.join(twice)}")
+    for row in reader:
         # What is too much has no name; names without a value have none.
         if None in row or None in row.values():
             raise csv.Error("it has not as many values as there are columns")

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from redis.asyncio import Redis
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from app.coherence.caches import Caches
 from app.settings.main import CacheSettings
@@ -125,7 +125,10 @@ async def paper_on(
             await running.mediator.control.set_schema(database, {"classes": classes})
         mediator, options = running.mediator, DataOptions(b"k" * 32)
         api = DataApi(
-            mediator.data, options, running.observed.append, None, caches, mediator.transactions.run
+            mediator.data,
+            options,
+            running.observed.append,
+            DataServices(caches=caches, transact=mediator.transactions.run),
         )
         base = f"http://test/v1/{database}/"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:

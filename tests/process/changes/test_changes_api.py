@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.base.observation import ChangesRelayed
 from mediator.changes.feed import PARTITIONS
@@ -188,7 +188,7 @@ async def harness(
             running.mediator.data,
             DataOptions(cursor_key=b"k" * 32),
             running.observed.append,
-            changes.subscriptions,
+            DataServices(subscriptions=changes.subscriptions),
         )
         yield Harness(running, database, api)
         await running.mediator.control.delete_schema(database)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.base.errors import NotFound, Unavailable
 from mediator.model.operations import Get
@@ -102,7 +102,12 @@ async def harness(
         await running.favour()
         options = DataOptions(cursor_key=b"k" * 32)
         subscriptions = running.mediator.changes.subscriptions
-        api = DataApi(running.mediator.data, options, running.observed.append, subscriptions)
+        api = DataApi(
+            running.mediator.data,
+            options,
+            running.observed.append,
+            DataServices(subscriptions=subscriptions),
+        )
         created = Harness(running, api, unique("again"))
         await created.make()
         yield created

@@ -110,7 +110,7 @@ async def test_systems_that_are_fresh_are_found_fresh(class_name: str) -> None:
 
 async def test_a_probe_detects_a_stale_cache() -> None:
     data = plane()
-    api = DataApi(data, DataOptions(b"k" * 32), lambda _: None, None, None)
+    api = DataApi(data, DataOptions(b"k" * 32), lambda _: None)
     async with served(StaleCache(api, 3)) as cache, admin_of(data, f"{cache}/") as admin:
         result = await measured(admin, path=cache, rate=100, bound_s=0)
     report = result["report"]

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from prometheus_client import generate_latest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from app.coherence.caches import CacheEvents, Caches
 from app.coherence.estimator_updates import make_estimator
@@ -65,7 +65,9 @@ async def replica(
             mediator.orphan_resolver, lambda: mediator.data.model, mediator.control.databases
         )
         await caches.updates.update_terms()
-        api = DataApi(mediator.data, DataOptions(b"k" * 32), lambda _: None, None, caches)
+        api = DataApi(
+            mediator.data, DataOptions(b"k" * 32), lambda _: None, DataServices(caches=caches)
+        )
         base = f"http://test/v1/{paper.database}/"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:
             yield Replica(caches, metrics, http)

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from app.admin.application import create_admin_app
 from app.api.application import DataApp
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from app.commands.demo.newspaper import DECLARED, SCHEMA
 from mediator.stores.port import SystemConfig
@@ -100,7 +100,9 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
     """A client of both ports."""
     running = mediator.mediator
     options, transact = DataOptions(b"key"), running.transactions.run
-    data = DataApp(DataApi(running.data, options, mediator.observed.append, transact=transact))
+    data = DataApp(
+        DataApi(running.data, options, mediator.observed.append, DataServices(transact=transact))
+    )
     admin = create_admin_app(running.control, CollectorRegistry())
     mounts = {
         f"http://{DATA}": httpx.ASGITransport(data),

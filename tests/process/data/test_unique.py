@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.base.errors import Conflict, MediatorError, NotUnique
 from mediator.model.operations import Create, Delete, Update
@@ -38,7 +38,10 @@ def users(system: str, **members: Any) -> dict[str, Any]:
 async def client_of(on: Service, classes: dict[str, Any]) -> AsyncIterator[httpx.AsyncClient]:
     database = await on.put_schema(classes)
     api = DataApi(
-        on.mediator.data, OPTIONS, on.observed.append, transact=on.mediator.transactions.run
+        on.mediator.data,
+        OPTIONS,
+        on.observed.append,
+        DataServices(transact=on.mediator.transactions.run),
     )
     base = f"http://test/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:

@@ -12,7 +12,7 @@ import httpx
 import orjson
 import pytest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.control.port import ChangeOptions
 from sketch.protocol.port import Partition
@@ -76,7 +76,7 @@ async def opened(on: Service, classes: dict[str, Any]) -> AsyncIterator[Notes]:
         on.mediator.data,
         OPTIONS,
         on.observed.append,
-        transact=on.mediator.transactions.run,
+        DataServices(transact=on.mediator.transactions.run),
     )
     base = f"http://test/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:

@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from app.admin.application import create_admin_app
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.queries import LARGEST
 from app.api.router import DataApi
 from app.http.jsonbody import MOST_VALUES
@@ -57,7 +57,9 @@ async def http(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
     database = await mediator.put_schema(classes)
     running = mediator.mediator
     options = DataOptions(b"k" * 32)
-    api = DataApi(running.data, options, lambda _: None, None, None, running.transactions.run)
+    api = DataApi(
+        running.data, options, lambda _: None, DataServices(transact=running.transactions.run)
+    )
     base, transport = f"http://test/v1/{database}/", httpx.ASGITransport(api)
     async with httpx.AsyncClient(transport=transport, base_url=base, timeout=120) as client:
         yield client

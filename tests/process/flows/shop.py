@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.coordination.connecting import Coordination
 from mediator.stores.port import SystemConfig
@@ -121,7 +121,7 @@ async def shop_on(
             started.mediator.data,
             DataOptions(cursor_key=b"key"),
             lambda _: None,
-            flows=started.mediator.flows,
+            DataServices(flows=started.mediator.flows),
         )
         base = f"http://localhost/v1/{database}/"
         transport = httpx.ASGITransport(app=api)

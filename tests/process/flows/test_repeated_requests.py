@@ -12,7 +12,7 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.base.clock import SystemClock
 from mediator.base.errors import IdempotencyReused
@@ -111,7 +111,7 @@ async def at_time(shop: Shop, now_s: float) -> AsyncIterator[Shop]:
     queue = shop.coordination.message_queue
     flows = FlowService(mediator.data, queue, unique(), FixedClock(now_s))
     options = DataOptions(cursor_key=b"key")
-    api = DataApi(mediator.data, options, lambda _: None, flows=flows)
+    api = DataApi(mediator.data, options, lambda _: None, DataServices(flows=flows))
     base = f"http://localhost/v1/{shop.database}/"
     transport = httpx.ASGITransport(app=api)
     async with httpx.AsyncClient(transport=transport, base_url=base) as client:

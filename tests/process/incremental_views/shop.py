@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import orjson
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -156,8 +156,10 @@ async def shop_in(started: Service, database: str) -> AsyncIterator[Shop]:
         started.mediator.data,
         DataOptions(cursor_key=b"key"),
         lambda _: None,
-        subscriptions=started.mediator.changes.subscriptions,
-        views=started.mediator.incremental_views,
+        DataServices(
+            subscriptions=started.mediator.changes.subscriptions,
+            views=started.mediator.incremental_views,
+        ),
     )
     base = f"http://localhost/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=base) as client:

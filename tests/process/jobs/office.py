@@ -10,9 +10,8 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.api.jobs.progress import RunStreams
 from app.api.jobs.runs import JobBackend
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.catalogue.run_queue import TakenRun
 from mediator.service import Mediator
@@ -29,15 +28,13 @@ class Office:
     directory: Path
     client: httpx.AsyncClient = field(init=False)
     app: DataApi = field(init=False)
-    streams: RunStreams = field(init=False)
 
     def __post_init__(self) -> None:
-        self.streams = RunStreams(self.mediator.runs)
-        backend = JobBackend(
-            self.mediator.runs, self.mediator.workers, self.directory, self.streams
-        )
+        backend = JobBackend(self.mediator.runs, self.mediator.workers, self.directory)
         options = DataOptions(cursor_key=b"secret", page_limit=10)
-        self.app = DataApi(self.mediator.data, options, lambda _: None, job_backend=backend)
+        self.app = DataApi(
+            self.mediator.data, options, lambda _: None, DataServices(job_backend=backend)
+        )
         url = f"http://test/v1/{self.database}/"
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=url)
 

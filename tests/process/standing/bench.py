@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import orjson
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
 from mediator.model.pause import Pause
@@ -182,8 +182,10 @@ async def bench_on(started: Service, classes: dict[str, Any] = CLASSES) -> Async
         started.mediator.data,
         DataOptions(cursor_key=b"key"),
         lambda _: None,
-        subscriptions=started.mediator.changes.subscriptions,
-        standing=started.mediator.standing_queries,
+        DataServices(
+            subscriptions=started.mediator.changes.subscriptions,
+            standing=started.mediator.standing_queries,
+        ),
     )
     base = f"http://localhost/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=base) as client:

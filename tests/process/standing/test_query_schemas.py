@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import httpx
 import pytest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.base.clock import SystemClock
 from mediator.data_plane.port import DataPlane
@@ -95,7 +95,7 @@ async def test_a_circle_through_a_query_over_a_field_that_is_new_is_refused(benc
         cast(DataPlane, plane),
         DataOptions(cursor_key=b"key"),
         lambda _: None,
-        standing=StandingQueries(late(bench, plane)),
+        DataServices(standing=StandingQueries(late(bench, plane))),
     )
     base = f"http://localhost/v1/{bench.database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=base) as client:

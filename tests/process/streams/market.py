@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.event_streams.port import StreamKey
 from mediator.stores.port import SystemConfig
@@ -82,7 +82,9 @@ async def market_on(
 async def market_in(started: Service, database: str) -> AsyncIterator[Market]:
     options = DataOptions(cursor_key=b"key")
     streams = started.mediator.event_stream_service
-    api = DataApi(started.mediator.data, options, lambda _: None, event_streams=streams)
+    api = DataApi(
+        started.mediator.data, options, lambda _: None, DataServices(event_streams=streams)
+    )
     base = f"http://localhost/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=base) as client:
         yield Market(started, database, api, client)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.transactions.model import MOST_READS, MOST_WRITES
 from tests.process.service import Service, field_on, unique
@@ -29,7 +29,7 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
         mediator.mediator.data,
         DataOptions(cursor_key=b"key"),
         lambda _: None,
-        transact=mediator.mediator.transactions.run,
+        DataServices(transact=mediator.mediator.transactions.run),
     )
     transport = httpx.ASGITransport(app=api)
     base = f"http://localhost/v1/{database}/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from portolan_client import AsyncClient, AsyncTransaction, Operation, TransactionAborted
 from tests.process.views.views import ViewClient, make_stale
@@ -38,5 +38,5 @@ def client_of(view: ViewClient) -> AsyncClient:
     options = DataOptions(cursor_key=b"secret")
     mediator = view.service.mediator
     transact = mediator.transactions.run
-    app = DataApi(mediator.data, options, lambda _: None, transact=transact)
+    app = DataApi(mediator.data, options, lambda _: None, DataServices(transact=transact))
     return AsyncClient("http://test", view.database, transport=httpx.ASGITransport(app))

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portolan_client import BrokenReply, Unavailable, Unreachable
-from portolan_client import events as events_module
-from portolan_client.changes import Feed
-from portolan_client.events import Event, EventReader
+from portolan_client import changes as changes_module
+from portolan_client.changes import Event, EventReader, Feed
 
 STREAM = (
     b"id: p0\n\n"
@@ -50,7 +49,7 @@ def test_events_do_not_depend_on_how_they_arrive(cuts: list[int]) -> None:
 
 
 def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events_module, "LARGEST", 100)
+    monkeypatch.setattr(changes_module, "LARGEST", 100)
     reader = EventReader()
     for _ in range(10):
         assert len(list(reader.receive(b"data: " + b"x" * 60 + b"\n\n"))) == 1

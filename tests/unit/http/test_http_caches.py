@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.routes import RouteTable
 from app.http.negotiation import JSON, accepts_by_name, check_accept, media_type, prefers_gzip
 from app.http.prefer import parse_prefer
@@ -20,7 +20,7 @@ LENGTH, TIMES = 60_000, 50
 def table() -> RouteTable:
     """Return the routes of a service in which everything is switched off."""
     directory: Any = None
-    return RouteTable(directory, DataOptions(b""), *[None] * 8)
+    return RouteTable(directory, DataOptions(b""), DataServices())
 
 
 TABLE = table()

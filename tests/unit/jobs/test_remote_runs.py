@@ -12,7 +12,7 @@ import pytest
 
 from app.commands import reconnection
 from app.commands.remote_runs import RemoteRuns
-from app.commands.service_client import ServiceRefused
+from app.commands.service_client import ServiceClient, ServiceRefused
 
 ACCEPTED = b'HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\nConnection: close\r\n\r\n{"id": "r1"}'
 
@@ -44,8 +44,8 @@ def answering(listener: socket.socket, *answers: bytes) -> tuple[Thread, list[by
 
 
 def submit(listener: socket.socket) -> str:
-    with RemoteRuns(f"http://127.0.0.1:{listener.getsockname()[1]}", "club", None) as runs:
-        return str(runs.submit({"kind": "k"}, dry_run=False)["id"])
+    with ServiceClient(f"http://127.0.0.1:{listener.getsockname()[1]}", None) as service:
+        return str(RemoteRuns(service, "club").submit({"kind": "k"}, dry_run=False)["id"])
 
 
 def keys_of(seen: list[bytes]) -> list[str]:
@@ -175,7 +175,7 @@ def test_a_service_that_never_answers_is_reported() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as gone:
         port = gone.getsockname()[1]
     with (
-        RemoteRuns(f"http://127.0.0.1:{port}", "club", None) as runs,
+        ServiceClient(f"http://127.0.0.1:{port}", None) as service,
         pytest.raises(ServiceRefused, match="does not answer"),
     ):
-        runs.submit({"kind": "k"}, dry_run=False)
+        RemoteRuns(service, "club").submit({"kind": "k"}, dry_run=False)

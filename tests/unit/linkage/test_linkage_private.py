@@ -221,6 +221,14 @@ def test_records_whose_values_are_in_other_columns_or_without_a_salt_are_refused
     assert not target.exists()
 
 
+def test_columns_that_share_a_name_are_refused(tmp_path: Path) -> None:
+    source, target = tmp_path / "people.csv", tmp_path / "encoded.csv"
+    source.write_text("id,name,town,name,town\n1,Tom,Ulm,Tim,Bonn\n")
+    with pytest.raises(BadRecords, match="several columns name, town"):
+        encode_file(source, target, Encoding(("name",)), KEYS, lambda _: None)
+    assert not target.exists()
+
+
 def test_objects_of_json_need_a_salt_and_may_lack_other_values(tmp_path: Path) -> None:
     source, target = tmp_path / "people.ndjson", tmp_path / "encoded.csv"
     row = {"id": "1", "name": "Tom", "town": None, "born": 1970}

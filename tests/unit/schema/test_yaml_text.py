@@ -42,7 +42,7 @@ def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
         ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' is there twice"),
         ("1: a", "quote '1'"),
         ("[a]: b", "a key must be a text"),
-        ("a\n---\nb", "only one document"),
+        ("a\n---\nb", "line 2, column 1: expected a single document"),
         (".inf", "no number of JSON"),
         (".NaN", "no number of JSON"),
         ("1e999", "beyond a double"),

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from app.commands import reconnection
-from app.commands.reconnection import page_by_page
-from app.commands.resumption import way_on
+from app.commands.reconnection import page_by_page, way_on
 from app.commands.service_client import ServiceRefused
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.telemetry.metrics import Metrics
-from app.telemetry.request_history import RequestHistory
+from app.telemetry.request_history import RequestHistory, RequestSampler
 from mediator.base.observation import RequestFinished
 
 
@@ -25,7 +25,7 @@ def answered(metrics: Metrics, count: int, seconds: float, status: int = 200) ->
 async def test_an_interval_has_what_happened_in_it_alone() -> None:
     metrics, clock = Metrics(), Clock()
     answered(metrics, 7, 9.0)
-    history = RequestHistory(metrics.registry, metrics.count_waiting, clock)
+    history = RequestHistory(RequestSampler(metrics.registry, metrics.count_waiting, clock))
     answered(metrics, 99, 0.02)
     answered(metrics, 1, 3.0, status=503)
     clock.now += 10
@@ -46,7 +46,7 @@ async def test_an_interval_has_what_happened_in_it_alone() -> None:
 
 async def test_an_hour_is_kept() -> None:
     metrics, clock = Metrics(), Clock()
-    history = RequestHistory(metrics.registry, metrics.count_waiting, clock)
+    history = RequestHistory(RequestSampler(metrics.registry, metrics.count_waiting, clock))
     for _ in range(130):
         clock.now += 30
         await history.sample()
@@ -56,7 +56,7 @@ async def test_an_hour_is_kept() -> None:
 
 async def test_a_clock_that_is_set_back_makes_no_interval() -> None:
     metrics, clock = Metrics(), Clock()
-    history = RequestHistory(metrics.registry, metrics.count_waiting, clock)
+    history = RequestHistory(RequestSampler(metrics.registry, metrics.count_waiting, clock))
     clock.now -= 100
     await history.sample()
     assert history.intervals == []

@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from app.api.server_sent_events import Followers
+from app.api.following import Followers
 from mediator.changes.subscriptions import Subscription
 from tests.process.caching.guarded import bearer
 from tests.process.data.owned.drafts import SECRET, Drafts
@@ -23,9 +23,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Is set when a request waits."""
     waits, counted, following = asyncio.Event(), Followers.counted, Subscription.next
 
-    def count(followers: Followers) -> Any:
+    def count(followers: Followers, kind: str) -> Any:
         waits.set()
-        return counted(followers)
+        return counted(followers, kind)
 
     async def follow(subscription: Subscription, *args: Any) -> Any:
         if len(args) == 2:  # as only a request with a limit does

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import httpx
 import pytest
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from app.security.data_port import RequestAuthoriser
 from mediator.access.authorisation import Access
@@ -74,10 +74,12 @@ async def test_a_class_that_another_replica_has_made_is_looked_for(
         cast(DataPlane, plane),
         DataOptions(cursor_key=b"key"),
         lambda _: None,
+        DataServices(
+            flows=mediator.flows,
+            views=mediator.incremental_views,
+            standing=mediator.standing_queries,
+        ),
         authoriser=cast(RequestAuthoriser, LateAuthoriser(drafts.running.owner, cache, plane)),
-        flows=mediator.flows,
-        views=mediator.incremental_views,
-        standing=mediator.standing_queries,
     )
     await notes.set(notes=OWNED, letters=OWNED)
     path = f"/v1/{notes.database}/{kind}/{await notes.create('operator', kind, BODIES[kind])}"

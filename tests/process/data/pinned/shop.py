@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from app.api.options import DataOptions
+from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
 from mediator.control.port import ChangeOptions
 from mediator.schema.renames import parse_renames
@@ -37,9 +37,8 @@ class Shop:
             mediator.data,
             DataOptions(cursor_key=b"key"),
             lambda _: None,
-            transact=mediator.transactions.run,
+            DataServices(transact=mediator.transactions.run, **parts),
             former_schemas=mediator.former_schemas,
-            **parts,
         )
         return cls(service, unique("db"), api)
 

@@ -1,0 +1,48 @@
+"""What a client follows: where it resumes, and how many may follow at a time."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from app.api.following import Followed, Followers, Item, Page
+from app.http.message import Request
+from mediator.base.errors import Unavailable
+
+
+async def _never() -> dict[str, object]:
+    raise AssertionError("nothing more is received")
+
+
+REQUEST = Request({"method": "GET", "raw_path": b"/x", "query_string": b"", "headers": []}, _never)
+
+
+async def _nothing(position: int, _limit: int, _wait_s: float) -> Page[int]:
+    return Page([], position, is_last=True)
+
+
+FOLLOWED = Followed("number", ("numbers", "position"), _nothing)
+
+
+@pytest.mark.parametrize(
+    ("items", "events"),
+    [([], b""), ([Item("3", b"9")], b"id: 3\nevent: number\ndata: 9\n\n")],
+)
+async def test_a_stream_begins_with_the_position_to_resume_from(
+    items: list[Item], events: bytes
+) -> None:
+    followed = Followers().follow(REQUEST, FOLLOWED, Page(items, 4, is_last=True))
+    assert [chunk async for chunk in followed] == [events + b"id: 4\n\n"]
+
+
+async def test_so_many_follow_events_of_a_kind_at_a_time() -> None:
+    followers, page = Followers(), Page[int]([], 0, is_last=True)
+    other = Followed("letter", ("letters", "position"), _nothing)
+    with ExitStack() as present:
+        for _ in range(200):
+            present.enter_context(followers.counted("number"))
+        with pytest.raises(Unavailable, match="Too many clients follow events of the kind number"):
+            followers.follow(REQUEST, FOLLOWED, page)
+        assert [chunk async for chunk in followers.follow(REQUEST, other, page)]
+    assert [chunk async for chunk in followers.follow(REQUEST, FOLLOWED, page)]
