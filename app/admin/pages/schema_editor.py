@@ -93,7 +93,7 @@ class _Draft:
 
     @property
     def digest(self) -> str:
-        """What names the draft; see docs/decisions.md, 170."""
+        """What names the draft; see docs/decisions.md, 174."""
         options = [self.unchecked, self.backfill, self.drop, self.rename, self.move]
         members = [self.database, self.version, self.text, *options]
         return blake2b(orjson.dumps(members), digest_size=16).hexdigest()

@@ -79,7 +79,9 @@ async def test_a_service_that_does_not_answer_yet_is_waited_for(shop: Shop) -> N
         assert (await shop.call(*words)).stderr == "That was not done: The service answered 503.\n"
         requests.clear()
         waited = await shop.call(*words, "--wait", "60")
-    assert waited.stderr == "That was not done: The service answered 401.\n"
+    trying, refused = waited.stderr.splitlines()
+    assert trying == "The service answered 503. Trying again, for 60 s at most."
+    assert refused == "That was not done: The service answered 401."
     assert len(requests) == 2
 
 
