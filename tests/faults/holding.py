@@ -87,6 +87,10 @@ class Holding:
     def cut(self) -> None:
         """Break off every connection, and accept no more."""
         self._listener.close()
+        self.break_off()
+
+    def break_off(self) -> None:
+        """Break off every connection; clients may connect again."""
         for link in self._links:
             link.client.transport.abort()
             link.server.transport.abort()

@@ -87,7 +87,7 @@ class Faults:
         await replica.start()
 
     async def _cut_link(self, store: str) -> None:
-        await self._cluster.links[store].close()
+        self._cluster.links[store].break_off()
 
     async def _stop_store(self, store: str) -> None:
         with self._cluster.stores.silent(store):

@@ -284,7 +284,7 @@ async def test_another_result_under_the_same_number_is_noticed(
         other = entries[0][1][b"r"].replace(b'"a"', b'"b"')
         async with redis.pipeline(transaction=True) as pipe:
             pipe.delete(f"{base}results:{query}")
-            pipe.xadd(f"{base}results:{query}", {"r": other}, "1-0")
+            pipe.xadd(f"{base}results:{query}", {"r": other, "d": "0d"}, "1-0")
             pipe.hset(f"{base}deliveries", query, "0 0")
             await pipe.execute()
     assert "another result had its number" in await stopped(bench, query)
