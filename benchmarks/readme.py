@@ -41,8 +41,6 @@ def reports_in(directory: Path) -> list[dict[str, Any]]:
 
 def in_full(reports: Sequence[Mapping[str, Any]]) -> str:
     """Render reports as Markdown: all in short, then a section with every result of each."""
-    if not reports:
-        return _NOTHING
     return in_short(reports) + "".join(map(_section, reports))
 
 

@@ -31,8 +31,6 @@ decide what that imports: it would be instead of what is here."""
 _LATE = (
     "anyio._backends._asyncio",
     "app.commands.line_ids",
-    "app.commands.reconnection",
-    "app.commands.service_client",
     "app.commands.yaml_text",
     "app.settings.known",
     "httpcore",
