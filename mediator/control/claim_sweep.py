@@ -20,7 +20,7 @@ from mediator.model.operations import Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.schema.unique import claims_of
-from mediator.stores.port import Fragment, Status, Taken, Write, WriteKind, WriteResult
+from mediator.stores.port import Fragment, Status, TakenClaim, Write, WriteKind, WriteResult
 
 __all__ = ["ClaimSweep", "Unique"]
 
@@ -40,7 +40,7 @@ class ClaimSweep:
 
     async def claim(
         self, route: ClassRoute, unique: Unique, page: Sequence[Outcome]
-    ) -> Mapping[str, Taken]:
+    ) -> Mapping[str, TakenClaim]:
         """Claim what objects have; return by id those of which another object has it.
 
         Raises:

@@ -36,7 +36,7 @@ from mediator.control.schema_plan import SchemaPlan
 from mediator.data_plane.port import DataPlane, pages
 from mediator.schema.tightening import unique_constraints
 from mediator.schema.unique import constraint_name
-from mediator.stores.port import Taken
+from mediator.stores.port import TakenClaim
 
 __all__ = ["BUILD_S", "KEPT_S", "Builds", "UniqueBuilds"]
 
@@ -151,7 +151,7 @@ def _with_builds(
     return replace(stored, layout={**stored.layout, **layouts})
 
 
-def _refuse(plan: SchemaPlan, class_name: str, duplicates: Mapping[str, Taken]) -> NoReturn:
+def _refuse(plan: SchemaPlan, class_name: str, duplicates: Mapping[str, TakenClaim]) -> NoReturn:
     """Raise `ConstraintViolated`, which names objects that have the same values."""
     named = 0 if class_name in plan.owned else SAMPLE
     class_, found = plan.schema.classes[class_name], []

@@ -39,7 +39,7 @@ from mediator.stores.port import (
     Status,
     Store,
     StoreError,
-    Taken,
+    TakenClaim,
     Write,
     WriteKind,
     WriteResult,
@@ -154,14 +154,14 @@ class StoreCalls:
             replies[i] = failure or next(again)
 
     async def end_holders(
-        self, holders: Sequence[tuple[Fragment, Taken]]
+        self, holders: Sequence[tuple[Fragment, TakenClaim]]
     ) -> list[MediatorError | None]:
         """Delete what is left of objects that have expired, but still have what others claim.
 
         Returns for each why it could not be looked at, or None.
         """
 
-        async def end(fragment: Fragment, taken: Taken) -> None:
+        async def end(fragment: Fragment, taken: TakenClaim) -> None:
             await self.end_expired(self.systems.get(fragment.system), [(fragment, taken.holder)])
 
         return [await result_or_error(end, *holder) for holder in holders]
@@ -311,7 +311,7 @@ def _is_taken_by_expiring(call: Write, reply: WriteReply) -> bool:
     return call.fragment.ttl_s is not None and not reply.taken.intent
 
 
-def _taken(reply: WriteReply) -> Taken:
+def _taken(reply: WriteReply) -> TakenClaim:
     assert isinstance(reply, WriteResult)
     assert reply.taken is not None
     return reply.taken

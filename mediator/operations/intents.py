@@ -21,7 +21,7 @@ from mediator.stores.port import (
     SizedWrite,
     Status,
     StoreError,
-    Taken,
+    TakenClaim,
     Write,
     WriteKind,
     WriteResult,
@@ -77,10 +77,10 @@ class IntentStore:
 
         results_or_raise(await self._send(keys, unlock))
 
-    async def reserve(self, writes: Sequence[Write]) -> list[Taken | MediatorError | None]:
+    async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | MediatorError | None]:
         """Reserve what writes claim under their intents; see `Claiming.reserve`."""
 
-        async def reserve(store: Lockable, own: Sequence[Write]) -> Sequence[Taken | None]:
+        async def reserve(store: Lockable, own: Sequence[Write]) -> Sequence[TakenClaim | None]:
             if not is_claiming(store):
                 raise Conflict(f"The system {own[0].fragment.system} keeps no values unique.")
             return await store.reserve(own)

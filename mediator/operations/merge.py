@@ -29,7 +29,7 @@ from mediator.routing.model import ClassRoute
 from mediator.schema.tree import Field
 from mediator.schema.types import Values
 from mediator.schema.unique import constraint_fields
-from mediator.stores.port import Fragment, Record, Status, Taken, WriteKind, WriteResult
+from mediator.stores.port import Fragment, Record, Status, TakenClaim, WriteKind, WriteResult
 
 __all__ = [
     "check_if_match",
@@ -186,7 +186,7 @@ def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError 
     return refusal_of(result.failure)
 
 
-def not_unique(class_name: str, taken: Taken) -> NotUnique:
+def not_unique(class_name: str, taken: TakenClaim) -> NotUnique:
     """Say that another object has the values of a unique constraint."""
     names = constraint_fields(taken.constraint)
     together = f"these values of {', '.join(names)} together" if len(names) > 1 else "this value"

@@ -81,7 +81,7 @@ class Driver:
         left_s = self._budget.left_s()
         most = self._budget.room if query.may_end_early else None
         request = SearchRequest(
-            plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s, most_bytes=most
+            plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s, max_bytes=most
         )
         page = await self._bounded(
             partial(store.documents, request, projection.names, projection.joins)

@@ -37,7 +37,7 @@ from mediator.stores.port import (
     SearchRequest,
     SizedWrite,
     Store,
-    Taken,
+    TakenClaim,
     Write,
     WriteResult,
 )
@@ -124,7 +124,7 @@ class _Renaming(_Decorator):
         found = await self.store.scan(names.fragment, after, limit, stored_fields)
         return [names.record(record) for record in found]
 
-    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+    async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
         reserved = await self.store.reserve([_stored_write(write) for write in writes])
         pairs = zip(writes, reserved, strict=True)
         return [names_of(write.fragment).taken(taken) for write, taken in pairs]

@@ -22,7 +22,7 @@ from mediator.stores.port import (
     Record,
     SearchRequest,
     SemiJoin,
-    Taken,
+    TakenClaim,
     Write,
     WriteResult,
 )
@@ -128,7 +128,7 @@ class StoredNames:
         values, taken = self.public_values(result.values), self.taken(result.taken)
         return replace(result, values=values, failure=failure, taken=taken)
 
-    def taken(self, taken: Taken | None) -> Taken | None:
+    def taken(self, taken: TakenClaim | None) -> TakenClaim | None:
         if taken is None:
             return None
         return replace(taken, constraint=_constraint(taken.constraint, self._public))

@@ -13,7 +13,7 @@ from mediator.base.errors import MediatorError
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import IntentStore
 from mediator.operations.merge import not_unique, too_large
-from mediator.stores.port import SizedWrite, Taken, Write
+from mediator.stores.port import SizedWrite, TakenClaim, Write
 from mediator.transactions.model import WriteBlocked
 from mediator.transactions.preparing import PendingOperation, PreparedOperation
 
@@ -22,7 +22,7 @@ __all__ = ["Reserved", "reserve", "within_bounds"]
 Reserved: TypeAlias = PreparedOperation | MediatorError | WriteBlocked
 """An operation whose values are reserved; or why it cannot be applied, or not now."""
 
-_Reply: TypeAlias = Taken | MediatorError | None
+_Reply: TypeAlias = TakenClaim | MediatorError | None
 
 
 async def reserve(
@@ -50,7 +50,7 @@ async def _reserve(
     expiring = {
         i: (write.fragment, reply)
         for i, (write, reply) in enumerate(zip(writes, replies, strict=True))
-        if isinstance(reply, Taken) and write.fragment.ttl_s is not None and not reply.intent
+        if isinstance(reply, TakenClaim) and write.fragment.ttl_s is not None and not reply.intent
     }
     if not expiring:
         return replies
@@ -62,7 +62,7 @@ async def _reserve(
 
 
 def _refusal(write: Write, reply: _Reply) -> MediatorError | WriteBlocked | None:
-    if not isinstance(reply, Taken):
+    if not isinstance(reply, TakenClaim):
         return reply
     if reply.intent and reply.intent != write.intent:
         return WriteBlocked({reply.intent: [(write.fragment, reply.holder)]})

@@ -21,7 +21,7 @@ from mediator.stores.port import (
     ServerFacts,
     Status,
     SystemConfig,
-    Taken,
+    TakenClaim,
     Write,
     WriteKind,
     WriteResult,
@@ -93,10 +93,10 @@ class ModelStore:
                 self.reserved.pop(_key(fragment, id_), None)
                 row.joint = intent if joint and row.is_live else row.joint
 
-    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+    async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
         return [self._reserve(write) for write in writes]
 
-    def _reserve(self, write: Write) -> Taken | None:
+    def _reserve(self, write: Write) -> TakenClaim | None:
         row = self.row(write.fragment, write.id)
         if not row.intent or row.intent != write.intent:
             return None
@@ -106,7 +106,7 @@ class ModelStore:
             self.reserved[key] = {**self.reserved.get(key, {}), **write.claims}
         return taken
 
-    def taken(self, write: Write) -> Taken | None:
+    def taken(self, write: Write) -> TakenClaim | None:
         """Find what another record claims of what a write claims."""
         fragment = write.fragment
         for constraint, claim in write.claims.items():
@@ -115,9 +115,9 @@ class ModelStore:
                     continue
                 key = _key(fragment, id_)
                 if row.is_live and self.claimed.get(key, {}).get(constraint) == claim:
-                    return Taken(constraint, id_)
+                    return TakenClaim(constraint, id_)
                 if self.reserved.get(key, {}).get(constraint) == claim:
-                    return Taken(constraint, id_, row.intent)
+                    return TakenClaim(constraint, id_, row.intent)
         return None
 
     async def record_states(

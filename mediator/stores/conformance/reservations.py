@@ -15,7 +15,7 @@ from mediator.stores.conformance.unique_cases import (
     holders_of,
     unique_subject,
 )
-from mediator.stores.port import Lockable, Status, Taken, Write
+from mediator.stores.port import Lockable, Status, TakenClaim, Write
 
 __all__ = ["THEME"]
 
@@ -34,7 +34,7 @@ def _wanting(subject: ScratchClass, id_: str, email: str, intent: str = INTENT) 
     return subject.replacement(id_, {"email": email}, intent=intent)
 
 
-async def _reserve(scratch: Scratch, *writes: Write) -> list[Taken | None]:
+async def _reserve(scratch: Scratch, *writes: Write) -> list[TakenClaim | None]:
     return await claiming_store(scratch).reserve(writes)
 
 
@@ -105,12 +105,12 @@ async def only_what_is_free_is_reserved(scratch: Scratch) -> None:
     await _locked(scratch, subject, "p", "q")
     await _locked(scratch, subject, "r", intent=OTHER)
     both = subject.replacement("p", {"tenant": "t", "email": "a"}, intent=INTENT)
-    same(await _reserve(scratch, both), [Taken("email", "x")], "one that is taken")
+    same(await _reserve(scratch, both), [TakenClaim("email", "x")], "one that is taken")
     applied(await subject.create("y", {"tenant": "t"}), "what was not reserved beside it")
     twins = [_wanting(subject, "p", "b"), _wanting(subject, "q", "b")]
-    same(await _reserve(scratch, *twins), [None, Taken("email", "p", INTENT)], "twins")
+    same(await _reserve(scratch, *twins), [None, TakenClaim("email", "p", INTENT)], "twins")
     foreign = _wanting(subject, "r", "b", OTHER)
-    same(await _reserve(scratch, foreign), [Taken("email", "p", INTENT)], "another intent")
+    same(await _reserve(scratch, foreign), [TakenClaim("email", "p", INTENT)], "another intent")
 
 
 @THEME.proves("contract")

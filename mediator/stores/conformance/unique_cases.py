@@ -10,7 +10,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.conformance.expect import NotOffered, expect_status, same
 from mediator.stores.conformance.samples import counter
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import Claiming, Status, Taken, WriteResult, is_claiming
+from mediator.stores.port import Claiming, Status, TakenClaim, WriteResult, is_claiming
 
 __all__ = [
     "EMAIL",
@@ -48,7 +48,7 @@ async def unique_subject(
 
 def expect_taken(result: WriteResult, holder: str, intent: str = "", name: str = "email") -> None:
     expect_status(result, Status.TAKEN, "a write of what another record has")
-    same(result.taken, Taken(name, holder, intent), "what is taken")
+    same(result.taken, TakenClaim(name, holder, intent), "what is taken")
 
 
 async def holders_of(subject: ScratchClass, ids: Sequence[str], email: str) -> list[str]:

@@ -22,7 +22,7 @@ from mediator.stores.mongo.layout import (
 )
 from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.mongo.write.claims import merged_into
-from mediator.stores.port import StoreUnavailable, Taken, Write
+from mediator.stores.port import StoreUnavailable, TakenClaim, Write
 
 __all__ = ["holders", "release", "reserve"]
 
@@ -32,9 +32,9 @@ _NEEDED: Final[Document] = {"_claims": 1, "_reserved": 1, "_intent": 1, "tombsto
 
 async def holders(
     session: MongoSession, layout: Layout, writes: Sequence[Write]
-) -> dict[str, Taken]:
+) -> dict[str, TakenClaim]:
     """Return by id which of the writes claim what another record has, or has reserved."""
-    taken: dict[str, Taken] = {}
+    taken: dict[str, TakenClaim] = {}
     for name, path in layout.claim_paths.items():
         wanted: defaultdict[str, list[Write]] = defaultdict(list)
         for write in writes:
@@ -48,13 +48,13 @@ async def holders(
     return taken
 
 
-def _taken(name: str, claim: str, document: Document) -> Taken:
+def _taken(name: str, claim: str, document: Document) -> TakenClaim:
     is_reserved = document.get("_reserved", {}).get(name) == claim
     intent = document.get("_intent", "") if is_reserved else ""
-    return Taken(name, plain_text(document["_id"]), intent)
+    return TakenClaim(name, plain_text(document["_id"]), intent)
 
 
-async def reserve(session: MongoSession, write: Write) -> Taken | None:
+async def reserve(session: MongoSession, write: Write) -> TakenClaim | None:
     """Reserve what a write claims, all of it or nothing; see `Claiming.reserve`."""
     layout = layout_of(write.fragment)
     key = layout.key(write.id) | has_intent(write.intent)

@@ -54,7 +54,7 @@ from mediator.stores.port import (
     StoreTooCostly,
     StoreUnavailable,
     SystemConfig,
-    Taken,
+    TakenClaim,
     UnrelayedChanges,
     Write,
     WriteResult,
@@ -209,7 +209,7 @@ class MongoStore:
             layout = layout_of(fragment)
             await self._guarded(transactions.unlock(session, layout, ids, intent, joint=joint))
 
-    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+    async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
         """Reserve what writes claim; see `Claiming`."""
         session = self.link.session
         # One after the other: of two that claim the same, the first gets it.

@@ -1,12 +1,12 @@
 """The port that every store implements: protocols, calls and results.
 
-A *record* is what one system holds of one object: the fields placed there, a version for each
-cache group, and the creation version of the object (the version of its creation). All groups of an
-object that are on one system share one record, so that one call reads or writes them atomically.
+A *record* is the row, hash or document that one system holds for an object: the fields placed
+there, a version for each cache group, and the creation version of the object. All groups of an
+object on one system share one record, so that one call reads or writes them atomically.
 
-Every call carries its `Fragment`, which says where it goes and how values are typed. Calls come in
-sequences because round trips are what costs: a store sends them as one pipeline or bulk call. Each
-call is atomic by itself; calls on the same record take effect in their order.
+Every call carries its `Fragment`, which names the system and the types of values. Calls come in
+sequences because round trips are costly: a store sends a sequence as one pipeline or bulk call.
+Each call is atomic; calls on the same record take effect in order.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from mediator.stores.port.store import (
     StoreUnavailable,
     SystemConfig,
 )
-from mediator.stores.port.write import Claims, Status, Taken, Write, WriteKind, WriteResult
+from mediator.stores.port.write import Claims, Status, TakenClaim, Write, WriteKind, WriteResult
 
 __all__ = [
     "REPEATABLE_S",
@@ -119,7 +119,7 @@ __all__ = [
     "StoreTooCostly",
     "StoreUnavailable",
     "SystemConfig",
-    "Taken",
+    "TakenClaim",
     "UnrelayedChanges",
     "Write",
     "WriteKind",

@@ -1,4 +1,4 @@
-"""Protocols that a store may offer: outboxes, write intents, copies, removal of what is expired."""
+"""Optional protocols of stores: outboxes, write intents, copies, removal of expired entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkab
 from mediator.base.immutable import immutable
 from mediator.model.change import Change
 from mediator.stores.port.records import Fragment, Read, Record
-from mediator.stores.port.write import Taken, Write
+from mediator.stores.port.write import TakenClaim, Write
 
 __all__ = [
     "Bounded",
@@ -39,10 +39,10 @@ __all__ = [
 ]
 
 FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
-"""Finds the fragment of a class (id of the database, class) on a store, if any."""
+"""Finds a store's fragment of a class (id of the database, class), if any."""
 
 ReadRecords: TypeAlias = Callable[[Sequence[Read]], Awaitable[Sequence[Record | None]]]
-"""Reads records as `Store.read` does."""
+"""Reads records like `Store.read`."""
 
 
 @immutable
@@ -50,9 +50,9 @@ class LogEntry:
     """An entry of a change log.
 
     Attributes:
-        position: Where it is; positions of a log rise as texts.
+        position: Its position; positions of a log sort as strings.
         change: None if its class was dropped.
-        size: About how many bytes its images have.
+        size: Approximate size of its images in bytes.
     """
 
     position: str
@@ -62,7 +62,7 @@ class LogEntry:
 
 @immutable
 class LogPage:
-    """Entries of a change log in their order; `is_last`: no more could be read then."""
+    """Entries of a change log in order; `is_last`: no more were readable at the time."""
 
     entries: Sequence[LogEntry]
     is_last: bool
@@ -70,10 +70,9 @@ class LogPage:
 
 @runtime_checkable
 class ChangeLog(Protocol):
-    """A store whose outbox is one log, or several: each in the order in which writes took effect.
+    """A store whose outbox is one or more logs, each in the order in which writes took effect.
 
-    Writes to one record are always in the same log. Entries stay for the relay to read again until
-    they are trimmed.
+    Writes to one record are always in the same log. Entries stay readable until they are trimmed.
     """
 
     def logs(self) -> Sequence[str]:
@@ -84,15 +83,15 @@ class ChangeLog(Protocol):
     ) -> LogPage:
         """Return up to `limit` changes beyond a position (None: from the oldest), oldest first.
 
-        A change is returned only when none can still appear before it. Only the last page may have
-        no entry; others may have fewer than `limit` if these are large.
+        A change is returned only when none can still appear before it. Only the last page can be
+        empty; pages of large entries can have fewer than `limit`.
         """
 
     async def oldest(self, log: str) -> str | None:
-        """Return the position of the oldest entry that is still there, or None."""
+        """Return the position of the oldest remaining entry, or None."""
 
     async def trim(self, log: str, upto: str, keep_s: float) -> int:
-        """Remove entries up to a position, but none younger than `keep_s`; return how many."""
+        """Remove entries up to a position, but none younger than `keep_s`; return the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +99,12 @@ class UnrelayedChanges:
     """Changes of one record that its store keeps until they are relayed.
 
     Attributes:
-        changes: The changes in their order, those of one group with rising versions. The feed may
-            have the first of them, if a relay ended before it acknowledged them.
+        changes: The changes in order, with rising versions within a group. The feed can have the
+            first of them already, if a relay ended before it acknowledged them.
         agrees: Whether the changes lead to the present values. If not, the last one was adapted,
             and the record or a store has a defect.
-        receipt: What `PendingChanges.acknowledge` needs.
-        complete: Whether these are all that the record had; else they are the first.
+        receipt: The receipt for `PendingChanges.acknowledge`.
+        complete: Whether these are all changes of the record; else they are the first.
     """
 
     fragment: Fragment
@@ -118,25 +117,25 @@ class UnrelayedChanges:
 
 @runtime_checkable
 class PendingChanges(Protocol):
-    """A store whose outboxes are in the records themselves.
+    """A store that keeps each record's outbox in the record.
 
-    No change is dropped: a record that has too many takes no more writes (`StoreBusy`). Changes are
-    removed from the front only, so those that are read are all that the feed may lack, in order.
+    No change is dropped: a record with too many takes no more writes (`StoreBusy`). Changes are
+    removed from the front only, so a read returns all that the feed can lack, in order.
     """
 
     @property
     def sweep_every_s(self) -> float:
-        """How often `sweep` is worth its cost, in seconds."""
+        """The interval of `sweep` in seconds."""
 
     def take_written(self, limit: int) -> list[tuple[str, str, str]]:
         """Take up to `limit` records that this process wrote: id of the database, class, id.
 
-        Each is returned once for all its writes so far. It is a hint only: `sweep` finds the writes
+        Each is returned once for all its writes so far. It is only a hint: `sweep` finds the writes
         of other processes, and of this one before it ended.
         """
 
     async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
-        """Read the changes of some records; records without any are left out.
+        """Read the changes of some records; records without changes are left out.
 
         Of a record with very many, the first are returned, and `take_written` returns it again.
         """
@@ -145,7 +144,7 @@ class PendingChanges(Protocol):
         """Find up to `limit` records with changes, in the order of their ids."""
 
     async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
-        """Remove changes that the feed has, unless another relay has done so."""
+        """Remove relayed changes, unless another relay has removed them."""
 
 
 RecordKey: TypeAlias = tuple[Fragment, str]
@@ -158,12 +157,12 @@ class RecordState:
 
     Attributes:
         creation_version: The record's creation version; None if it is absent.
-        versions: Versions by group, of a tombstone too.
+        versions: Versions by group, also of a tombstone.
         intent: The write intent on it; empty: none.
         joint: The last joint write that it records (`Record.joint`).
-        redo: What came with the intent (`Lockable.lock`), until that goes; only `record_states`
-            returns it, where that is requested.
-        size: How many bytes the record has at most, of a `Bounded` store; None: it is not known.
+        redo: The redo record of the intent (`Lockable.lock`); only `record_states` returns it, on
+            request.
+        size: Upper bound of the record's size in bytes, in a `Bounded` store; None: unknown.
     """
 
     creation_version: int | None
@@ -175,14 +174,14 @@ class RecordState:
 
 
 SizedWrite: TypeAlias = tuple[Write, RecordState]
-"""A write under an intent, and the state of its record as `Lockable.lock` has returned it."""
+"""A write under an intent, and the state of its record as `Lockable.lock` returned it."""
 
 
 @runtime_checkable
 class Pipelining(Protocol):
-    """A store whose concurrent calls share round trips as they are: none gains by a wait.
+    """A store whose concurrent calls share round trips anyway: waiting for a batch gains nothing.
 
-    Any other call takes a connection, and work of the server, for itself.
+    In other stores each call takes a connection and work of the server.
     """
 
     pipelines: Literal[True]
@@ -190,64 +189,63 @@ class Pipelining(Protocol):
 
 @runtime_checkable
 class Lockable(Protocol):
-    """A store whose records, absent ones too, can carry a write intent.
+    """A store whose records, present or absent, can carry a write intent.
 
-    An intent is no write: it makes no version and no outbox entry. Writes compare it in the step in
-    which they take effect (`Write.intent`). It stays until it is removed, or until the write that
-    it announces removes it.
+    Setting an intent makes no version and no outbox entry. Writes compare it in the step in which
+    they take effect (`Write.intent`). It stays until `unlock` or the announced write removes it.
 
-    Keys of one call name different records. Each is treated atomically by itself.
+    Keys of one call name different records. Each record is treated atomically.
     """
 
     async def lock(
         self, keys: Sequence[RecordKey], intent: str, redo: str = ""
     ) -> list[RecordState]:
-        """Set an intent on each record that has none; the states show which one it has now.
+        """Set an intent on each record that has none; the states show each record's intent.
 
         A record that is fenced against the intent as a token (`Store.fence`) does not take it.
 
-        `redo`: a text that is stored with the intent where that is set by this call, and goes in
-        the step in which the intent goes.
+        `redo`: a text that is stored with each intent that this call sets, and removed in the same
+        step as the intent.
         """
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
-        """Remove an intent from the records that have this one.
+        """Remove this intent from the records that have it.
 
-        `joint`: its write has happened, without touching these records; those that are present
+        `joint`: its write was applied without touching these records; those that are present
         record it as `Record.joint`.
         """
 
     async def record_states(
         self, keys: Sequence[RecordKey], *, redo: bool = False
     ) -> list[RecordState]:
-        """Return the states of records; `redo`: with their redo records, which may be long."""
+        """Return the states of records; `redo`: with their redo records, which can be long."""
 
 
 @runtime_checkable
 class Claiming(Protocol):
-    """A store that keeps claims (`Write.claims`): of one class, no two records have the same.
+    """A store that keeps claims (`Write.claims`): no two records of a class have the same claim.
 
-    A record has its claims from the step in which its write takes effect. They go with a write that
-    claims something else, and with its deletion.
+    A record gets its claims in the step in which its write takes effect. A write with other claims,
+    or the record's deletion, releases them.
     """
 
-    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
-        """Reserve what writes claim, for their records, which have the intents of the writes.
+    async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
+        """Reserve the claims of writes for their records, which carry the intents of the writes.
 
-        From then on no other record gets these claims, and each record keeps those that it has. A
-        reservation ends with the intent: the write that removes it has its claims, and without
-        that write the record has what it had before. A record without the intent reserves nothing.
+        From then on no other record gets these claims, and each record keeps its present claims. A
+        reservation ends with the intent: if the write removes it, the record gets the claims;
+        otherwise the record keeps its earlier ones. A record without the intent reserves nothing.
 
-        Returns for each write what another record has, which leaves it without reservations of its
-        own; else None.
+        Returns for each write the claim that another record has, in which case the write reserves
+        nothing; else None.
         """
 
 
 @runtime_checkable
 class Bounded(Protocol):
-    """A store that bounds the bytes of a record: a write beyond is `TOO_LARGE`.
+    """A store that bounds the size of a record: a write beyond the bound is `TOO_LARGE`.
 
-    A write under an intent is applied all the same if it can be, as it is committed.
+    A write under an intent is committed, so it is applied regardless if possible.
     """
 
     async def exceeding(self, calls: Sequence[SizedWrite]) -> list[bool]:
@@ -273,30 +271,30 @@ def is_lockable(store: object) -> TypeGuard[Lockable]:
 class Mirror(Protocol):
     """A store that can hold copies of records of other stores, with their versions.
 
-    Copying is no write: it makes no version and no outbox entry. A copy only ever becomes newer: in
-    every group of one generation (creation version), or of a later generation.
+    Copying makes no version and no outbox entry. A copy only ever becomes newer: in every group of
+    one generation (creation version), or of a later generation.
     """
 
     async def absorb(self, fragment: Fragment, records: Sequence[Record]) -> list[bool]:
-        """Replace copies by newer records, each whole and atomically.
+        """Replace copies by newer records, each completely and atomically.
 
-        A record without a group of the fragment leaves it absent. Returns for each record whether
-        the copy is now at least as new in every group (or of a later generation, or removed
-        later). False: the copy is newer in one group and older in another; the caller reads again.
+        A group that the record lacks is absent from the copy. Returns for each record whether the
+        copy is now at least as new in every group (or of a later generation, or removed later).
+        False: the copy is newer in one group and older in another; the caller reads again.
         """
 
     async def replace_copies(
-        self, fragment: Fragment, found: Sequence[Record], records: Sequence[Record]
+        self, fragment: Fragment, copies: Sequence[Record], records: Sequence[Record]
     ) -> int:
-        """Replace copies by records that may be older, each whole and atomically.
+        """Replace copies by records that can be older, each completely and atomically.
 
-        It repairs a copy that is ahead of its original, because the store of the original has lost
-        writes. `found` has for each record the copy as it was found, of which the versions count: a
-        copy that has others by now, or is removed, stays as it is. Returns how many were replaced.
+        It repairs copies that are ahead of their originals, because the original's store has lost
+        writes. `copies` has the copy of each record as it was read: a copy that has other versions
+        by now, or is removed, stays unchanged. Returns how many were replaced.
         """
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
-        """Remove the copies of objects, given by id and the highest version of their tombstone.
+        """Remove the copies of objects, by id and the highest version of their tombstone.
 
         Copies of later generations stay. The removal is remembered for `RETENTION_S` at least, so
         that a late copy of the deleted generation is refused.
@@ -306,16 +304,18 @@ class Mirror(Protocol):
 async def are_as_new(
     fragment: Fragment,
     records: Sequence[Record],
-    left: Sequence[int],
+    unreplaced: Sequence[int],
     read: ReadRecords,
 ) -> list[bool]:
-    """Return what `Mirror.absorb` returns.
+    """Return the result of `Mirror.absorb`.
 
-    `left` are the positions of the records that did not replace their copies; `read` returns the
-    live copies, and None for those that were removed since.
+    `unreplaced` are the positions of the records that did not replace their copies; `read` returns
+    the live copies, and None for those removed since.
     """
-    copies = await read([Read(fragment, records[at].id, ()) for at in left]) if left else ()
-    pairs = zip(left, copies, strict=True)
+    copies = (
+        await read([Read(fragment, records[at].id, ()) for at in unreplaced]) if unreplaced else ()
+    )
+    pairs = zip(unreplaced, copies, strict=True)
     older = {at for at, copy in pairs if copy is not None and _is_older(copy, records[at])}
     return [at not in older for at in range(len(records))]
 
@@ -331,7 +331,7 @@ async def record_states(
     keys: Sequence[RecordKey],
     work: Callable[[Fragment, list[str]], Awaitable[Mapping[str, RecordState]]],
 ) -> list[RecordState]:
-    """Return the states of records; `work` returns those of some records of one fragment."""
+    """Return the states of records; `work` returns the states of records of one fragment."""
     states = {fragment: await work(fragment, ids) for fragment, ids in by_fragment(keys).items()}
     return [states[fragment][id_] for fragment, id_ in keys]
 
@@ -345,39 +345,39 @@ def by_fragment(keys: Sequence[RecordKey]) -> dict[Fragment, list[str]]:
 
 @runtime_checkable
 class Erasing(Protocol):
-    """A store that removes what records hold of fields that their fragment has no more."""
+    """A store that can erase from records the values of fields that their fragment has lost."""
 
     async def erase(
         self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
     ) -> str | None:
         """Remove fields, given by stored names, from up to `limit` records.
 
-        It is no write: it makes no version and no outbox entry. Returns what leads to the next
-        step as `after`; None: all is removed.
+        It makes no version and no outbox entry. Returns the `after` of the next step; None: all is
+        removed.
         """
 
 
 @runtime_checkable
 class IndexBuilding(Protocol):
-    """A store that builds indexes over records before `Store.prepare`, which finds them there.
+    """A store that builds indexes over existing records ahead of `Store.prepare`.
 
-    It may be done for a change that is never put in force, and beside one that is: so it takes
-    nothing away.
+    The schema change may never be put in force, or another one may be in force meanwhile, so
+    building removes nothing.
     """
 
     async def build(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        """Build the indexes of a fragment that are not there, while it is read and written."""
+        """Build the missing indexes of a fragment while it is read and written."""
 
     async def built(self, fragment: Fragment) -> float | None:
-        """Return how much is built, from 0 to 1; None: it is not known, or nothing is built."""
+        """Return the progress of a build, from 0 to 1; None: unknown, or no build is running."""
 
 
 @runtime_checkable
 class Reapable(Protocol):
-    """A store whose tombstones, remembered operations and outbox do not expire by themselves."""
+    """A store that must be asked to remove tombstones, remembered operations and outbox entries."""
 
     async def reap(self, limit: int) -> int:
-        """Remove up to `limit` of those past their retention; return how many were removed.
+        """Remove up to `limit` entries past their retention; return how many were removed.
 
-        It is called again at once if they were as many, and later if they were fewer.
+        If that was `limit`, the caller repeats it at once, otherwise later.
         """

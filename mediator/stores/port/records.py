@@ -14,30 +14,30 @@ __all__ = ["Fragment", "Read", "Record"]
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Fragment:
-    """What one system holds of one class. Identity is object identity: one per routing model.
+    """The fields of a class on one system. Identity is object identity: one per routing model.
 
     Attributes:
-        database: Name of the database: for people, caches and grants.
+        database: Name of the database, for people, caches and grants.
         fields: The fields placed here, by name.
-        groups: The cache groups placed here: group name to the names of its fields. May be a group
-            without fields: the anchor group of a class whose fields are all in other stores.
+        groups: The cache groups placed here: group name to the names of its fields. A group can be
+            empty: the anchor group of a class whose fields are all in other stores.
         ttl_s: Time to live of objects, from their creation; None: they do not expire.
-        joint: Whether the class has further fragments. Then records read from it have the joint
-            writes that concern several of them (`Record.intent`, `Record.joint`).
-        anchor_system: Name of the system whose clock creation versions go by: the one that decides
-            whether an object exists; empty: `system`.
-        database_id: Id of the database, which no later one of its name has: what a write leaves for
-            the feed names it. Empty, for what no catalogue keeps: the name is the id.
-        stored_as: What stores name records of the class by, together with the database: another one
-            whenever the class is made or placed anew, so that data of the old one is never
-            read, and a late drop does no harm. Empty: the name of the class.
-        unique: The fields of each unique constraint that is decided here. Empty for copies.
+        joint: Whether the class has other fragments. Its records then carry the joint writes over
+            several fragments (`Record.intent`, `Record.joint`).
+        anchor_system: The system that decides whether an object exists, and whose clock gives
+            creation versions; empty: `system`.
+        database_id: Id of the database, never reused by a later one of the same name; outbox
+            entries carry it. Empty, for databases outside the catalogue: the name is the id.
+        stored_as: The name under which stores keep records of the class in the database. It changes
+            whenever the class is created or placed again, so that old data is never read, and a
+            late drop does no harm. Empty: the name of the class.
+        unique: The fields of each unique constraint that is enforced here. Empty for copies.
         indexes: The fields of each compound index, all of which are here.
-        stored_names: What stores name fields by, where that is not their name: a field that is
-            renamed keeps its stored name for good (`mediator.stores.renamed`).
-        ordered_indexes: The fields of each index of values in their order: of single fields, then
-            the compound ones.
-        leading: The first fields of these.
+        stored_names: Stored names that differ from the field's name: a renamed field keeps its
+            stored name for good (`mediator.stores.renamed`).
+        ordered_indexes: The fields of each ordered index: single fields first, then compound
+            indexes.
+        leading: The first field of each ordered index.
     """
 
     system: str
@@ -60,27 +60,26 @@ class Fragment:
     def __post_init__(self) -> None:
         object.__setattr__(self, "database_id", self.database_id or self.database)
         object.__setattr__(self, "stored_as", self.stored_as or self.class_name)
-        single = [(name,) for name, each in self.fields.items() if each.has_ordered_index]
+        single = [(name,) for name, field_ in self.fields.items() if field_.has_ordered_index]
         indexes = (*single, *self.indexes)
-        # Planning needs them for every query, and a class may have hundreds of fields.
+        # Planning needs them for every query, and a class can have hundreds of fields.
         object.__setattr__(self, "ordered_indexes", indexes)
         object.__setattr__(self, "leading", frozenset(names[0] for names in indexes))
 
 
 @immutable
 class Record:
-    """What a store holds of one object.
+    """The fields and versions that a store holds for one object.
 
     Attributes:
         creation_version: Version of the object's creation; equal in all fragments of one
             generation.
-        versions: Version of each group here; strictly increasing, over deletes too.
+        versions: Version of each group here; strictly increasing, also across deletes.
         values: The fields that were read and are not missing.
         intent: The write intent on the record; empty if none, or if its fragment is not
             `joint`.
-        joint: The last write over all fragments of the object that has happened (the intent under
-            which it did): the same in all of them, but while one is being applied. Empty as for
-            `intent`.
+        joint: The intent of the last joint write that was applied: the same in all fragments of
+            the object, except while a joint write is being applied. Empty as for `intent`.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Searches: what a store can do of them, their requests and pages."""
+"""Searches: their plans, requests and pages, and the protocols of stores that offer them."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Pushdown:
     """The plan of a store for a search.
 
     Attributes:
-        pushed: The part of the filter that it applies exactly; None: nothing.
-        residual: The rest, to be evaluated on the records it returns; the filter is equivalent to
-            both together.
-        access: How it finds the records. CLIENT_SCAN: it can only send them all.
-        ordered: Whether it returns them in the requested order, so that `SearchRequest.after` may
-            be used: of each level missing, nulls, values, or the reverse; then ids, in the
+        pushed: The conditions that the store applies exactly; None: none.
+        residual: The conditions left for the caller to evaluate on the returned records; the filter
+            is the conjunction of both.
+        access: How the store finds the records. CLIENT_SCAN: it can only send all of them.
+        ordered: Whether it returns them in the requested order, so that `SearchRequest.after` can
+            be used: per level missing, nulls, values, or the reverse; then ids, in the
             direction of the last level.
-        index: The fields of the index that it reads; None: that of the ids, none, or one that the
+        index: The fields of the index that it reads; None: the index of ids, none, or one that the
             server chooses by its statistics.
     """
 
@@ -70,13 +70,13 @@ class Pushdown:
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """Leaves out records whose reference does not lead to a live record that passes.
+    """Keeps only records whose reference leads to a live record that matches.
 
     Attributes:
         reference: The field that holds the reference.
-        fragment: The fragment of the record that it leads to, in the same store.
-        filter: What must hold for that record, a filter that `Queryable.pushdown` has pushed whole;
-            None: it must be there.
+        fragment: The fragment of the referenced record, in the same store.
+        filter: The filter on that record, which `Queryable.pushdown` has pushed completely; None:
+            the record must only exist.
         inner: Semi-joins of that record.
     """
 
@@ -92,14 +92,14 @@ class SearchRequest:
 
     Attributes:
         filter: A filter that `Queryable.pushdown` has returned as pushed; None: all records.
-        order: An order for which it has said `ordered`; empty: any.
-        limit: Records per page at most.
+        order: An order that the `Pushdown` calls `ordered`; empty: any order.
+        limit: Maximum number of records per page.
         after: Return only records beyond this position of `order`; first page only.
         resume: `SearchPage.resume` of the page before.
         fields: Fields to return; None: all.
         deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
-        semi_joins: What leaves out further records; only where the store is `Joining`.
-        most_bytes: A page may end once it has so many bytes of values, about; None: it does not.
+        semi_joins: Semi-joins that filter the records; only where the store is `Joining`.
+        max_bytes: About how many bytes of values end a page; None: no limit.
     """
 
     fragment: Fragment
@@ -111,7 +111,7 @@ class SearchRequest:
     fields: tuple[str, ...] | None = None
     deadline_s: float = 10.0
     semi_joins: tuple[SemiJoin, ...] = ()
-    most_bytes: int | None = None
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +124,15 @@ class SearchPage:
 
 @runtime_checkable
 class Queryable(Protocol):
-    """A store that searches by filters; it leaves to the caller what it cannot apply exactly."""
+    """A store that searches by filters; the caller evaluates what it cannot apply exactly."""
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
         """Plan a search; pure, without a call to the server.
 
-        The filter's and the order's paths begin with fields of the fragment, or are `ID`. An empty
-        order means the order of ids here.
+        The paths of the filter and the order begin with fields of the fragment, or are `ID`. An
+        empty order means the order of ids here.
         """
 
     async def find(self, find: SearchRequest) -> SearchPage:
@@ -141,16 +141,16 @@ class Queryable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShownJoin:
-    """A record that a reference leads to, shown in the document of the record that is found.
+    """A referenced record, shown in the document of the matching record (an outer join).
 
     Attributes:
         alias: The member that shows it; null if there is no such record.
-        outer: The alias of the record that holds the reference; empty: the one that is found.
-        reference: The field that holds it.
-        fragment: The fragment of the record, in the same store.
+        outer: The alias of the record that holds the reference; empty: the matching record.
+        reference: The field that holds the reference.
+        fragment: The fragment of the referenced record, in the same store.
         names: The fields that are shown, sorted.
-        filter: What must hold for that record, a filter that `Queryable.pushdown` has pushed whole,
-            and that nothing but a record meets; None: nothing, not even that it is there.
+        filter: The filter on the referenced record, which `Queryable.pushdown` has pushed
+            completely, and which is false for an absent one; None: none, the record can be absent.
     """
 
     alias: str
@@ -166,8 +166,8 @@ class DocumentPage:
     """A page of a search as documents.
 
     Attributes:
-        documents: For each record its id as ``id``, the values of the fields shown that are not
-            missing, and by alias what is joined: a document alike, or None.
+        documents: For each record its id as ``id``, the shown fields that are not missing, and by
+            alias the joined record: a document of the same form, or None.
         last: The last record with the fields of the order, if more follow.
     """
 
@@ -177,23 +177,23 @@ class DocumentPage:
 
 @runtime_checkable
 class Joining(Queryable, Protocol):
-    """A store whose searches follow references to its own records.
+    """A store whose searches follow references among its own records.
 
-    It leaves records out by those that they lead to (`SearchRequest.semi_joins`), and joins these
-    to the records that it finds, in one snapshot.
+    It filters records by those that they reference (`SearchRequest.semi_joins`), and joins these
+    to the matching records, in one snapshot.
     """
 
     async def documents(
         self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
     ) -> DocumentPage:
-        """Return the first page of a search, or in the order of ids any page, as documents.
+        """Return the first page of a search, or any page in the order of ids, as documents.
 
         `names` are sorted; each join comes after the one that holds its reference.
         """
 
 
 def is_queryable(store: object) -> TypeGuard[Queryable]:
-    # Cached by class, which `isinstance` of a protocol is not.
+    # `issubclass` is cached by class; `isinstance` of a protocol is not.
     return issubclass(type(store), Queryable)
 
 
@@ -202,7 +202,7 @@ def is_joining(store: object) -> TypeGuard[Joining]:
 
 
 ComputedGroup: TypeAlias = tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]
-"""The values that make up a group, and what was computed over it, by name."""
+"""The values that define a group, and the results computed over it, by name."""
 
 
 @runtime_checkable
@@ -210,7 +210,7 @@ class Aggregating(Protocol):
     """A store that groups and computes."""
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
-        """Whether it applies the whole filter and computes all this exactly (floats to 1e-9)."""
+        """Whether it applies the whole filter and aggregates exactly (floats to 1e-9)."""
 
     async def aggregate(
         self,
@@ -221,30 +221,30 @@ class Aggregating(Protocol):
         limit: int,
         deadline_s: float,
     ) -> list[ComputedGroup]:
-        """Return up to `limit` groups, in no order; what they must meet (`having`) is left.
+        """Return up to `limit` groups, in no order; the caller applies `having`.
 
-        A sum of integers may be beyond 64 bits; an average is a float (of decimals, a Decimal).
+        A sum of integers can exceed 64 bits; an average is a float (of decimals, a Decimal).
         Raises `StoreTooCostly` beyond the deadline.
         """
 
 
 def group_of_all(aggregate: Aggregate, records: int) -> list[ComputedGroup]:
-    """Return what an aggregate that `only_counts` computes of so many records."""
+    """Return the result of an aggregate that `only_counts`, for this number of records."""
     computed: dict[str, Value] = dict.fromkeys(aggregate.compute, records)
     return [((), computed)]
 
 
 @runtime_checkable
 class Estimating(Protocol):
-    """A store that knows about how many records there are, without looking at them."""
+    """A store that estimates numbers of records from statistics, without reading records."""
 
     def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
-        """Whether it estimates what the whole filter finds, faster than it can count it."""
+        """Whether it can estimate the matches of the whole filter faster than count them."""
 
     async def estimate(
         self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
     ) -> int:
-        """Return about how many records a filter finds; deleted and expired ones may be counted.
+        """Estimate how many records match a filter; deleted and expired ones may be counted.
 
         Raises `StoreTooCostly` beyond the deadline.
         """
@@ -253,21 +253,21 @@ class Estimating(Protocol):
 _ID_FIELD: Final = Field(ID[0], FieldType.STRING)
 
 _ORDERED: Final = SCALARS - {FieldType.BINARY}
-"""Types whose least and greatest values servers find as we do."""
+"""Types of which servers find the same minimum and maximum as the mediator."""
 
 
 def field_at(fragment: Fragment, path: Path) -> Field | None:
-    """Return the field that a path is, the id included; None: it leads into one, or to none."""
+    """Return the field (or the id) that a path names; None: a path into a field, or no field."""
     if path == ID:
         return _ID_FIELD
     return fragment.fields.get(path[0]) if len(path) == 1 else None
 
 
 def computes(fragment: Fragment, aggregate: Aggregate, summable: frozenset[FieldType]) -> bool:
-    """Whether a server that sums exactly what is `summable` groups and computes all this."""
+    """Whether a server that sums the `summable` types exactly can compute the whole aggregate."""
     fields = [field_at(fragment, path) for path in aggregate.group]
-    grouped = all(field is not None and field.type in SCALARS for field in fields)
-    return grouped and all(
+    groupable = all(field is not None and field.type in SCALARS for field in fields)
+    return groupable and all(
         _is_exact(fragment, computation, summable) for computation in aggregate.compute.values()
     )
 
@@ -285,10 +285,10 @@ def _is_exact(fragment: Fragment, computation: Computation, summable: frozenset[
 
 
 def only_level(order: tuple[OrderBy, ...]) -> OrderBy | None:
-    """Return the one level that decides an order, if there is one.
+    """Return the only level that decides an order, if there is just one.
 
-    Ids follow the values of the last level in its direction anyway, and nothing is left to be
-    ordered behind them. No level at all is the order of ids.
+    Ids always break ties of the last level, in its direction, and nothing is ordered after ids. An
+    empty order is the order of ids.
     """
     match order:
         case ():

@@ -29,11 +29,11 @@ __all__ = [
 
 
 RETENTION_S = 24 * 3600
-"""Seconds for which a remembered operation, and a tombstone, is kept at least."""
+"""How long remembered operations and tombstones are kept at least, in seconds."""
 
 REPEATABLE_S = RETENTION_S - 3600
-"""Seconds since writes were first sent, within which all of them may be repeated under their
-operation ids: that takes some time, too."""
+"""How long after they were first sent writes can be repeated under their operation ids, in seconds:
+the margin is for the time that repeating takes."""
 
 
 class StoreError(PortolanError):
@@ -45,7 +45,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreBusy(StoreUnavailable):
-    """A record takes no writes at the moment; others of the call may have been written."""
+    """A record takes no writes at the moment; other records of the call may have been written."""
 
 
 class StoreTimeout(StoreError):
@@ -53,7 +53,7 @@ class StoreTimeout(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store replied with an error that a retry does not mend (a defect, a full disk)."""
+    """The store replied with an error that a retry does not cure (a defect, a full disk)."""
 
 
 class StoreTooCostly(StoreError):
@@ -62,15 +62,15 @@ class StoreTooCostly(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server reports of its own configuration.
+    """The version and configuration that a server reports.
 
     Attributes:
-        server: Product name as the server says it, e.g. ``redis``, ``PostgreSQL``.
+        server: Product name as the server reports it, e.g. ``redis``, ``PostgreSQL``.
         version: Its version.
-        durability_s: How many seconds of acknowledged writes a crash of the machine may lose; 0 for
-            none, None where it cannot be known.
-        replicas: Connected replicas, or None where it cannot be known.
-        details: Settings that were looked at, by name.
+        durability_s: How many seconds of acknowledged writes a crash of the machine can lose; 0:
+            none; None: unknown.
+        replicas: Number of connected replicas; None: unknown.
+        details: Settings that were inspected, by name.
     """
 
     server: str
@@ -87,15 +87,16 @@ class SystemConfig:
     Attributes:
         name: Its name, `[a-z][a-z0-9_]{0,62}`.
         kind: ``redis``, ``postgresql`` or ``mongodb``.
-        url: Connection URL; may carry a password, never logged.
+        url: Connection URL; can contain a password; never logged.
         durability: ``full``: a write is on disk before it is acknowledged; ``second``: a crash of
-            the machine may lose about a second of acknowledged writes; None: as the server is
-            configured. A store applies it as far as one of its clients may (and `facts`
-            observes what came of it).
-        deadline_s: Longest time of one call.
-        pool_size: Connections at most; a store may have half as many more for searches.
+            the machine can lose about a second of acknowledged writes; None: as the server is
+            configured. A store applies it as far as a client is permitted to (`facts` reports the
+            result).
+        deadline_s: Timeout of one call.
+        pool_size: Maximum number of connections; a store can add half as many for searches.
         namespace: Prefix of keys, name of the PostgreSQL schema, or prefix of MongoDB databases.
-        partitions: Hash tags that the objects of a class are spread over (Redis); fixed for good.
+        partitions: Number of hash tags over which the objects of a class are spread (Redis); fixed
+            for good.
     """
 
     name: str
@@ -110,7 +111,7 @@ class SystemConfig:
 
 @dataclass(frozen=True, slots=True)
 class RememberedOperation:
-    """The fingerprint that an operation came with, and the result of its first execution."""
+    """The fingerprint of an operation, and the result of its first execution."""
 
     fingerprint: str
     result: WriteResult
@@ -131,39 +132,39 @@ class Store(Protocol):
         """Return if the server replies."""
 
     async def time_us(self) -> int:
-        """Return the clock that versions are taken from, in microseconds, rounded down."""
+        """Return the clock from which versions are taken, in microseconds, rounded down."""
 
     async def facts(self) -> ServerFacts:
-        """Observe the server's version and configuration."""
+        """Query the server's version and configuration."""
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         """Whether the store applies the operator to the type exactly and atomically."""
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        """Make tables, columns and indexes for the fragment; idempotent, keeps existing data.
+        """Create tables, columns and indexes for the fragment; idempotent, keeps existing data.
 
-        Searches of `previous`, which is what was prepared before, find what they did.
+        `previous` is the fragment as last prepared; searches of it keep their results.
         """
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data."""
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        """Read records; None for those that are absent."""
+        """Read records; None for absent records."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        """Apply writes, each atomically with its outbox entry; the results in the same order.
+        """Apply writes, each atomically with its outbox entry; return the results in order.
 
-        `token` names these writes to `fence`; without one they are not checked, and cost nothing.
+        `fence` refers to these writes by `token`; without a token there is no check and no cost.
         """
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
         """Fence a record against the writes of a token, and return its versions.
 
-        Once this returns, no write with the token takes effect on the record any more, even one
-        that is on its way to the server; the versions include all that took effect. They are by
-        group and may be those of a tombstone; empty: the object is unknown. A fence holds for
-        `RETENTION_S` at least, by the clock of the server alone.
+        Once this returns, no write with the token takes effect on the record any more, even one in
+        flight to the server; the versions include all writes that took effect. They are by group
+        and can be those of a tombstone; empty: the object is unknown. A fence holds for
+        `RETENTION_S` at least, by the server's clock.
         """
 
     async def recall(

@@ -12,15 +12,15 @@ from mediator.model.operators import OperatorCall, OperatorFailure
 from mediator.schema.types import Value, Values
 from mediator.stores.port.records import Fragment
 
-__all__ = ["Claims", "Status", "Taken", "Write", "WriteKind", "WriteResult"]
+__all__ = ["Claims", "Status", "TakenClaim", "Write", "WriteKind", "WriteResult"]
 
 
 Claims: TypeAlias = Mapping[str, str | None]
-"""What a record claims, by the name of the unique constraint; None: nothing."""
+"""Claims of a record, by the name of the unique constraint; None: no claim."""
 
 
 class WriteKind(Enum):
-    """What a write does to its record.
+    """The effect of a write on its record.
 
     CREATE: the record must be absent; it becomes exactly `values`.
     REPLACE: the record becomes exactly `values`, present before or not.
@@ -41,28 +41,28 @@ class Write:
     Attributes:
         operation: Unique id of the operation; with the group it makes the change id.
         groups: The groups that get a new version, max(previous + 1, store clock in us). For CREATE,
-            REPLACE and DELETE: all groups of the fragment. An UPDATE of none changes the claims of
-            the record, its intent and what is remembered, and nothing else: it makes no version
-            and no outbox entry.
-        values: Fields set.
-        unset: Fields removed (UPDATE).
-        operators: Operators applied (UPDATE), each to a different field, none of it in `values`.
+            REPLACE and DELETE: all groups of the fragment. An UPDATE without groups changes only
+            the record's claims, its intent and the remembered operation: it makes no version and
+            no outbox entry.
+        values: Fields to set.
+        unset: Fields to remove (UPDATE).
+        operators: Operators to apply (UPDATE), each to a different field, none of them in `values`.
         expect: Versions that groups here must have, else the write is not applied (CONFLICT); 0:
-            the group was never written, as it is younger than the record.
-        require_present: REPLACE only if the record is there (If-Match: *).
+            the group was never written, because it is younger than the record.
+        require_present: REPLACE only if the record is present (If-Match: *).
         creation_version: Set when the anchor is in another store: the creation_version to record
             (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record
             created later is left alone.
         remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)
-            with the write itself for `RETENTION_S`, and answers a repeated operation with REPLAYED.
+            with the write for `RETENTION_S`, and answers a repeated operation with REPLAYED.
         returning: Fields whose values after the write are returned; None: none; (): all.
-        intent: The write intent that the record must have (`Lockable`), which goes with the write,
-            and is noted as the record's last joint write; empty: it must have none. Else the write
+        intent: The write intent that the record must have (`Lockable`); the write removes it and
+            records it as the last joint write. Empty: the record must have none. Else the write
             is not applied (LOCKED).
-        claims: What the record claims from now on, by the unique constraint (`Fragment.unique`,
-            named by `constraint_name`), None: nothing. An UPDATE names the constraints whose fields
-            it touches, and the others keep their claims. CREATE and REPLACE name all of them. A
-            DELETE claims nothing.
+        claims: The record's new claims by unique constraint (`Fragment.unique`, named by
+            `constraint_name`); None: no claim. An UPDATE names the constraints whose fields it
+            touches; the other constraints keep their claims. CREATE and REPLACE name all
+            constraints. A DELETE claims nothing.
     """
 
     fragment: Fragment
@@ -89,9 +89,9 @@ class Write:
         remember: str | None,
         is_present: bool = False,
     ) -> Write:
-        """Return the same write under an intent; `dataclasses.replace` takes ten times as long.
+        """Return the write under an intent; `dataclasses.replace` takes ten times as long.
 
-        `is_present`: the record is known to be present, and stays so while it has the intent.
+        `is_present`: the record is known to be present, and stays present under the intent.
         """
         return Write(
             self.fragment,
@@ -116,16 +116,19 @@ class Status(Enum):
     """The outcome of a write.
 
     APPLIED: it took effect now.
-    REPLAYED: this operation had taken effect before; the result is that of the first execution.
-    REUSED: the operation id was used before with another fingerprint; nothing done.
-    CONFLICT: a version in `expect` differs (`versions` has the current ones); nothing done.
-    MISSING: the record is not there (UPDATE, DELETE, require_present); nothing done.
-    EXISTS: the record is there (CREATE); nothing done.
-    REFUSED: an operator cannot be applied (`failure`); nothing done.
-    FENCED: the record was fenced against the writes of its token; nothing done.
-    LOCKED: the record's intent is not the write's (`intent` has it); nothing done.
-    TAKEN: another record has what the write claims (`taken`); nothing done.
-    TOO_LARGE: the record, or what is said of the write, would be too large; nothing done.
+    REPLAYED: this operation took effect before; the result is that of the first execution.
+
+    All others leave the record unchanged:
+
+    REUSED: the operation id was used before with another fingerprint.
+    CONFLICT: a version in `expect` differs (`versions` has the current ones).
+    MISSING: the record is absent (UPDATE, DELETE, require_present).
+    EXISTS: the record is present (CREATE).
+    REFUSED: an operator cannot be applied (`failure`).
+    FENCED: the record was fenced against the token of the write.
+    LOCKED: the record's intent is not the write's (`intent` has it).
+    TAKEN: another record has a claim of the write (`taken`).
+    TOO_LARGE: the record, or the outbox entry of the write, would be too large.
     """
 
     APPLIED = auto()
@@ -142,12 +145,12 @@ class Status(Enum):
 
 
 @immutable
-class Taken:
+class TakenClaim:
     """A claim that another record has.
 
     Attributes:
         constraint: The name of the unique constraint.
-        holder: The id of the record.
+        holder: The id of that record.
         intent: The write intent under which the claim is reserved (`Claiming.reserve`); empty: the
             record claims it by its values.
     """
@@ -165,10 +168,10 @@ class WriteResult:
         created: Whether the record was absent before (CREATE, REPLACE).
         creation_version: The record's creation_version; for DELETE the highest version of the
             tombstone.
-        versions: After APPLIED and REPLAYED: all versions of the record; on CONFLICT the current
-            ones; otherwise empty.
-        values: The fields of `returning`. A replay has the values of the first execution, if it
-            returned any.
+        versions: After APPLIED and REPLAYED: all versions of the record; after CONFLICT: the
+            current ones; otherwise empty.
+        values: The fields of `returning`. A replay returns the values of the first execution, if
+            any.
         failure: With REFUSED.
         intent: With LOCKED: the intent that the record has, empty if none.
         taken: With TAKEN.
@@ -181,4 +184,4 @@ class WriteResult:
     values: Mapping[str, Value] = field(default_factory=dict)
     failure: OperatorFailure | None = None
     intent: str = ""
-    taken: Taken | None = None
+    taken: TakenClaim | None = None

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from mediator.stores.port import Taken, Write
+from mediator.stores.port import TakenClaim, Write
 from mediator.stores.postgres.layout import RecordTable, claim_index
 from mediator.stores.postgres.sql import qualified, quoted
 
@@ -62,15 +62,17 @@ class ClaimStatements:
         """Return the unique constraint that an error is about, if it is one."""
         return self._constraints.get(str(getattr(error, "constraint_name", None)))
 
-    async def holder(self, connection: Any, constraint: str, claim: str | None) -> Taken | None:
+    async def holder(
+        self, connection: Any, constraint: str, claim: str | None
+    ) -> TakenClaim | None:
         """Return which record has a claim, or has it reserved."""
         row = await connection.fetchrow(self._text(_HOLDER, constraint), claim)
         if row is None:
             return None
         id_, intent = row
         if not id_.startswith(_SEPARATOR):
-            return Taken(constraint, id_)
-        return Taken(constraint, id_.rpartition(_SEPARATOR)[2], intent)
+            return TakenClaim(constraint, id_)
+        return TakenClaim(constraint, id_.rpartition(_SEPARATOR)[2], intent)
 
     async def reserve(self, connection: Any, constraint: str, writes: Sequence[Write]) -> None:
         """Reserve what writes of one intent claim; raises `UniqueViolationError`: nothing was."""

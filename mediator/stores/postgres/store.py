@@ -29,7 +29,7 @@ from mediator.stores.port import (
     ServerFacts,
     ShownJoin,
     SystemConfig,
-    Taken,
+    TakenClaim,
     Write,
     WriteResult,
     by_fragment,
@@ -176,7 +176,7 @@ class PostgresStore:
             intents = self.statements.intents(fragment)
             await self.use(partial(intents.unlock, ids=ids, intent=intent, joint=joint))
 
-    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+    async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
         """Reserve what writes claim; see `Claiming`."""
         return await self._bounded(reserve(self.statements, self.pool, writes))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mediator.stores.port import Taken, Write
+from mediator.stores.port import TakenClaim, Write
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import Layout, LayoutOf
@@ -15,7 +15,7 @@ __all__ = ["reserve"]
 
 async def reserve(
     client: CommandClient, layout_of: LayoutOf, writes: Sequence[Write]
-) -> list[Taken | None]:
+) -> list[TakenClaim | None]:
     """Reserve what writes claim, one after the other (see ``reserve.lua``)."""
     layouts = [layout_of(write.fragment) for write in writes]
     with refuse_unstorable:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from mediator.schema.unique import constraint_name
-from mediator.stores.port import RETENTION_S, Fragment, SystemConfig, Taken
+from mediator.stores.port import RETENTION_S, Fragment, SystemConfig, TakenClaim
 from mediator.stores.redis.codec import COLLECTIONS
 
 __all__ = ["IDS", "RETENTION_MS", "TOMBSTONE_MS", "Index", "Layout", "LayoutOf", "layouts"]
@@ -126,11 +126,11 @@ class Layout:
         """Return what the keys of an object's partition begin with."""
         return self.prefixes[self.partition(id_)]
 
-    def taken(self, constraint: bytes, holder: bytes, intent: bytes) -> Taken:
+    def taken(self, constraint: bytes, holder: bytes, intent: bytes) -> TakenClaim:
         """Return a claim as a script says who has it: by the key of the record."""
         key = holder.decode()
         id_ = next(key.removeprefix(p) for p in self.prefixes if key.startswith(p))
-        return Taken(constraint.decode(), id_.removeprefix("r:"), intent.decode())
+        return TakenClaim(constraint.decode(), id_.removeprefix("r:"), intent.decode())
 
     def names(self, fields: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the names in the hash to read for some fields; none: all there are."""

@@ -29,7 +29,7 @@ from mediator.stores.port import (
     StoreTimeout,
     StoreTooCostly,
     SystemConfig,
-    Taken,
+    TakenClaim,
     Write,
     WriteResult,
     group_of_all,
@@ -200,7 +200,7 @@ class RedisStore:
         action = "join" if joint else "unlock"
         await change_intents(self._client, self._layout_of, keys, action, intent)
 
-    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+    async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
         return await reserve(self._client, self._layout_of, writes)
 
     async def record_states(

@@ -94,25 +94,25 @@ class _Fetch(NamedTuple):
         text: The statement.
         arguments: Its parameters.
         limit: How many rows it may return.
-        most_bytes: Rows are fetched in steps, and no more of them once they have so many bytes;
+        max_bytes: Rows are fetched in steps, and no more of them once they have so many bytes;
             None: all at once.
     """
 
     text: str
     arguments: list[Any]
     limit: int = 0
-    most_bytes: int | None = None
+    max_bytes: int | None = None
 
     async def run(self, connection: Any, timeout_s: float) -> tuple[list[Any], bool]:
         """Return the rows, and whether there are more of them, which were not fetched."""
-        if self.most_bytes is None:
+        if self.max_bytes is None:
             return await connection.fetch(self.text, *self.arguments, timeout=timeout_s), False
         rows: list[Any] = []
         size = 0
         # One snapshot, which a statement for each step would not be.
         async with transaction(connection):
             cursor = await connection.cursor(self.text, *self.arguments, timeout=timeout_s)
-            while size <= self.most_bytes:
+            while size <= self.max_bytes:
                 some = await cursor.fetch(STEP, timeout=timeout_s)
                 rows += some
                 if len(some) < STEP or len(rows) >= self.limit:
@@ -186,7 +186,7 @@ class Searcher:
             search = search._replace(ranks=ranks(start))
         statement = await offload(prepared.is_long, self._statements.search, search)
         given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
-        most = None if prepared.is_bounded or find.limit < STEP else find.most_bytes
+        most = None if prepared.is_bounded or find.limit < STEP else find.max_bytes
         if most is not None and not find.order:
             # Most searches find few rows, and those in the order of ids find the first ones soon:
             # to try that takes one round trip, a transaction with its steps takes three.

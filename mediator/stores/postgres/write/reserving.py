@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from mediator.stores.port import Fragment, StoreUnavailable, Taken, Write
+from mediator.stores.port import Fragment, StoreUnavailable, TakenClaim, Write
 from mediator.stores.postgres.claims import ClaimStatements
 from mediator.stores.postgres.connection import Pool
 from mediator.stores.postgres.errors import TRANSIENT
@@ -24,9 +24,9 @@ _Numbered: TypeAlias = Sequence[tuple[int, Write]]
 
 async def reserve(
     statements: Statements, pool: Pool, writes: Sequence[Write]
-) -> list[Taken | None]:
+) -> list[TakenClaim | None]:
     """Reserve what writes claim; see `Claiming.reserve`."""
-    taken: dict[int, Taken] = {}
+    taken: dict[int, TakenClaim] = {}
     for (fragment, constraint, _), numbered in _grouped(writes).items():
         claims = statements.claims(fragment)
         left = [(i, write) for i, write in numbered if i not in taken]
@@ -49,7 +49,7 @@ def _grouped(writes: Sequence[Write]) -> dict[tuple[Fragment, str, str], _Number
 
 async def _together(
     claims: ClaimStatements, pool: Pool, constraint: str, numbered: _Numbered
-) -> dict[int, Taken]:
+) -> dict[int, TakenClaim]:
     """Return who has what some of the writes claim, by their positions."""
     own = [write for _, write in numbered]
     try:
@@ -62,7 +62,7 @@ async def _together(
 
 async def _alone(
     claims: ClaimStatements, pool: Pool, constraint: str, write: Write
-) -> Taken | None:
+) -> TakenClaim | None:
     claim = write.claims[constraint]
     for _ in range(_ATTEMPTS):
         try:

@@ -124,16 +124,16 @@ async def test_a_page_of_large_values_ends_early_and_goes_on(
     store: PostgresStore, many: Fragment
 ) -> None:
     search = SearchRequest(many, None, (), 1_000, fields=("text",))
-    [whole, few] = [await store.find(replace(search, most_bytes=most)) for most in (2**30, 1)]
+    [whole, few] = [await store.find(replace(search, max_bytes=most)) for most in (2**30, 1)]
     assert (len(whole.records), len(few.records)) == (1_000, STEP)
     last, projection = whole.records[STEP - 1], ("text",)
-    page = await store.documents(replace(search, most_bytes=1), projection, ())
+    page = await store.documents(replace(search, max_bytes=1), projection, ())
     assert [document["id"] for document in page.documents] == [r.id for r in few.records]
     assert page.last is not None
     assert page.last.id == last.id
     following = await store.find(replace(search, resume=few.resume))
     assert following.records[: 1_000 - STEP] == whole.records[STEP:]
-    bounded = await store.find(replace(search, fields=("n",), most_bytes=1))
+    bounded = await store.find(replace(search, fields=("n",), max_bytes=1))
     assert len(bounded.records) == 1_000
 
 
