@@ -34,7 +34,7 @@ ABOVE_MAXIMUM: Final = "above_maximum"
 _MAX_PATTERN_BYTES: Final = 2**20
 """Maximum bytes of a compiled pattern, including RE2's cache of states."""
 
-_MAX_LISTED_CHARACTERS: Final = 200
+_MAX_LISTED: Final = 200
 """Characters of an enumeration that an error message lists."""
 
 Check: TypeAlias = Callable[[Any], bool]
@@ -100,12 +100,8 @@ def checks_of(field: Field) -> Iterator[tuple[str, Check, str]]:
 
 def _list_members(members: Sequence[str]) -> str:
     """List the members of an enumeration, at the length of an error message."""
-    listed = ", ".join(members)
-    return (
-        listed
-        if len(listed) <= _MAX_LISTED_CHARACTERS
-        else f"{listed[:_MAX_LISTED_CHARACTERS]}… ({len(members)} values)"
-    )
+    text = ", ".join(members)
+    return text if len(text) <= _MAX_LISTED else f"{text[:_MAX_LISTED]}… ({len(members)} values)"
 
 
 def _text(field: Field, bound: Any) -> str:
