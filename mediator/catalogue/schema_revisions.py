@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.catalogue.tables import schema_revisions
-from mediator.schema.name_changes import NameChanges, in_effect
+from mediator.schema.name_changes import NameChanges, effective_changes
 
 __all__ = [
     "REVISIONS_KEPT",
@@ -207,7 +207,7 @@ async def former(
     changes = (await connection.execute(since.order_by(of.version))).scalars().all()
     if document is None or len(changes) != present - version:
         return None
-    led = in_effect(version, changes)
+    led = effective_changes(version, changes)
     known = tuple(change for change in led if change is not None)
     return FormerVersion(document, known) if len(known) == len(led) else None
 

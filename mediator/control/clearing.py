@@ -1,10 +1,10 @@
-"""Clearing what dropped databases have left in systems, and in what replicas share.
+"""Removes dropped databases from systems, and from the state that replicas share.
 
-The feed of a database, its message flows, incremental views, event streams and what is known of its
-copies go by its id, and what systems hold of it by the generations of its classes. So no later
-database of its name ever meets any of that, and it can be removed at any time: when the database is
-dropped, and again for a while, as a replica that has not read of it yet may leave something once
-more, and a system may not have answered.
+The feed of a database, its message flows, incremental views, event streams and the state of its
+copies are stored by its id, and its data in systems by the generations of its classes. So no later
+database of the same name meets any of it, and it can be removed at any time: when the database is
+dropped, and again for a while, since a replica that has not read of the drop can write more, and a
+system may not have answered.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["Clearing"]
 
 
 class Clearable(Protocol):
-    """What replicas share of databases."""
+    """State of databases that replicas share."""
 
     async def clear(self, database: str) -> None:
-        """Remove all of a database, given by its id; raises `Unavailable`."""
+        """Remove all state of a database, given by its id; raises `Unavailable`."""
 
 
 class Clearing:
-    """Clears dropped databases; nothing is left of one on a system that is gone."""
+    """Clears dropped databases; on a removed system, nothing remains to be cleared."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Clearing:
 
         Raises:
             Unavailable: The catalogue, a system or the coordination Redis does not answer; the next
-                run does it.
+                run retries.
         """
         failure: Unavailable | None = None
         for database in await self._catalogue.dropped():
             try:
                 await self._clear(database)
             except Unavailable as error:
-                failure = error  # the others are cleared all the same
+                failure = error  # the other databases are cleared nevertheless
         if failure is not None:
             raise failure
 
@@ -63,8 +63,8 @@ class Clearing:
         route = route_of(database)
         for fragment in (*fragments_of(route), *copies_of(route)):
             await self._drop(fragment)
-        for each in self._shared:
-            await each.clear(database.id)
+        for state in self._shared:
+            await state.clear(database.id)
         await self._catalogue.forget_dropped(database.id)
 
     async def _drop(self, fragment: Fragment) -> None:

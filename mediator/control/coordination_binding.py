@@ -10,7 +10,7 @@ __all__ = ["CoordinationBinding"]
 
 
 class CoordinationBinding:
-    """Binds the coordination Redis, at the start and again: it may have been emptied since."""
+    """Binds the coordination Redis at the start, and later in case it was emptied."""
 
     def __init__(self, catalogue: Catalogue, coordination: Coordination) -> None:
         self._catalogue = catalogue
@@ -21,8 +21,8 @@ class CoordinationBinding:
         """Bind the Redis to our installation, unless it is bound.
 
         Raises:
-            BoundToAnother: It is bound to another installation, and no longer used from here.
-            Unavailable: The Redis does not answer, or at first the catalogue.
+            BoundToAnother: It is bound to another installation, and no longer used here.
+            Unavailable: The Redis does not answer, or the catalogue at the first call.
         """
         if self._installation is None:
             self._installation = await installation_id(self._catalogue)

@@ -1,4 +1,4 @@
-"""Where the values of a copy come from: the same objects, those of a reference, or equal ones."""
+"""Sources of a copy's values: the same objects, referenced ones, or equal ones."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mediator.schema.types import Value
 
 __all__ = ["Source", "sources_of"]
 
-_LOOKED_UP: Final = 500
-"""Objects that are looked up at once."""
+_KEYS_PER_LOOKUP: Final = 500
+"""Keys per look-up."""
 
-_ENOUGH: Final = 2
-"""Sources of one object by which they are known to be duplicates."""
+_DUPLICATES: Final = 2
+"""Number of sources of one object that proves duplicates."""
 
 
 Source: TypeAlias = Value | MissingType | Literal[Kind.ORPHANS, Kind.DUPLICATES]
-"""What the source of an object has in its field, or why there is no such source; MISSING: the field
-is missing, or nothing leads there."""
+"""The value of a source's field, or why there is no such source; MISSING: the field is missing,
+or no value leads to a source."""
 
 
 async def sources_of(
@@ -40,14 +40,14 @@ async def sources_of(
     """
     by = copy.copy.by
     if by is None:
-        return [_value(each, copy.source.name) for each in objects]
-    keys = [_value(each, by) for each in objects]
-    wanted = [*dict.fromkeys(key for key in keys if key is not MISSING and key is not None)]
+        return [_value(target, copy.source.name) for target in objects]
+    keys = [_value(target, by) for target in objects]
+    distinct = [*dict.fromkeys(key for key in keys if key is not MISSING and key is not None)]
     lookup = _Lookup(plane, database, copy)
-    found: dict[Any, Source] = {}
-    for start in range(0, len(wanted), _LOOKED_UP):
-        found |= await lookup.find(wanted[start : start + _LOOKED_UP])
-    return [found.get(key, MISSING) for key in keys]
+    sources: dict[Any, Source] = {}
+    for start in range(0, len(distinct), _KEYS_PER_LOOKUP):
+        sources |= await lookup.find(distinct[start : start + _KEYS_PER_LOOKUP])
+    return [sources.get(key, MISSING) for key in keys]
 
 
 def _value(outcome: Outcome, name: str) -> Any:
@@ -68,39 +68,42 @@ class _Lookup:
         return await self._by_equality(self._copy.equal, keys)
 
     async def _by_id(self, ids: Sequence[str]) -> dict[Any, Source]:
-        copied = self._copy.source.name
-        name, fields = self._copy.source_class, (copied,)
-        found = await present_objects(self._plane, self._database, name, ids, fields)
-        return {id_: _value(found[id_], copied) if id_ in found else Kind.ORPHANS for id_ in ids}
+        source_field = self._copy.source.name
+        name, fields = self._copy.source_class, (source_field,)
+        objects = await present_objects(self._plane, self._database, name, ids, fields)
+        return {
+            id_: _value(objects[id_], source_field) if id_ in objects else Kind.ORPHANS
+            for id_ in ids
+        }
 
     async def _by_equality(self, equal: str, keys: Sequence[Any]) -> dict[Any, Source]:
         """Find the objects with some values; two with one value are duplicates.
 
-        Of twice as many objects as there are values, some value has two, unless these are all
-        objects. So each query leaves fewer values, however many objects have one of them.
+        Among twice as many objects as values, some value has two, unless these are all objects. So
+        each query leaves fewer values, however many objects share one of them.
         """
-        found: dict[Any, Source] = dict.fromkeys(keys, Kind.ORPHANS)
-        left = [*keys]
-        while left:
-            objects = await self._query(equal, left)
-            of_key: dict[Any, list[Outcome]] = {key: [] for key in left}
-            for each in objects:
-                of_key[_value(each, equal)].append(each)
+        results: dict[Any, Source] = dict.fromkeys(keys, Kind.ORPHANS)
+        remaining = [*keys]
+        while remaining:
+            objects = await self._query(equal, remaining)
+            of_key: dict[Any, list[Outcome]] = {key: [] for key in remaining}
+            for source in objects:
+                of_key[_value(source, equal)].append(source)
             for key, sources in of_key.items():
                 if sources:
                     first = _value(sources[0], self._copy.source.name)
-                    found[key] = first if len(sources) == 1 else Kind.DUPLICATES
-            if len(objects) < _ENOUGH * len(left):
+                    results[key] = first if len(sources) == 1 else Kind.DUPLICATES
+            if len(objects) < _DUPLICATES * len(remaining):
                 break
-            left = [key for key, sources in of_key.items() if len(sources) < _ENOUGH]
-        return found
+            remaining = [key for key, sources in of_key.items() if len(sources) < _DUPLICATES]
+        return results
 
     async def _query(self, equal: str, keys: Sequence[Any]) -> list[Outcome]:
         query = Query(
             self._database,
             self._copy.source_class,
             In((equal,), tuple(keys)),
-            limit=_ENOUGH * len(keys),
+            limit=_DUPLICATES * len(keys),
             fields=tuple(sorted({equal, self._copy.source.name})),
         )
         items = (await self._plane.query(query, STRONG)).items

@@ -1,7 +1,7 @@
-"""Copying values between fields, in a class in use: page by page, by ordinary writes.
+"""Copies values between fields of a class in use: page by page, by ordinary writes.
 
-A write is bound to the versions that the decision was made by, so that it replaces nothing that
-others write meanwhile. It is harmless to repeat: what has its value is left alone.
+Each write requires the versions that its decision was based on, so it replaces no concurrent write.
+Repetition is harmless: an object that has its value is left unchanged.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ COPY_S: Final = 10.0
 
 _ATTEMPTS: Final = 5
 
-_AT_ONCE: Final = 100
-"""Objects written at once: requests of others wait for them."""
+_BATCH_OBJECTS: Final = 100
+"""Objects per batch: other requests wait for it."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class Copying:
         Raises:
             NotFound: There is no such database or class.
             Invalid: The schema does not allow the copy, or a rule.
-            Conflict: Objects need a rule, or the schema is changed meanwhile. `extra` is the report
-                of the pages before.
+            Conflict: Objects need a rule, or the schema was changed meanwhile. `extra` is the
+                report of the preceding pages.
             MediatorError: A system does not answer; `extra` likewise.
         """
         route = await self._plane.route(database, copy.class_name)
         present = self._plane.model.databases[database]
         allowed = field_copy(copy, present.schema)
-        concerned = {allowed.class_name, allowed.source_class}
-        versions = {name: present.classes[name].schema_version for name in concerned}
+        class_names = {allowed.class_name, allowed.source_class}
+        versions = {name: present.classes[name].schema_version for name in class_names}
         decisions = CopyDecisions(route.codec, allowed, rules)
         report = CopyReport(after, allowed.conversion.is_total)
         run = _Run(self._plane, database, route, versions, allowed, decisions, dry_run, report)
@@ -85,9 +85,9 @@ class Copying:
 
 @dataclass(eq=False)
 class _Run:
-    """The work of one request; `report` is of whole pages.
+    """The work of one request; `report` covers complete pages.
 
-    `_versions` are those of the schemas by which the copy was allowed, of both classes.
+    `_versions` are the versions of both classes' schemas by which the copy was allowed.
     """
 
     _plane: DataPlane
@@ -96,43 +96,45 @@ class _Run:
     _versions: Mapping[str, int]
     _copy: FieldCopy
     _decisions: CopyDecisions
-    _is_dry: bool
+    _is_dry_run: bool
     report: CopyReport
 
     async def work(self, clock: Clock, until: float) -> None:
         name, fields = self._copy.class_name, self._copy.own_fields
         async for page in pages(self._plane, self._database, name, self.report.next, fields):
             report = deepcopy(self.report)
-            await self._page(page, report)
+            await self._copy_page(page, report)
             report.next = page[-1].id
             self.report = report
             if clock.monotonic() >= until:
                 return
         self.report.next = None
 
-    async def _page(self, page: Sequence[Outcome], report: CopyReport) -> None:
-        left = page
+    async def _copy_page(self, page: Sequence[Outcome], report: CopyReport) -> None:
+        remaining = page
         for attempt in range(_ATTEMPTS):
-            decisions = await self._decided(left)
-            if self._is_dry:
+            decisions = await self._decide(remaining)
+            if self._is_dry_run:
                 _count(decisions, report)
                 return
             self._decisions.require_rules(decisions)
-            overtaken = await self._write(decisions, report, repeats=attempt < _ATTEMPTS - 1)
-            if not overtaken:
+            conflicting_ids = await self._write(decisions, report, repeats=attempt < _ATTEMPTS - 1)
+            if not conflicting_ids:
                 return
             name, fields = self._copy.class_name, self._copy.own_fields
-            read = await present_objects(self._plane, self._database, name, overtaken, fields)
-            left = [*read.values()]
+            objects = await present_objects(
+                self._plane, self._database, name, conflicting_ids, fields
+            )
+            remaining = [*objects.values()]
 
-    async def _decided(self, outcomes: Sequence[Outcome]) -> list[Decision]:
+    async def _decide(self, outcomes: Sequence[Outcome]) -> list[Decision]:
         sources = await sources_of(self._plane, self._database, self._copy, outcomes)
-        # Last: versions only rise, so all that was read until now is of these schemas.
+        # Last: versions only rise, so all values read so far are of these schemas.
         await self._check_schemas()
         return await offload(True, self._decisions.decide, outcomes, sources)
 
     async def _check_schemas(self) -> None:
-        """Raise `Conflict` if what was read may be of other fields than the copy names."""
+        """Raise `Conflict` if values may have been read from fields other than the copy's."""
         for name, version in self._versions.items():
             route = await self._plane.route(self._database, name)
             if route.schema_version != version:
@@ -141,28 +143,28 @@ class _Run:
     async def _write(
         self, decisions: Sequence[Decision], report: CopyReport, *, repeats: bool
     ) -> list[str]:
-        """Write objects; return the ids of those that others wrote meanwhile, if it `repeats`."""
-        _count((each for each in decisions if each.value is MISSING), report)
-        changed = [each for each in decisions if each.value is not MISSING]
-        answers: list[Outcome | MediatorError] = []
-        for start in range(0, len(changed), _AT_ONCE):
-            some = changed[start : start + _AT_ONCE]
-            answers += await self._plane.batch([self._update(each) for each in some])
-        overtaken = []
-        for decision, answer in zip(changed, answers, strict=True):
+        """Write objects; with `repeats`, return the ids of those with concurrent writes."""
+        _count((decision for decision in decisions if decision.value is MISSING), report)
+        changed = [decision for decision in decisions if decision.value is not MISSING]
+        replies: list[Outcome | MediatorError] = []
+        for start in range(0, len(changed), _BATCH_OBJECTS):
+            batch = changed[start : start + _BATCH_OBJECTS]
+            replies += await self._plane.batch([self._update(decision) for decision in batch])
+        conflicting_ids = []
+        for decision, reply in zip(changed, replies, strict=True):
             id_ = decision.outcome.id
-            match answer:
+            match reply:
                 case Outcome():
                     report.count(id_, decision.kind)
                 case NotFound():
                     pass  # it was deleted meanwhile
                 case Unavailable() | StorageFull() | TooManyRequests():
-                    raise answer
+                    raise reply
                 case PreconditionFailed() if repeats:
-                    overtaken.append(id_)
+                    conflicting_ids.append(id_)
                 case _:
-                    report.fail(id_, answer.detail)
-        return overtaken
+                    report.fail(id_, reply.detail)
+        return conflicting_ids
 
     def _update(self, decision: Decision) -> Update:
         outcome = decision.outcome
@@ -181,5 +183,5 @@ class _Run:
 
 
 def _count(decisions: Iterable[Decision], report: CopyReport) -> None:
-    for each in decisions:
-        report.count(each.outcome.id, each.kind)
+    for decision in decisions:
+        report.count(decision.outcome.id, decision.kind)

@@ -1,8 +1,8 @@
-"""Erasing what objects hold of fields that were dropped: in the background, in bounded steps.
+"""Erasure of dropped fields' values from objects: in the background, in bounded steps.
 
-Nobody can read these values any more, since no field has their stored name. So to remove them is no
-write: no version rises, and nothing is reported. Every replica may do it, at any time and again; if
-one ends, another begins anew.
+Nobody can read these values, since no field has their stored name any more. So their removal is not
+a write: no version rises, and no event is reported. Every replica can do it, at any time and
+repeatedly; if one stops, another starts over.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mediator.stores.port import Erasing, Fragment, Store
 __all__ = ["ERASE_S", "PAGE", "Erasure", "classes_to_erase"]
 
 ERASE_S: Final = 5.0
-"""Seconds for which one run goes on."""
+"""Maximum seconds of one run."""
 
-_LEFT_S: Final = 1.0
-"""That others have for themselves after a failure."""
+_MIN_REMAINING_S: Final = 1.0
+"""Minimum seconds for the remaining classes after a failure."""
 
 PAGE: Final = 200
 """Records of one step: other calls wait for it."""
@@ -48,13 +48,13 @@ class Erasure:
     _follower: Follower
     _membership: Membership
     _clock: Clock
-    _reached: dict[_Location, tuple[_Names, str]] = field(default_factory=dict, init=False)
-    """What was being erased, and where the next step goes on."""
+    _progress: dict[_Location, tuple[_Names, str]] = field(default_factory=dict, init=False)
+    """The names being erased, and the id after which the next step continues."""
 
     async def run(self) -> None:
-        """Erase for some seconds, and note what is done.
+        """Erase for some seconds, and record finished classes.
 
-        What cannot be erased now is left to the next run, and keeps nothing else waiting.
+        A failed erasure is left to the next run, and does not delay any other.
 
         Raises:
             MediatorError: The first failure: a system, the catalogue or a replica does not answer,
@@ -63,56 +63,58 @@ class Erasure:
         if not classes_to_erase(self._follower.all()):
             return
         await self._follower.catch_up()
-        # All of one moment: what is dropped after it, a replica may still write.
+        # One snapshot: a replica may still write fields that are dropped after it.
         databases, model = self._follower.all(), self._executor.model
-        # A replica that still knows a field may write to it.
+        # A replica whose model still has a field may write to it.
         await self._membership.agree(model.epoch)
-        failures = await self._erase({each.name: each for each in databases}, model.databases)
+        failures = await self._erase(
+            {database.name: database for database in databases}, model.databases
+        )
         if failures:
             raise failures[0]
 
     async def _erase(
         self, databases: dict[str, StoredDatabase], routes: Mapping[str, DatabaseRoute]
     ) -> list[MediatorError]:
-        """Erase what some databases hold, as far as there is time; returns what failed."""
+        """Erase values of some databases within the time limit; returns the failures."""
         until = self._clock.monotonic() + ERASE_S
         failures: list[MediatorError] = []
         for name, class_name in classes_to_erase(databases.values()):
             names = tuple(databases[name].layout[class_name]["erasing"])
             try:
-                if not await self._class(routes[name], class_name, names, until):
+                if not await self._erase_class(routes[name], class_name, names, until):
                     break
-                databases[name] = await self._note(databases[name], class_name)
+                databases[name] = await self._record_erased(databases[name], class_name)
             except MediatorError as error:
                 failures.append(error)
-                # The time until it failed was not that of the others.
-                until = max(until, self._clock.monotonic() + _LEFT_S)
+                # The failure does not use up the time of the other classes.
+                until = max(until, self._clock.monotonic() + _MIN_REMAINING_S)
         return failures
 
-    async def _class(
+    async def _erase_class(
         self, route: DatabaseRoute, class_name: str, names: _Names, until: float
     ) -> bool:
-        """Erase what one class holds; False if there was no time for all of it."""
+        """Erase the values of one class; False if the time ran out."""
         for fragment in fragments_of(route):
             if fragment.class_name != class_name:
                 continue
-            if not await self._fragment(fragment, names, until):
+            if not await self._erase_fragment(fragment, names, until):
                 return False
         return True
 
-    async def _fragment(self, fragment: Fragment, names: _Names, until: float) -> bool:
+    async def _erase_fragment(self, fragment: Fragment, names: _Names, until: float) -> bool:
         location = (fragment.database_id, fragment.stored_as, fragment.system)
-        former, reached = self._reached.get(location, (names, None))
-        # Of a field that was dropped since, the records before hold values as well.
-        after = reached if former == names else None
-        while (after := await self._step(fragment, names, after)) is not None:
-            self._reached[location] = (names, after)
+        former_names, last_id = self._progress.get(location, (names, None))
+        # For a field that was dropped since, earlier records hold values as well.
+        after = last_id if former_names == names else None
+        while (after := await self._erase_page(fragment, names, after)) is not None:
+            self._progress[location] = (names, after)
             if self._clock.monotonic() >= until:
                 return False
-        self._reached.pop(location, None)
+        self._progress.pop(location, None)
         return True
 
-    async def _step(self, fragment: Fragment, names: _Names, after: str | None) -> str | None:
+    async def _erase_page(self, fragment: Fragment, names: _Names, after: str | None) -> str | None:
         async def erase(store: Store) -> str | None:
             if not isinstance(store, Erasing):
                 return None
@@ -120,12 +122,12 @@ class Erasure:
 
         return await self._calls.on(fragment, "write", erase)
 
-    async def _note(self, stored: StoredDatabase, class_name: str) -> StoredDatabase:
-        """Note that a class is erased, unless its layout has changed; returns its database."""
+    async def _record_erased(self, stored: StoredDatabase, class_name: str) -> StoredDatabase:
+        """Record that a class is erased, unless its layout has changed; returns its database."""
         erased = {**stored.layout[class_name], "erasing": []}
         layout = {**stored.layout, class_name: erased}
         _, put = await self._catalogue.put_layout(replace(stored, layout=layout, hold=None), stored)
-        # Read again: what is no layout may have been changed since it was read.
+        # Read again: the rest of the row may have changed since it was read.
         await self._follower.catch_up()
         return put
 

@@ -30,22 +30,22 @@ from mediator.schema.tree import Mode
 
 __all__ = ["PlacementEvaluation"]
 
-MOST_MOVES: Final = 1_000
-"""Moves off a system that are listed at once."""
+MAX_MOVES: Final = 1_000
+"""Listed moves off a system."""
 
 _VIEW_REQUIRED: Final = "the schema names this system for the materialised view"
 _VIEW_REBUILT: Final = "the next change of the schema builds the materialised view there"
 _NO_VIEW: Final = "no other system is proven for the materialised view"
 
-_FEW_FIELDS: Final = 20
-"""Fields of a database up to which its placement is decided in a millisecond or two."""
+_MAX_INLINE_FIELDS: Final = 20
+"""Fields of a database whose placement can be decided in a millisecond or two."""
 
 
 @dataclass(eq=False)
 class PlacementEvaluation:
-    """Compares the placements in force with those that present metrics would give.
+    """Compares the placements in force with those that current metrics would give.
 
-    A better score becomes a proposal by a ratio (`margin`), and after `dwell_s` seconds.
+    A better score becomes a proposal once it leads by a ratio (`margin`) for `dwell_s` seconds.
     """
 
     _registry: Registry
@@ -61,7 +61,7 @@ class PlacementEvaluation:
     async def evaluate(self, busy_share: float = 1.0) -> None:
         """Evaluate every database once: record proposals and violations.
 
-        At most `busy_share` of the time of the event loop is used.
+        It uses at most `busy_share` of the event loop's time.
         """
         model = self._executor.model
         for dropped in self._violations.keys() - model.databases.keys():
@@ -69,15 +69,15 @@ class PlacementEvaluation:
         now, proposed = await self._proposals.load()
         started_at = time.perf_counter()
         async for database, route, decision in self._decisions(model):
-            took_s = time.perf_counter() - started_at
+            elapsed_s = time.perf_counter() - started_at
             await self._propose(route, decision, proposed.get(route.id, NOTHING_PROPOSED), now)
             await self._detect_violations(database, route, decision)
-            # At 1, this yields to the event loop and no more.
-            await asyncio.sleep(took_s * (1 / busy_share - 1))
+            # With a share of 1, this only yields to the event loop.
+            await asyncio.sleep(elapsed_s * (1 / busy_share - 1))
             started_at = time.perf_counter()
 
     async def proposals(self, database: str | None) -> list[dict[str, Any]]:
-        """List present proposals, of all databases or one, those not yet recorded included."""
+        """List current proposals, of all databases or one, including those not yet recorded."""
         _, proposed = await self._proposals.load()
         return [
             _document(name, proposal)
@@ -93,28 +93,28 @@ class PlacementEvaluation:
         return {**summarise(self._decision(database)), "epoch": self._executor.model.epoch}
 
     def what_if(self, database: str, document: Any) -> dict[str, Any]:
-        """Compare the present choice of scores with that under a supposition."""
+        """Compare the current choice of scores with that under a supposition."""
         route = self._route(database)
         overrides = in_force(route.overrides, self._clock.now())
         return what_if(route.schema, self._registry.candidates(), document, overrides)
 
     async def moves_off(self, system: str, unfit: Collection[str] = ()) -> list[dict[str, Any]]:
-        """List nodes of which a system holds data, with where they would be without it.
+        """List nodes with data on a system, and where they would be placed without it.
 
-        At most `MOST_MOVES`; `proposed` is None where there is no other system, and `why` says so.
-        The node of a database stands for its materialised view, which no `unfit` system can have.
+        At most `MAX_MOVES`; `proposed` is None where there is no other system, and `why` says so.
+        The node of a database stands for its materialised view, which no `unfit` system can hold.
         """
         candidates = [_drained(c, system) for c in self._registry.candidates()]
-        found: list[dict[str, Any]] = []
+        all_moves: list[dict[str, Any]] = []
         for name, route in sorted(self._executor.model.databases.items()):
-            if not any(system in each.systems for each in route.classes.values()):
+            if not any(system in class_.systems for class_ in route.classes.values()):
                 continue
             now = self._clock.now()
             moves = await offload(True, _moves_off, system, route, candidates, unfit, now)
-            found += [{"database": name, **move} for move in moves]
-            if len(found) >= MOST_MOVES:
+            all_moves += [{"database": name, **move} for move in moves]
+            if len(all_moves) >= MAX_MOVES:
                 break
-        return found[:MOST_MOVES]
+        return all_moves[:MAX_MOVES]
 
     def _route(self, database: str) -> DatabaseRoute:
         route = self._executor.model.databases.get(database)
@@ -132,7 +132,7 @@ class PlacementEvaluation:
         after, _ = change(before, now)
         if not differ(before, after):
             return
-        # Another replica, or pass, may have changed them since they were loaded.
+        # Another replica, or run, may have changed them since they were loaded.
         recorded = await self._proposals.update(route.id, change)
         name = route.schema.database
         for p in recorded:
@@ -156,12 +156,12 @@ class PlacementEvaluation:
     async def _decisions(
         self, model: RoutingModel
     ) -> AsyncIterator[tuple[str, DatabaseRoute, Decision]]:
-        # Metrics of all systems are the same for each database, and cost more than its decision.
+        # All databases share the systems' metrics, which cost more than a decision.
         candidates = self._registry.candidates()
         for name, route in model.databases.items():
             fields = sum(len(class_.fields) for class_ in route.schema.classes.values())
             try:
-                is_large = fields > _FEW_FIELDS
+                is_large = fields > _MAX_INLINE_FIELDS
                 decision = await offload(is_large, _decision, route, candidates, self._clock.now())
                 yield name, route, decision
             except Unplaceable:
@@ -191,20 +191,20 @@ def _moves_off(
         decision = _decision(route, candidates, now)
     except Unplaceable as error:
         nodes = error.extra["nodes"] or [{"node": ROOT}]
-        return [{"node": each["node"], "proposed": None, "why": error.detail} for each in nodes]
+        return [{"node": node["node"], "proposed": None, "why": error.detail} for node in nodes]
     moves = [
         {"node": move.node, "proposed": move.proposed, "why": move.why}
         for move in decision.moves
         if move.current == system
     ]
-    copies = (each.copy for each in route.classes.values())
+    copies = (class_.copy for class_ in route.classes.values())
     if any(copy is not None and copy.system == system for copy in copies):
         moves.append(_view_off(system, view_system(route.schema, decision, None, unfit)))
     return moves
 
 
 def _view_off(system: str, proposed: str | None) -> dict[str, Any]:
-    """Describe where a view would be; a schema may name the system that it is on now."""
+    """Describe where a view would be; a schema can require its present system."""
     if proposed == system:
         return {"node": ROOT, "proposed": None, "why": _VIEW_REQUIRED}
     return {"node": ROOT, "proposed": proposed, "why": _VIEW_REBUILT if proposed else _NO_VIEW}

@@ -19,7 +19,7 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.data_plane.executor import Executor
 from mediator.routing.former_schemas import FormerSchema, former_schema
 from mediator.routing.model import DatabaseRoute
-from mediator.schema.name_changes import followed
+from mediator.schema.name_changes import current_names
 
 __all__ = ["HEADER", "FormerSchemas", "PinnedUse", "PinnedUses", "Sender"]
 
@@ -150,7 +150,7 @@ class FormerSchemas:
 
 
 def _followed(now: DatabaseRoute, version: int, former: FormerVersion) -> FormerSchema:
-    return former_schema(now, version, followed(former.document, former.changes))
+    return former_schema(now, version, current_names(former.document, former.changes))
 
 
 def _retired(now: DatabaseRoute, version: int, why: str) -> SchemaRetired:

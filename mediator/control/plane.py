@@ -1,4 +1,4 @@
-"""The control plane as HTTP and the command line see it."""
+"""The control plane that HTTP and the command line use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PING_S = 2.0
 
 @dataclass(eq=False)
 class ControlPlane:
-    """Schemas, systems, placements. Every method raises `MediatorError` and nothing else."""
+    """Schemas, systems, placements. Methods raise only `MediatorError`."""
 
     _catalogue: Catalogue
     _registry: Registry
@@ -58,21 +58,21 @@ class ControlPlane:
     _binding: CoordinationBinding | None
 
     async def databases(self) -> list[dict[str, Any]]:
-        """Their name, mode, version and classes."""
+        """Return name, mode, version and classes of each database."""
         return await self._schemas.all()
 
     async def schema(self, database: str) -> SchemaChange:
         return await self._schemas.present(database)
 
     async def stored_schema(self, database: str) -> tuple[dict[str, Any], int]:
-        """Return a schema as it is stored, and its version, without deciding placements."""
+        """Return a schema as stored, and its version, without deciding placements."""
         stored = await self._schemas.stored(database)
         return stored.document, stored.version
 
     async def overrides(self, database: str) -> list[dict[str, Any]]:
         """List the overrides in force: node, system, reason, until; raises `NotFound`."""
-        kept = await self._schemas.overrides(database)
-        return [{"node": node, **override} for node, override in kept.items()]
+        in_force = await self._schemas.overrides(database)
+        return [{"node": node, **override} for node, override in in_force.items()]
 
     async def set_schema(
         self,
@@ -91,21 +91,21 @@ class ControlPlane:
         Args:
             database: Its name.
             document: The schema as JSON.
-            dry_run: Only return what would happen.
+            dry_run: Only return the effects.
             version: The version the caller has seen; 0: none yet.
-            before: Called before anything is changed, once the schema is found to be valid.
+            before: Called before anything is changed, once the schema is valid.
             after: Called once the change is in force.
-            options: What it may do to objects that are there.
-            author: Who sets it; None: not known.
+            options: Permitted effects on existing objects.
+            author: Who sets it; None: unknown.
 
         Raises:
             SchemaInvalid: With the location of every mistake.
-            Invalid: A class that is to be dropped is not there, or still in the schema.
-            Unplaceable: No system serves a node; the routing model stays as it was.
+            Invalid: A class to drop does not exist, or is still in the schema.
+            Unplaceable: No system serves a node; the routing model is unchanged.
             DataWouldMove: Existing data would move; `extra["plan"]`.
-            ConstraintViolated: Objects break a constraint that is tightened; `extra["violations"]`.
-            Conflict: There was no time to check all of them.
-            PreconditionFailed: The stored version is another.
+            ConstraintViolated: Objects break a tightened constraint; `extra["violations"]`.
+            Conflict: The time was too short to check all of them.
+            PreconditionFailed: The stored version differs.
         """
         if dry_run:
             return await self._schemas.try_out(database, document, version=version, options=options)
@@ -120,36 +120,36 @@ class ControlPlane:
         )
 
     async def index_builds(self, database: str) -> list[dict[str, Any]]:
-        """List the indexes that are being built over objects, by this replica.
+        """List the indexes that this replica is building over existing objects.
 
-        Each has `class`, `system`, `indexes`, `seconds`, and `share`: from 0 to 1; None: not known.
+        Each has `class`, `system`, `indexes`, `seconds`, and `share`: from 0 to 1; None: unknown.
         """
         return await self._schemas.index_builds(database)
 
     async def schema_revisions(
         self, database: str, before: int | None, limit: int
     ) -> Sequence[SchemaRevision]:
-        """Return up to `limit` revisions of a schema, the newest first, before a version."""
+        """Return up to `limit` revisions of a schema before a version, newest first."""
         return await self._schemas.revisions(database, before, limit)
 
     async def schema_revision(
         self, database: str, version: int
     ) -> tuple[SchemaRevision, dict[str, Any]]:
-        """Return a revision of a schema, and the schema as it was."""
+        """Return a revision of a schema, and the schema at that revision."""
         return await self._schemas.revision(database, version)
 
     async def retire_versions(
         self, database: str, before: int, *, dry_run: bool = False
     ) -> list[PinnedUse]:
-        """Let no client pin a version before this one; return the uses that this ends, or would.
+        """Stop clients from pinning versions below this one; return the uses that end, or would.
 
-        A lower number than before takes that back. Raises `NotFound`, `Invalid`.
+        A lower number than the current one reverses this. Raises `NotFound`, `Invalid`.
         """
         retired = await self._schemas.retire(database, before, dry_run=dry_run)
         return [use for use in self._former.uses.of(retired.id) if use.version < before]
 
     async def pinned_versions(self, database: str) -> tuple[int, list[PinnedUse]]:
-        """Return the version before which none is served, and which this process has served.
+        """Return the lowest version that is served, and the uses of versions in this process.
 
         Raises `NotFound`.
         """
@@ -163,10 +163,11 @@ class ControlPlane:
     ) -> None:
         """Return if all of these schemas could be set, by the names of their databases.
 
-        `statements` about systems count as added before (`add_statements`). Raises as `set_schema`.
+        `statements` about systems count as already added (`add_statements`). Raises as
+        `set_schema`.
         """
-        for each in statements.values():
-            _check_statements(each["metrics"], each["declared"])
+        for system_statements in statements.values():
+            _check_statements(system_statements["metrics"], system_statements["declared"])
         candidates = self._registry.candidates(statements)
         for database, (document, options) in changes.items():
             change = await self._schemas.try_out(
@@ -207,31 +208,31 @@ class ControlPlane:
     ) -> dict[str, Any]:
         """Change the operator's statements about a system, and rescore.
 
-        Other replicas use it as stated within seconds.
+        Other replicas apply them within seconds.
 
         Args:
             name: Of the system.
-            metrics: Metrics that are stated, in seconds or in a second; None takes one back.
-            declared: Capabilities in the place of those declared before.
-            use: What it is used for.
-            seen: What the change was made from; None: whatever is there.
+            metrics: Stated metrics, in seconds or per second; None withdraws one.
+            declared: Capabilities that replace those declared before.
+            use: Its use.
+            seen: The statements that the change is based on; None: no check.
 
         Raises:
-            Conflict: What is stated is not what was seen.
+            Conflict: The current statements differ from `seen`.
             Invalid: There is no such metric or capability.
             NotFound: There is no such system.
         """
         _check_statements(metrics, declared)
 
-        def change(now: KnownSystem) -> KnownSystem:
+        def change(known: KnownSystem) -> KnownSystem:
             if seen is not None:
-                check_seen(now, seen)
-            return amended(now, metrics, declared, use)
+                check_seen(known, seen)
+            return amended(known, metrics, declared, use)
 
-        return await self._reevaluated(await self._registry.amend(name, change))
+        return await self._reevaluate(await self._registry.amend(name, change))
 
     async def moves_off(self, name: str) -> list[dict[str, Any]]:
-        """List what is on a system, and where it would be placed if nothing were placed there.
+        """List the data on a system, and where placement would put it without that system.
 
         Raises `NotFound`.
         """
@@ -240,7 +241,7 @@ class ControlPlane:
         return await self._evaluation.moves_off(name, without_copies(self._systems))
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add statements of another installation about systems that exist here; those here win.
+        """Add another installation's statements about systems that exist here; local ones win.
 
         Each has `kind`, `declared` and `metrics`.
         """
@@ -249,21 +250,21 @@ class ControlPlane:
                 await self._registry.add_statements(known.name, statements[known.name])
 
     async def calibrate(self, name: str) -> dict[str, Any]:
-        return await self._reevaluated(await self._registry.examine(name))
+        return await self._reevaluate(await self._registry.examine(name))
 
     async def unregister(self, name: str) -> None:
-        """Forget a system that holds no data; `Conflict` otherwise."""
+        """Remove a system that holds no data; `Conflict` otherwise."""
         await self._registry.forget(name)
 
     async def advise(self, document: Any) -> dict[str, Any]:
-        """Answer advice for {"schema", "systems"}; without "systems", for the registered."""
+        """Return advice for {"schema", "systems"}; without "systems", for the registered ones."""
         # In a thread: a schema at the limits takes seconds.
         return await asyncio.to_thread(advise, document, self._registry.candidates())
 
     async def explain(
         self, database: str, class_name: str | None = None, field: str | None = None
     ) -> dict[str, Any]:
-        """Candidates of a node, with their metrics, scores and margins; and waits, of a class."""
+        """Return a node's candidates, with metrics, scores and margins; and a class's waits."""
         await self._schemas.refresh()
         node = ".".join(filter(None, (class_name, field))) or ROOT
         explanation = await asyncio.to_thread(self._evaluation.explain, database, node)
@@ -273,17 +274,17 @@ class ControlPlane:
         return {"database": database, **explanation, "batching": batching}
 
     async def summary(self, database: str) -> dict[str, Any]:
-        """Where all nodes and groups are, why, and with which scores, in short."""
+        """Return the locations of all nodes and groups, with reasons and scores, in short."""
         await self._schemas.refresh()
         return {"database": database, **await asyncio.to_thread(self._evaluation.summary, database)}
 
     async def what_if(self, database: str, document: Any) -> dict[str, Any]:
-        """Return what scores would place elsewhere under other weights, goals or metrics.
+        """Return the scores' choices that would change under other weights, goals or metrics.
 
         Raises:
             NotFound: There is no such database.
             Invalid, SchemaInvalid: The supposition is wrong, with the location of every mistake.
-            Unplaceable: No system would be left for a node.
+            Unplaceable: No system would remain for a node.
         """
         await self._schemas.refresh()
         comparison = await asyncio.to_thread(self._evaluation.what_if, database, document)
@@ -298,33 +299,36 @@ class ControlPlane:
         return await self._evaluation.proposals(database)
 
     async def scaling(self) -> dict[str, Any]:
-        """Recommend more or less of the service and of each system, with reasons and figures."""
+        """Recommend scaling of the service and of each system, with reasons and figures."""
         return self._advisor.advise()
 
     async def readiness(self) -> dict[str, Any]:
-        """Ping each system, the catalogue, and the coordination Redis where there is one.
+        """Ping each system, the catalogue, and the coordination Redis if there is one.
 
-        For each system, list which classes depend on it.
+        For each system, list the classes that depend on it.
         """
-        known, needed = list(self._registry), {"catalogue": self._catalogue.ping}
+        registered, shared_pings = list(self._registry), {"catalogue": self._catalogue.ping}
         if self._binding is not None:
-            needed["coordination"] = self._binding.renew
-        pings = [*map(_error_of, needed.values()), *(self._ping(k.name) for k in known)]
+            shared_pings["coordination"] = self._binding.renew
+        pings = [*map(_error_of, shared_pings.values()), *(self._ping(k.name) for k in registered)]
         errors = await asyncio.gather(*pings)
-        shared, systems = dict(zip(needed, errors, strict=False)), errors[len(needed) :]
-        down = [k.name for k, error in zip(known, systems, strict=True) if error]
+        shared_errors, system_errors = (
+            dict(zip(shared_pings, errors, strict=False)),
+            errors[len(shared_pings) :],
+        )
+        down = [k.name for k, error in zip(registered, system_errors, strict=True) if error]
         return {
-            "ready": (self._executor.model.epoch > 0 or shared["catalogue"] is None)
-            and (not known or len(down) < len(known)),
-            "degraded": down + [name for name, error in shared.items() if error],
-            **{name: _availability(error) for name, error in shared.items()},
+            "ready": (self._executor.model.epoch > 0 or shared_errors["catalogue"] is None)
+            and (not registered or len(down) < len(registered)),
+            "degraded": down + [name for name, error in shared_errors.items() if error],
+            **{name: _availability(error) for name, error in shared_errors.items()},
             "systems": {
                 k.name: {**_availability(error), "serves": _users(self._executor.model, k.name)}
-                for k, error in zip(known, systems, strict=True)
+                for k, error in zip(registered, system_errors, strict=True)
             },
         }
 
-    async def _reevaluated(self, known: KnownSystem) -> dict[str, Any]:
+    async def _reevaluate(self, known: KnownSystem) -> dict[str, Any]:
         await self._evaluation.evaluate()
         return self._registry.describe(known)
 
@@ -336,7 +340,7 @@ class ControlPlane:
 
 
 async def _error_of(ping: Callable[[], Awaitable[None]]) -> str | None:
-    """Return why something does not answer; None if it does."""
+    """Return why a ping fails; None if it succeeds."""
     try:
         async with asyncio.timeout(PING_S):
             await ping()
@@ -350,7 +354,7 @@ def _availability(error: str | None) -> dict[str, Any]:
 
 
 def _users(model: RoutingModel, system: str) -> list[str]:
-    """Return the classes of which a system holds something, as database.class."""
+    """Return the classes that have data on a system, as database.class."""
     return [
         f"{name}.{class_name}"
         for name, database in sorted(model.databases.items())

@@ -1,16 +1,16 @@
-"""Building unique constraints over the objects of classes, before a schema with them is in force.
+"""Builds unique constraints over the objects of classes, before a schema with them is in force.
 
-Order of events, with what a crash in between leaves behind:
+Order of events, and the state that a crash in between leaves:
 
 1. writes to the class are held, and joint writes waited for;   the hold, which ends by itself
 2. the stores are prepared (columns, indexes);                  the hold
-3. the layout has a *build*: from then on each write, on any    the build, which anybody goes on
-   replica, claims what it writes, or is refused;               with by the same change; after
-4. every object gets its claims, page by page;                  `KEPT_S` it is abandoned
-5. the schema is put in force, if the build is still there.     nothing
+3. the layout gets a *build*: from then on each write, on any   the build, which any client
+   replica, claims its values, or is refused;                  continues by the same change;
+4. every object gets its claims, page by page;                  after `KEPT_S` it is abandoned
+5. the schema is put in force, if the build still exists.       nothing
 
-An object that cannot get a claim, since another one has it, ends the build, and nothing was
-changed. Why no duplicate slips through: docs/schema.md, "Unique constraints that are added".
+An object whose claim another object holds ends the build, and nothing is changed. Why no duplicate
+slips through: docs/schema.md, "Unique constraints that are added".
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from mediator.stores.port import TakenClaim
 __all__ = ["BUILD_S", "KEPT_S", "Builds", "UniqueBuilds"]
 
 BUILD_S: Final = 60.0
-"""Seconds for which one request makes claims; the next one goes on."""
+"""Seconds for which one request makes claims; the next request continues."""
 
 KEPT_S: Final = 600.0
-"""Seconds after which a build is abandoned with which nobody has gone on."""
+"""Seconds after which a build that nobody continues is abandoned."""
 
 Builds: TypeAlias = Mapping[str, UniqueBuild]
-"""What is being built, by class."""
+"""Builds in progress, by class."""
 
 
 @dataclass(eq=False)
@@ -61,17 +61,17 @@ class UniqueBuilds:
     sweep: ClaimSweep
     clock: Clock
 
-    async def begin(self, plan: SchemaPlan, done: Collection[str]) -> Builds:
-        """Begin what has to be built before a change, or go on with it; returns what is left.
+    async def start(self, plan: SchemaPlan, finished_ids: Collection[str]) -> Builds:
+        """Start or continue the builds that a change needs; returns the unfinished ones.
 
-        `done`: the ids of the builds that have ended.
+        `finished_ids` are the ids of the builds that have ended.
         """
         present, builds, new = plan.builds, dict[str, UniqueBuild](), dict[str, UniqueBuild]()
         for name, unique in plan.added_unique.items():
             build = present.get(name)
             if build is None or set(build.unique) != set(unique):
                 build = new[name] = UniqueBuild(uuid4().hex, unique, self._until())
-            if build.id not in done:
+            if build.id not in finished_ids:
                 builds[name] = build
         if new:
             assert plan.stored is not None
@@ -83,7 +83,7 @@ class UniqueBuilds:
 
         Raises:
             ConstraintViolated: Objects have the same values; the builds are abandoned.
-            Conflict: There was no time for all of them; the next request goes on.
+            Conflict: The time was too short for all of them; the next request continues.
         """
         database, until = plan.schema.database, self.clock.monotonic() + BUILD_S
         for class_name, build in builds.items():
@@ -94,17 +94,17 @@ class UniqueBuilds:
                     await self._pause(database, class_name, replace(build, after=after))
                 duplicates = await self.sweep.claim(route, build.unique, page)
                 if duplicates:
-                    await self._abandon(database, {each.id for each in builds.values()})
+                    await self._abandon(database, {abandoned.id for abandoned in builds.values()})
                     _refuse(plan, class_name, duplicates)
                 after = page[-1].id
         return {build.id for build in builds.values()}
 
     async def abandon_overdue(self) -> None:
-        """Abandon builds with which nobody has gone on.
+        """Abandon builds that nobody continues.
 
         Raises:
-            Unavailable: The catalogue does not answer; the next run does it.
-            Conflict: Somebody changes the schema; the next run does it.
+            Unavailable: The catalogue does not answer; the next run retries.
+            Conflict: Somebody changes the schema; the next run retries.
         """
         now = datetime.fromtimestamp(self.clock.now(), UTC)
         for stored in self._follower.all():
@@ -113,12 +113,12 @@ class UniqueBuilds:
                 await self._put(_with_builds(stored, dict.fromkeys(overdue)), stored)
 
     async def _pause(self, database: str, class_name: str, build: UniqueBuild) -> None:
-        """Note how far a build has come, so that the next request goes on there; raises."""
+        """Record the progress of a build, from which the next request continues; raises."""
         stored = self._follower.stored(database)
         current = builds_of(stored).get(class_name) if stored is not None else None
         if stored is not None and current is not None and current.id == build.id:
-            kept = {class_name: replace(build, until=self._until())}
-            await self._put(_with_builds(stored, kept), stored)
+            paused = {class_name: replace(build, until=self._until())}
+            await self._put(_with_builds(stored, paused), stored)
         raise Conflict(
             f"Not all objects of {class_name} have claimed their values yet: that takes more than"
             f" {BUILD_S:g} s. Send the same request again within {KEPT_S:g} s to go on; else"
@@ -128,9 +128,11 @@ class UniqueBuilds:
     async def _abandon(self, database: str, ids: Collection[str]) -> None:
         stored = self._follower.stored(database)
         if stored is not None:
-            own = {name for name, build in builds_of(stored).items() if build.id in ids}
-            with suppress(MediatorError):  # then they are abandoned when they are overdue
-                await self._put(_with_builds(stored, dict.fromkeys(own)), stored)
+            abandoned_classes = {
+                name for name, build in builds_of(stored).items() if build.id in ids
+            }
+            with suppress(MediatorError):  # then they are abandoned once overdue
+                await self._put(_with_builds(stored, dict.fromkeys(abandoned_classes)), stored)
 
     async def _put(self, stored: StoredDatabase, former: StoredDatabase) -> None:
         route = await offload(True, route_of, stored)
@@ -152,14 +154,14 @@ def _with_builds(
 
 
 def _refuse(plan: SchemaPlan, class_name: str, duplicates: Mapping[str, TakenClaim]) -> NoReturn:
-    """Raise `ConstraintViolated`, which names objects that have the same values."""
-    named = 0 if class_name in plan.owned else SAMPLE
-    class_, found = plan.schema.classes[class_name], []
+    """Raise `ConstraintViolated`, with ids of objects that have the same values."""
+    max_ids = 0 if class_name in plan.owned else SAMPLE
+    class_, violations = plan.schema.classes[class_name], []
     for constraint in unique_constraints(class_, class_.unique_constraints).values():
         name = constraint_name(constraint.unique)
-        twins = {id_: each.holder for id_, each in duplicates.items() if each.constraint == name}
-        sample = [id_ for twin in twins.items() for id_ in twin][:named]
+        twins = {id_: taken.holder for id_, taken in duplicates.items() if taken.constraint == name}
+        sample = [id_ for twin in twins.items() for id_ in twin][:max_ids]
         if twins:
-            found.append(ConstraintViolation(constraint, len(twins), len(twins), sample))
-    CheckReport(found).require_clean()
+            violations.append(ConstraintViolation(constraint, len(twins), len(twins), sample))
+    CheckReport(violations).require_clean()
     raise AssertionError("each duplicate is of a constraint that is being built")

@@ -1,6 +1,6 @@
-"""Annotations: what an application needs of a node of its schema (docs/papers/ppm.md, table 1).
+"""Annotations: an application's requirements of a schema node (docs/papers/ppm.md, table 1).
 
-The dataclasses are the models of their documents: see `mediator.schema.validation`.
+The dataclasses are the pydantic models of their documents: see `mediator.schema.validation`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Capability(StrEnum):
-    """What a system either can or cannot do; the names of the PPM paper's table."""
+    """A capability that a system has or lacks; named as in the PPM paper's table."""
 
     SCANS = "scans"
     SORTING = "sorting"
@@ -91,14 +91,14 @@ LEVELS: Final[Mapping[Capability, tuple[Level, ...]]] = {
     Capability.MONOTONIC: _DATA,
     Capability.EVENTUAL: _DATA,
 }
-"""The nodes at which each capability may be required (docs/papers/ppm.md, table 1)."""
+"""The nodes at which each capability can be required (docs/papers/ppm.md, table 1)."""
 
 DURABLE_S: Final = 1.0
 """Seconds of acknowledged writes that a durable system may lose at most in a crash."""
 
 
 class Metric(StrEnum):
-    """What is measured of a system; latencies in seconds, throughputs in operations/s."""
+    """A measured metric of a system; latencies in seconds, throughputs in operations/s."""
 
     READ_AVAILABILITY = "read_availability"
     WRITE_AVAILABILITY = "write_availability"
@@ -108,10 +108,10 @@ class Metric(StrEnum):
     WRITE_THROUGHPUT = "write_throughput"
 
     small_is_good: bool
-    """Whether less of it is better: latencies."""
+    """Whether smaller is better: latencies."""
 
     is_ratio: bool
-    """Whether it is 1 at most: availabilities."""
+    """Whether it is at most 1: availabilities."""
 
     def __init__(self, name: str) -> None:
         self.small_is_good = name.endswith("_latency")
@@ -119,7 +119,7 @@ class Metric(StrEnum):
 
 
 Statistic: TypeAlias = Literal["mean", "p99"]
-"""Which statistic of a latency is scored: its weighted moving average, or its 99th percentile."""
+"""The scored statistic of a latency: its weighted moving average, or its 99th percentile."""
 
 
 def _ascending(points: Points) -> Points:
@@ -154,7 +154,7 @@ class Linear:
 @document
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The utility of the last point at or below the metric; of the first point before it."""
+    """The utility of the last point at or below the metric, else of the first point."""
 
     points: _Points
     shape: Literal["step"] = "step"
@@ -190,7 +190,7 @@ _Utility: TypeAlias = Annotated[
 @document
 @dataclass(frozen=True, slots=True)
 class ViolationRule:
-    """An event is due once the score stays below `below` for `for_s` seconds."""
+    """A violation event occurs once the score stays below `below` for `for_s` seconds."""
 
     below: Positive
     for_s: Annotated[Number, Field(ge=0)]
@@ -199,7 +199,7 @@ class ViolationRule:
 @document
 @dataclass(frozen=True, slots=True)
 class BinaryRequirement:
-    """The system must have the capability; binds the node and everything below it."""
+    """The system must have the capability; binds the node and all its descendants."""
 
     capability: Annotated[Capability, Field(validation_alias="require")]
 
@@ -255,7 +255,7 @@ Annotations: TypeAlias = Annotated[tuple[_Annotation, ...], Field(max_length=ANN
 
 
 def at_level(level: Level) -> AfterValidator:
-    """Refuse capabilities that may not be required of a node of this level."""
+    """Refuse capabilities that cannot be required of a node of this level."""
 
     def check(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
         required = (

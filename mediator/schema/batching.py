@@ -1,7 +1,7 @@
-"""Which single operations of a class may share store calls, and for how long they may wait.
+"""Coalescing of a class's single operations into store calls, and how long they can wait for it.
 
-Waiting costs latency and gains throughput. So reads wait only where throughput of reads is required
-of the class, of its database or of a field, and writes likewise.
+Waiting costs latency and gains throughput. So reads wait only if read throughput is required of the
+class, of its database or of a field, and writes likewise.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _LATENCIES: Final[Mapping[Direction, Metric]] = {
 
 @dataclass(frozen=True, slots=True)
 class WaitBound:
-    """What the wait of an operation must stay below, in seconds.
+    """Bounds of an operation's wait, in seconds.
 
     Attributes:
         max_wait_s: The longest wait.
-        goal_s: The least goal of latency, for the wait and the store call together; inf: none.
+        goal_s: The smallest goal of latency, for the wait and the store call together; inf: none.
     """
 
     max_wait_s: float
@@ -51,12 +51,12 @@ def wait_bound(schema: Schema, class_: ClassSchema, direction: Direction) -> Wai
     if not any(_required(schema, class_, _THROUGHPUTS[direction])):
         return None
     latencies = _latencies(schema, class_, direction)
-    goals = (each.goal for each in latencies if each.goal is not None)
+    goals = (latency.goal for latency in latencies if latency.goal is not None)
     return WaitBound(class_.batching.max_wait_s, min(goals, default=inf))
 
 
 def mistakes_of_batching(schema: Schema) -> Iterator[Location]:
-    """Yield what contradicts the batching of classes: nothing that gains, or a lower goal."""
+    """Yield contradictions of batching: no throughput to gain, or a lower latency goal."""
     for class_ in schema.classes.values():
         if class_.batching is None:
             continue
@@ -68,7 +68,7 @@ def mistakes_of_batching(schema: Schema) -> Iterator[Location]:
         for direction, bound in bounds.items():
             if bound is None:
                 continue
-            if any(each.utility for each in _latencies(schema, class_, direction)):
+            if any(latency.utility for latency in _latencies(schema, class_, direction)):
                 detail = (
                     f"needs a goal of {direction}_latency to stay below; a utility gives no number"
                 )
@@ -90,7 +90,7 @@ def _latencies(
 def _required(
     schema: Schema, class_: ClassSchema, metric: Metric
 ) -> Iterator[ContinuousRequirement]:
-    """Yield what is required of a metric: by the database, the class and its fields."""
+    """Yield the requirements of a metric: of the database, the class and its fields."""
     of_fields = (field.annotations for field in throttled(class_.fields.values()))
     for annotation in chain(schema.annotations, class_.annotations, chain.from_iterable(of_fields)):
         if isinstance(annotation, ContinuousRequirement) and annotation.metric is metric:

@@ -1,8 +1,8 @@
 """Conversions of values between fields of different types: exact, or refused.
 
 A conversion leads from the JSON form of one type to that of another, which the decoder of the field
-then reads: so its constraints hold as for any write. One that is total converts every value of its
-type, one that is partial refuses some; none rounds or shortens.
+then reads: so its constraints hold as for any write. A total conversion accepts every value of its
+type, a partial one refuses some; none rounds or shortens.
 """
 
 from __future__ import annotations
@@ -45,36 +45,36 @@ class Conversion:
 
 
 def conversion(source: Field, target: Field) -> Conversion | None:
-    """Return the conversion of values of one field to those of another; None if there is none."""
-    found = _of_fields(source, target)
-    if found is None:
+    """Return the conversion of one field's values to another's; None if there is none."""
+    typed_step = _field_step(source, target)
+    if typed_step is None:
         return None
-    step, is_total = found
+    step, is_total = typed_step
     encode, decode = encoder(source) or _same, decoder(target)
     return Conversion(lambda value: decode(step(encode(value))), is_total)
 
 
-def _of_fields(source: Field, target: Field) -> tuple[_Step, bool] | None:
+def _field_step(source: Field, target: Field) -> tuple[_Step, bool] | None:
     if source.items is None:
         if target.items is None:
-            return _of_types(source.type, target.type)
+            return _type_step(source.type, target.type)
         if target.type is FieldType.MAP:
             return None
         # A scalar becomes the one element of a list or a set.
-        return _over(_of_types(source.type, target.items), lambda step: lambda raw: [step(raw)])
+        return _lifted(_type_step(source.type, target.items), lambda step: lambda raw: [step(raw)])
     if target.items is None or (source.type, target.type) not in _COLLECTIONS:
         return None
-    each = _by_member if source.type is FieldType.MAP else _by_element
-    return _over(_of_types(source.items, target.items), each)
+    lift = _lift_to_members if source.type is FieldType.MAP else _lift_to_elements
+    return _lifted(_type_step(source.items, target.items), lift)
 
 
-def _over(
-    found: tuple[_Step, bool] | None, apply: Callable[[_Step], _Step]
+def _lifted(
+    typed_step: tuple[_Step, bool] | None, lift: Callable[[_Step], _Step]
 ) -> tuple[_Step, bool] | None:
-    return None if found is None else (apply(found[0]), found[1])
+    return None if typed_step is None else (lift(typed_step[0]), typed_step[1])
 
 
-def _of_types(source: FieldType, target: FieldType) -> tuple[_Step, bool] | None:
+def _type_step(source: FieldType, target: FieldType) -> tuple[_Step, bool] | None:
     if source is target:
         return _same, True
     pair = (source, target)
@@ -83,11 +83,11 @@ def _of_types(source: FieldType, target: FieldType) -> tuple[_Step, bool] | None
     return None if (step := PARTIAL.get(pair)) is None else (step, False)
 
 
-def _by_element(step: _Step) -> _Step:
+def _lift_to_elements(step: _Step) -> _Step:
     return lambda raw: [step(element) for element in raw]
 
 
-def _by_member(step: _Step) -> _Step:
+def _lift_to_members(step: _Step) -> _Step:
     return lambda raw: {key: step(member) for key, member in raw.items()}
 
 
@@ -151,7 +151,7 @@ TOTAL: Final[Mapping[_Pair, _Step]] = {
     (FieldType.BINARY, FieldType.STRING): _same,
     (FieldType.REFERENCE, FieldType.STRING): _same,
 }
-"""Conversions of every value of a type, by both types."""
+"""Conversions of every value of a type, by source and target type."""
 
 PARTIAL: Final[Mapping[_Pair, _Step]] = {
     (FieldType.INTEGER, FieldType.FLOAT): _float_of_integer,
@@ -166,7 +166,7 @@ PARTIAL: Final[Mapping[_Pair, _Step]] = {
     (FieldType.STRING, FieldType.BINARY): _same,
     (FieldType.STRING, FieldType.REFERENCE): _same,
 }
-"""Conversions of some values. Texts are read as those of JSON, or as JSON has the type."""
+"""Conversions of some values. Texts are parsed as the JSON form of the target type."""
 
 _COLLECTIONS: Final = frozenset(
     {
@@ -176,5 +176,4 @@ _COLLECTIONS: Final = frozenset(
         (FieldType.MAP, FieldType.MAP),
     }
 )
-"""Which collections become which. A list becomes no set: its order and what is in it twice would be
-lost."""
+"""Convertible collections. A list does not become a set: its order and duplicates would be lost."""

@@ -24,7 +24,7 @@ _FIELD: Final = FIELD_NAME.pattern
 _FORM: Final = re.compile(
     rf"({_NAME})\.(?:({_FIELD})(?:=({_NAME})\.({_FIELD}))?\.)?({_FIELD}):({_FIELD})"
 )
-_DEMAND: Final = (
+_FORM_ERROR: Final = (
     "is written as class.source:target, class.reference.source:target or"
     " class.field=class.field.source:target"
 )
@@ -32,7 +32,7 @@ _DEMAND: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy as it is written: objects of a class get values of a field in `target`.
+    """A requested copy: objects of a class get values of a field in `target`.
 
     Attributes:
         by: The field that leads to the object that has the source; None: it is the same object.
@@ -51,9 +51,10 @@ class FieldCopy:
     """A copy that a schema allows.
 
     Attributes:
-        copy: As it is written.
+        copy: The copy as requested.
         source_class: The class of the objects that have the source.
-        equal: The field of them that equals `copy.by`; None: it is their id, or they are the same.
+        equal: Their field that equals `copy.by`; None: their id, or source and target are one
+            object.
         conversion: From the type of the source to that of the target.
     """
 
@@ -70,93 +71,96 @@ class FieldCopy:
 
     @property
     def own_fields(self) -> tuple[str, ...]:
-        """The fields that are read of the objects that get the values."""
+        """The fields to read of the target objects."""
         by = self.copy.by
-        read = {self.target.name, self.source.name if by is None else by}
-        return tuple(sorted(read))
+        names = {self.target.name, self.source.name if by is None else by}
+        return tuple(sorted(names))
 
 
 def parse_copy(text: str, pointer: str = "copy") -> Copy:
-    """Read the form of a copy.
+    """Parse a copy.
 
-    It is ``class.source:target`` in one object, ``class.reference.source:target`` along a
+    The form is ``class.source:target`` in one object, ``class.reference.source:target`` along a
     reference, or ``class.field=class.field.source:target`` from the object with an equal value.
 
     Raises:
-        Invalid: It has none of these forms; `pointer` is the parameter that it is.
+        Invalid: It has none of these forms; `pointer` is its parameter.
     """
     match = _FORM.fullmatch(text)
     if match is None:
-        raise _invalid(pointer, _DEMAND)
+        raise _invalid(pointer, _FORM_ERROR)
     class_name, by, to_class, to_field, source, target = match.groups()
     to = None if to_class is None else (to_class, to_field)
     return Copy(class_name, by, to, source, target)
 
 
 def field_copy(copy: Copy, schema: Schema, pointer: str = "copy") -> FieldCopy:
-    """Return a copy by the fields of a schema.
+    """Resolve a copy against a schema.
 
     Raises:
-        Invalid: It is impossible; `pointer` is the parameter that it is.
+        Invalid: It is impossible; `pointer` is its parameter.
     """
     try:
-        return _by_fields(copy, schema)
+        return _resolve(copy, schema)
     except InvalidValue as error:
         raise _invalid(pointer, str(error)) from None
 
 
-def _by_fields(copy: Copy, schema: Schema) -> FieldCopy:
-    own = _class(copy.class_name, schema)
-    source_class, equal = own, None
+def _resolve(copy: Copy, schema: Schema) -> FieldCopy:
+    target_class = _class(copy.class_name, schema)
+    source_class, equal = target_class, None
     if copy.by is not None:
-        source_class, equal = _related(copy.by, copy.to, own, schema)
-    source, target = _field(source_class, copy.source), _field(own, copy.target)
+        source_class, equal = _source_of(copy.by, copy.to, target_class, schema)
+    source, target = _field(source_class, copy.source), _field(target_class, copy.target)
     if copy.by is None and source is target:
-        _refuse(f"{own.name}.{target.name} would be copied to itself")
+        _refuse(f"{target_class.name}.{target.name} would be copied to itself")
     if target.updated:
-        _refuse(f"{own.name}.{target.name} {SET_BY_SERVICE}")
-    found = conversion(source, target)
-    if found is None:
+        _refuse(f"{target_class.name}.{target.name} {SET_BY_SERVICE}")
+    conversion_ = conversion(source, target)
+    if conversion_ is None:
         _refuse(
             f"there is no conversion from {_type(source)} ({source_class.name}.{source.name})"
-            f" to {_type(target)} ({own.name}.{target.name})"
+            f" to {_type(target)} ({target_class.name}.{target.name})"
         )
-    return FieldCopy(copy, source_class.name, equal, source, target, found)
+    return FieldCopy(copy, source_class.name, equal, source, target, conversion_)
 
 
-def _related(
-    by: str, to: tuple[str, str] | None, own: ClassSchema, schema: Schema
+def _source_of(
+    by: str, to: tuple[str, str] | None, target_class: ClassSchema, schema: Schema
 ) -> tuple[ClassSchema, str | None]:
-    """Return the class of the sources, and the field by which they are found; None: by id."""
-    leads = _field(own, by)
+    """Return the class of the sources, and the field that finds them; None: the id."""
+    key = _field(target_class, by)
     if to is None:
-        if leads.type is not FieldType.REFERENCE or leads.to is None:
-            _refuse(f"{own.name}.{by} is no reference")
-        return _class(leads.to, schema), None
+        if key.type is not FieldType.REFERENCE or key.to is None:
+            _refuse(f"{target_class.name}.{by} is no reference")
+        return _class(key.to, schema), None
     source_class = _class(to[0], schema)
     if to[1] == _ID:
-        if leads.type not in {FieldType.REFERENCE, FieldType.STRING}:
-            _refuse(f"{own.name}.{by} holds no ids")
+        if key.type not in {FieldType.REFERENCE, FieldType.STRING}:
+            _refuse(f"{target_class.name}.{by} holds no ids")
         return source_class, None
     equal = _field(source_class, to[1])
-    if leads.type is not equal.type or leads.type not in SCALARS:
-        _refuse(f"{own.name}.{by} and {source_class.name}.{equal.name} are not of one scalar type")
+    if key.type is not equal.type or key.type not in SCALARS:
+        _refuse(
+            f"{target_class.name}.{by} and {source_class.name}.{equal.name} are not of one"
+            " scalar type"
+        )
     if not equal.index:
         _refuse(f"{source_class.name}.{equal.name} has no index, by which sources are found")
     return source_class, equal.name
 
 
 def _class(name: str, schema: Schema) -> ClassSchema:
-    found: Mapping[str, ClassSchema] = schema.classes
-    if name not in found:
-        _refuse(f"there is no class {name}{did_you_mean(name, found)}")
-    return found[name]
+    classes: Mapping[str, ClassSchema] = schema.classes
+    if name not in classes:
+        _refuse(f"there is no class {name}{did_you_mean(name, classes)}")
+    return classes[name]
 
 
 def _field(class_: ClassSchema, name: str) -> Field:
     if name not in class_.fields:
-        meant = did_you_mean(name, class_.fields)
-        _refuse(f"there is no field {class_.name}.{name}{meant}")
+        hint = did_you_mean(name, class_.fields)
+        _refuse(f"there is no field {class_.name}.{name}{hint}")
     return class_.fields[name]
 
 

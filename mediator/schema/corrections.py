@@ -1,4 +1,4 @@
-"""What is meant by a name that the model of a document does not know, by pydantic's core schema."""
+"""Suggestions for unknown names in a document, from pydantic's core schema of its model."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _Node: TypeAlias = Mapping[str, Any]
 """A core schema, or a part of one (`pydantic_core.core_schema`)."""
 
 UNKNOWN_MEMBER: Final = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
-"""Types of errors that stand for a member which the model does not have."""
+"""Types of errors that report a member unknown to the model."""
 
 _CHOICES: Final = frozenset({"enum", "literal_error", "union_tag_invalid"})
 _NAME: Final = re.compile(r"'([^']*)'")
-"""One of the names that pydantic expects, as it lists them."""
+"""One of the expected names, as pydantic lists them."""
 
 
 def correction(
     adapter: TypeAdapter[Any], raw: Any, steps: Sequence[str | int], error: ErrorDetails
 ) -> str:
-    """Return how the sentence about a mistake ends, if it is a name: `did_you_mean`.
+    """Return the suggestion that ends an error message: `did_you_mean`, or an empty text.
 
     `steps` are the names and indices that lead from the document, `raw`, to the mistake.
     """
@@ -41,26 +41,26 @@ def correction(
 
 
 def _members(schema: _Node, raw: Any, steps: Iterable[str | int]) -> Iterator[str]:
-    """Yield the names of the members that an object of the document may have."""
-    definitions = {each["ref"]: each for each in schema.get("definitions", ())}
+    """Yield the names of the members that an object of the document can have."""
+    definitions = {definition["ref"]: definition for definition in schema.get("definitions", ())}
     nodes = list(_shapes(schema, raw, definitions))
     for step in steps:
-        raw = _inner(raw, step)
-        below = [each for node in nodes for each in _below(node, step)]
-        nodes = [shape for each in below for shape in _shapes(each, raw, definitions)]
+        raw = _child_value(raw, step)
+        children = [child for node in nodes for child in _child_schemas(node, step)]
+        nodes = [shape for child in children for shape in _shapes(child, raw, definitions)]
     for node in nodes:
         yield from _fields(node)
 
 
-def _inner(raw: Any, step: str | int) -> Any:
+def _child_value(raw: Any, step: str | int) -> Any:
     if isinstance(raw, dict):
         return raw.get(step)
-    is_there = isinstance(raw, list) and isinstance(step, int) and step < len(raw)
-    return raw[step] if is_there else None
+    exists = isinstance(raw, list) and isinstance(step, int) and step < len(raw)
+    return raw[step] if exists else None
 
 
 def _shapes(node: _Node, raw: Any, definitions: Mapping[str, _Node]) -> Iterator[_Node]:
-    """Yield what a value may be, without what wraps it: defaults, validators, unions."""
+    """Yield the possible schemas of a value, unwrapped from defaults, validators and unions."""
     if node["type"] == "definition-ref":
         node = definitions[node["schema_ref"]]
     if "schema" in node:
@@ -73,25 +73,27 @@ def _shapes(node: _Node, raw: Any, definitions: Mapping[str, _Node]) -> Iterator
 
 
 def _choices(node: _Node, raw: Any) -> Iterator[_Node]:
-    """Yield the members of a union: the one of a value's tag, if it has a tag."""
+    """Yield the members of a union; if a value has a tag, only that of the tag."""
     choices = node["choices"]
     if isinstance(choices, Mapping):
         discriminator = node["discriminator"]
-        tag = _inner(raw, discriminator) if isinstance(discriminator, str) else None
+        tag = _child_value(raw, discriminator) if isinstance(discriminator, str) else None
         is_known = isinstance(tag, str) and tag in choices
         yield from [choices[tag]] if is_known else choices.values()
     else:
-        yield from (each[0] if isinstance(each, tuple) else each for each in choices)
+        yield from (choice[0] if isinstance(choice, tuple) else choice for choice in choices)
 
 
 def _fields(node: _Node) -> dict[str, _Node]:
     """Return the schemas of an object's members, by their names in the document."""
     fields = node.get("fields", {})
-    named = fields.items() if isinstance(fields, Mapping) else ((f["name"], f) for f in fields)
-    return {field.get("validation_alias", name): field["schema"] for name, field in named}
+    named_fields = (
+        fields.items() if isinstance(fields, Mapping) else ((f["name"], f) for f in fields)
+    )
+    return {field.get("validation_alias", name): field["schema"] for name, field in named_fields}
 
 
-def _below(node: _Node, step: str | int) -> Iterator[_Node]:
+def _child_schemas(node: _Node, step: str | int) -> Iterator[_Node]:
     """Yield the schemas of a member or an element."""
     if step in (fields := _fields(node)):
         yield fields[str(step)]

@@ -1,4 +1,4 @@
-"""Differences of two schemas, member by member: what a change adds, removes and replaces."""
+"""Differences between two schemas, by member: added, removed and changed ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Members = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A node, or a member of one, that only one of two schemas has, or that differs.
+    """A difference between two schemas: a node, or a member of one.
 
     Attributes:
         node: ``*`` for the database, ``articles`` for a class, ``articles.hits`` for a field.
         member: The member of the node, as ``cache.max_ttl_s``; None for the node itself, whose
-            values are its members without those that have their defaults.
+            values are its members except those that have their defaults.
         before: The value in the first schema.
         after: The value in the second schema.
     """
@@ -38,7 +38,7 @@ class Difference:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """Compare two schemas as the service returns them, complete with defaults; empty is none."""
+    """Compare two complete schemas as the service returns them; empty if they are equal."""
     return list(_differences(dict(_nodes(before)), dict(_nodes(after))))
 
 
@@ -52,8 +52,8 @@ def renames_as_differences(renames: Renames) -> Iterator[Difference]:
 def change_counts(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
     """Count the nodes (the database, classes, fields) that are added, removed and changed."""
     kinds: dict[str, str] = {}
-    for each in differences(before, after):
-        kinds[each.node] = each.kind if each.member is None else "changed"
+    for difference in differences(before, after):
+        kinds[difference.node] = difference.kind if difference.member is None else "changed"
     return {kind: Counter(kinds.values())[kind] for kind in ("added", "removed", "changed")}
 
 
@@ -61,14 +61,14 @@ def _differences(before: dict[str, Members], after: dict[str, Members]) -> Itera
     for node in throttled(sorted(before.keys() | after.keys())):
         old, new = before.get(node), after.get(node)
         if old is None and new is not None:
-            yield Difference("added", node, None, None, _stated(node, new))
+            yield Difference("added", node, None, None, _without_defaults(node, new))
         elif old is not None and new is None:
-            yield Difference("removed", node, None, _stated(node, old), None)
+            yield Difference("removed", node, None, _without_defaults(node, old), None)
         elif old is not None and new is not None:
-            yield from _of_members(node, old, new)
+            yield from _member_differences(node, old, new)
 
 
-def _of_members(node: str, old: Members, new: Members) -> Iterator[Difference]:
+def _member_differences(node: str, old: Members, new: Members) -> Iterator[Difference]:
     for member in sorted(old.keys() | new.keys()):
         if member not in old:
             yield Difference("added", node, member, None, new[member])
@@ -87,16 +87,16 @@ def _nodes(schema: Mapping[str, Any]) -> Iterator[tuple[str, Members]]:
             yield f"{name}.{field}", dict(_members(members))
 
 
-def _members(tree: Mapping[str, Any], below: str = "", prefix: str = "") -> Iterator[Any]:
+def _members(tree: Mapping[str, Any], skipped: str = "", prefix: str = "") -> Iterator[Any]:
     for name, value in tree.items():
-        if isinstance(value, dict) and value and name != below:
+        if isinstance(value, dict) and value and name != skipped:
             yield from _members(value, prefix=f"{prefix}{name}.")
-        elif name != below:
+        elif name != skipped:
             yield f"{prefix}{name}", value
 
 
-def _stated(node: str, members: Members) -> Members:
-    """Leave out what every such node has by default."""
+def _without_defaults(node: str, members: Members) -> Members:
+    """Omit members that have their defaults."""
     defaults = _defaults()[0 if node == "*" else 1 + node.count(".")]
     return {
         name: value
@@ -107,8 +107,8 @@ def _stated(node: str, members: Members) -> Members:
 
 @cache
 def _defaults() -> tuple[Members, ...]:
-    """Return the members of a database, a class and a field that state no more than they must."""
-    least = {"classes": {"c": {"fields": {"f": {"type": "string"}}}}}
-    database, class_, field = dict(_nodes(schema_document(parse_schema("d", least)))).values()
+    """Return the members of a database, a class and a field in a minimal schema."""
+    minimal = {"classes": {"c": {"fields": {"f": {"type": "string"}}}}}
+    database, class_, field = dict(_nodes(schema_document(parse_schema("d", minimal)))).values()
     del field["type"]
     return database, class_, field

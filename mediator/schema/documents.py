@@ -1,8 +1,8 @@
-"""Documents: free JSON, merged (RFC 7396), and in the form that every store gives back unchanged.
+"""Documents: free JSON, merged (RFC 7396), and in a form that every store returns unchanged.
 
-JSON has one kind of number (RFC 8259 section 6), and PostgreSQL's JSONB keeps no more: 1.0 and 1
-are the same there, while BSON keeps them apart. So an integral number within 64 bits is an integer,
-however it was written, and -0.0 is 0. Other numbers are finite doubles.
+JSON has one kind of number (RFC 8259 section 6), and PostgreSQL's JSONB likewise does not
+distinguish 1.0 from 1, while BSON does. So an integral number within 64 bits is an integer in
+either notation, and -0.0 is 0. Other numbers are finite doubles.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def document(raw: Any) -> dict[str, Any]:
         A copy that shares nothing mutable with `raw`, in canonical form.
 
     Raises:
-        InvalidValue: It is no object, is deeper than `DOCUMENT_DEPTH`, or holds something that not
-            every store can keep: integers beyond 64 bits, NUL, lone surrogates, empty keys.
+        InvalidValue: It is not an object, is deeper than `DOCUMENT_DEPTH`, or holds something that
+            not every store can keep: integers beyond 64 bits, NUL, lone surrogates, empty keys.
     """
     if type(raw) is not dict:
         raise InvalidValue("must be an object")
@@ -65,11 +65,11 @@ def _object(raw: dict[str, Any], depth: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     locations: list[Location] = []
     for key, member in raw.items():
-        # Caught one by one: a second pass at every level would take 2^depth steps.
+        # Caught per member: a second pass at every level would take 2^depth steps.
         try:
             result[_key(key)] = _json(member, depth)
         except InvalidValue as error:
-            _note(locations, token(str(key)), error)
+            _add_locations(locations, token(str(key)), error)
     if locations:
         raise InvalidValue(locations=locations)
     return result
@@ -83,7 +83,7 @@ def _array(raw: list[Any], depth: int) -> list[Any]:
         try:
             result.append(_json(element, depth))
         except InvalidValue as error:
-            _note(locations, f"/{index}", error)
+            _add_locations(locations, f"/{index}", error)
     if locations:
         raise InvalidValue(locations=locations)
     return result
@@ -101,20 +101,20 @@ def _check_depth(depth: int) -> None:
         raise InvalidValue(f"must not be nested deeper than {DOCUMENT_DEPTH}")
 
 
-def _note(locations: list[Location], pointer: str, error: InvalidValue) -> None:
+def _add_locations(locations: list[Location], pointer: str, error: InvalidValue) -> None:
     if len(locations) < MAX_ERRORS:
         locations += locations_below(pointer, error)
 
 
 def check_storable(value: Any, depth: int) -> None:
-    """Check JSON that the catalogue is to keep as it is.
+    """Check JSON that the catalogue is to store unchanged.
 
     Args:
         value: Parsed JSON.
-        depth: How many objects and arrays may be within each other.
+        depth: Maximum nesting depth of objects and arrays.
 
     Raises:
-        InvalidValue: It is nested deeper, or holds text that cannot be kept.
+        InvalidValue: It is nested deeper, or holds text that cannot be stored.
     """
     if isinstance(value, str):
         check_text(value)
@@ -129,7 +129,7 @@ DEPTH: Final = 64
 
 
 def merge_patch(present: Any, patch: Any, depth: int = 0) -> Any:
-    """Apply a patch as section 2 says, sharing what is not changed; `Invalid` beyond `DEPTH`."""
+    """Apply a patch (RFC 7396, 2), sharing unchanged members; `Invalid` beyond `DEPTH`."""
     if depth > DEPTH:
         raise Invalid(f"The patch is nested deeper than {DEPTH}.")
     if type(patch) is not dict:

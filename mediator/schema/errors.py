@@ -15,12 +15,12 @@ _TOKEN_LENGTH = 128
 
 
 class InvalidValue(Exception):
-    """A JSON value is not one of its type.
+    """A JSON value is not valid for its type.
 
-    Has locations within the value only, so that valid values pay nothing for pointers.
+    It holds locations within the value only, so that valid values pay nothing for pointers.
 
     Attributes:
-        locations: Pointer relative to the value, and what is wrong there.
+        locations: Pointers relative to the value, each with the mistake there.
     """
 
     def __init__(self, detail: str = "", locations: Iterable[Location] | None = None) -> None:
@@ -29,14 +29,14 @@ class InvalidValue(Exception):
 
 
 def token(key: str) -> str:
-    """Return `/key` as RFC 6901 section 3 escapes it; shortened, and fit for UTF-8."""
-    shown = key[:_TOKEN_LENGTH].encode("utf-8", "backslashreplace").decode()
+    """Return `/key` escaped as in RFC 6901 section 3, shortened, and encodable in UTF-8."""
+    text = key[:_TOKEN_LENGTH].encode("utf-8", "backslashreplace").decode()
     # `~` first, because the escape of `/` contains one.
-    return "/" + shown.replace("~", "~0").replace("/", "~1")
+    return "/" + text.replace("~", "~0").replace("/", "~1")
 
 
 def locations_below(pointer: str, error: InvalidValue | MediatorError) -> list[Location]:
-    """Return the locations of an error in a part of a body, seen from the whole."""
+    """Return the locations of an error in a part of a body, relative to the whole body."""
     return [Location(pointer + at.pointer, at.detail) for at in error.locations]
 
 
@@ -54,9 +54,9 @@ def raise_errors(members: Iterable[tuple[str, Any]], decode: Callable[[Any], Any
 
 
 def invalid(locations: Iterable[Location], kind: type[Invalid] = Invalid) -> Invalid:
-    named = list(islice(locations, MAX_ERRORS))
-    first = named[0]
+    listed = list(islice(locations, MAX_ERRORS))
+    first = listed[0]
     detail = f"{first.pointer or 'The body'} {first.detail}"
-    if len(named) > 1:
-        detail += f" (and {len(named) - 1} more)"
-    return kind(detail, locations=named)
+    if len(listed) > 1:
+        detail += f" (and {len(listed) - 1} more)"
+    return kind(detail, locations=listed)

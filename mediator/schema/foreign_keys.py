@@ -1,4 +1,4 @@
-"""Foreign keys: references whose objects must exist, and what happens to them on a deletion."""
+"""Foreign keys: references whose objects must exist, and their actions on a deletion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 class ForeignKey:
     """A field of `class_name` that refers to objects of the class `to`.
 
-    `is_array`: it is a list or a set, whose elements refer.
+    `is_array`: it is a list or a set of references.
     """
 
     class_name: str
@@ -54,9 +54,9 @@ def foreign_keys_of(class_: ClassSchema) -> tuple[ForeignKey, ...]:
 
 
 def added_foreign_keys(before: Schema, after: Schema) -> tuple[ForeignKey, ...]:
-    """Return the foreign keys that a change of a schema adds; another action makes no other key."""
-    known = {(k.class_name, k.field, k.to) for k in _all_of(before)}
-    return tuple(k for k in _all_of(after) if (k.class_name, k.field, k.to) not in known)
+    """Return the foreign keys that a schema change adds; a changed action is not an addition."""
+    former = {(k.class_name, k.field, k.to) for k in _all_of(before)}
+    return tuple(k for k in _all_of(after) if (k.class_name, k.field, k.to) not in former)
 
 
 def _all_of(schema: Schema) -> Iterator[ForeignKey]:
@@ -64,11 +64,11 @@ def _all_of(schema: Schema) -> Iterator[ForeignKey]:
 
 
 def mistakes_of_number(classes: Iterable[ClassSchema]) -> Iterator[Location]:
-    """Yield the foreign keys that are too many for the class to which they refer."""
-    known: Counter[str] = Counter()
+    """Yield the foreign keys in excess of the limit for the class to which they refer."""
+    counts: Counter[str] = Counter()
     for key in (key for class_ in classes for key in foreign_keys_of(class_)):
-        known[key.to] += 1
-        if known[key.to] > FOREIGN_KEYS_TO_CLASS:
+        counts[key.to] += 1
+        if counts[key.to] > FOREIGN_KEYS_TO_CLASS:
             at = f"/classes/{key.class_name}/fields/{key.field}/on_delete"
             yield Location(at, f"at most {FOREIGN_KEYS_TO_CLASS} foreign keys refer to one class")
 
@@ -76,12 +76,12 @@ def mistakes_of_number(classes: Iterable[ClassSchema]) -> Iterator[Location]:
 def mistakes_of_on_delete(
     field: Field, classes: Mapping[str, ClassSchema], at: str
 ) -> Iterator[Location]:
-    """Yield what keeps a reference from being a foreign key."""
-    action, below = field.on_delete, f"{at}/on_delete"
+    """Yield the reasons why a reference cannot be a foreign key."""
+    action, location = field.on_delete, f"{at}/on_delete"
     if action is None:
         return
     if FieldType.REFERENCE not in {field.type, field.items}:
-        yield Location(below, f"has no meaning for type {field.type}")
+        yield Location(location, f"has no meaning for type {field.type}")
         return
     if action is OnDelete.IGNORE:
         return
@@ -92,8 +92,8 @@ def mistakes_of_on_delete(
         detail = f"must be {FOREIGN_KEY_ELEMENTS} at most, because a write looks up each element"
         yield Location(f"{at}/max_length", detail)
     if action is OnDelete.NULLIFY and field.required and not is_array:
-        yield Location(below, "must not be nullify, because the field is required")
+        yield Location(location, "must not be nullify, because the field is required")
     target = classes.get(field.to or "")
     if target is not None and target.ttl_s is not None:
         detail = f"only ignore is allowed, because objects of {target.name} expire (ttl_s)"
-        yield Location(below, detail)
+        yield Location(location, detail)

@@ -1,4 +1,4 @@
-"""What may be a name, and the id of an object (docs/schema.md, "A class")."""
+"""Naming rules, and the ids of objects (docs/schema.md, "A class")."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _REFUSED = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def id_error(text: str) -> str | None:
-    """Say what is wrong with an id, or None; ids are not normalised, but compared byte by byte."""
+    """Return why an id is invalid, or None; ids are not normalised, but compared byte by byte."""
     if not text:
         return "must not be empty"
-    # Its length in characters bounds the text before it is looked through or encoded.
+    # The length in characters bounds the text before it is searched or encoded.
     if len(text) > ID_BYTES:
         return f"must be at most {ID_BYTES} bytes of UTF-8"
     if text in {".", ".."}:
@@ -35,7 +35,7 @@ def id_error(text: str) -> str | None:
 
 
 def check_id(text: str, pointer: str = "id") -> str:
-    """Return an id as it is, found at `pointer`; raises `Invalid`, see `id_error`."""
+    """Return an id unchanged; raises `Invalid` at `pointer`, see `id_error`."""
     if (error := id_error(text)) is not None:
         raise Invalid(f"The id {error}.", locations=[Location(pointer, error)])
     return text

@@ -1,6 +1,6 @@
-"""Paths within documents and maps that have an index: what may be one.
+"""Indexed paths within documents and maps, and which paths can be indexed.
 
-Strings and numbers are indexed, whichever of them is there.
+Strings and numbers at a path are indexed, whichever occur.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mediator.schema.types import FieldType
 __all__ = ["INDEXED_ITEMS", "is_indexable", "mistakes_of_indexed_paths"]
 
 INDEXED_ITEMS: Final = frozenset({FieldType.STRING, FieldType.INTEGER, FieldType.FLOAT})
-"""Types of the items of maps that have an index; in a document they are what JSON has of them."""
+"""Item types of maps that can be indexed; in a document, their JSON counterparts."""
 
 
 def mistakes_of_indexed_paths(field: Field, at: str) -> Iterator[Location]:
-    """Yield what keeps the paths of a field from having an index."""
+    """Yield the reasons why the paths of a field cannot be indexed."""
     if field.indexed_paths and field.type not in (FieldType.DOCUMENT, FieldType.MAP):
         yield Location(at, f"has no meaning for type {field.type}")
         return
@@ -33,7 +33,7 @@ def mistakes_of_indexed_paths(field: Field, at: str) -> Iterator[Location]:
 
 
 def is_indexable(field: Field, keys: Sequence[str]) -> bool:
-    """Whether what is at a path within a field may have an index."""
+    """Whether a path within a field can be indexed."""
     fits = len(".".join(keys)) <= PATH_CHARACTERS
     return field.type in (FieldType.DOCUMENT, FieldType.MAP) and fits and not _mistake(field, keys)
 
@@ -45,13 +45,17 @@ def _mistake(field: Field, keys: Sequence[str]) -> str | None:
     if any(key.isdecimal() for key in keys[1:]):
         # MongoDB refuses to write an array of objects where such a path has an index.
         return "must not have a number as a key, except as the first one"
-    is_map, within = field.type is FieldType.MAP, list(keys)
+    is_map, document_keys = field.type is FieldType.MAP, list(keys)
     if is_map and field.items is not FieldType.DOCUMENT:
         return _mistake_in_map(field, keys)
-    if is_map and not (within := within[1:]):
+    if is_map and not (document_keys := document_keys[1:]):
         return "must lead into the documents that are the items"
-    deepest = DOCUMENT_DEPTH
-    return f"leads deeper than {deepest} levels of a document" if len(within) > deepest else None
+    max_depth = DOCUMENT_DEPTH
+    return (
+        f"leads deeper than {max_depth} levels of a document"
+        if len(document_keys) > max_depth
+        else None
+    )
 
 
 def _mistake_in_map(field: Field, keys: Sequence[str]) -> str | None:

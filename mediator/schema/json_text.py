@@ -1,4 +1,4 @@
-"""JSON as text, by which it is compared."""
+"""Canonical JSON text, for comparisons."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["as_text"]
 
 
 def as_text(value: Any) -> bytes:
-    """Return text that is equal for equal JSON: to Python `true` equals 1."""
+    """Return text that is equal for equal JSON: to Python, `true` equals 1."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -47,18 +47,18 @@ BATCHING_MAX_WAIT_S: Final = 1
 """Upper end of `batching.max_wait_s`, in seconds."""
 
 MAX_LENGTH: Final = 16 * 2**20
-"""Upper end of `max_length`: characters of a string, bytes of a binary, elements of the rest."""
+"""Upper end of `max_length`: characters of a string, bytes of a binary, else elements."""
 
 INDEXES: Final = 16
 INDEX_FIELDS: Final = 4
-"""Compound indexes of a class, and fields of one of them."""
+"""Compound indexes of a class, and fields of each."""
 
 INDEXED_ELEMENTS: Final = 1_000
-"""Upper end of the `max_length` of lists and sets with an index: each element has an entry."""
+"""Upper end of the `max_length` of indexed lists and sets: each element has an entry."""
 
 INDEXED_PATHS: Final = 16
 PATH_CHARACTERS: Final = 200
-"""Paths of a document or map that have an index, and characters of one of them."""
+"""Indexed paths of a document or map, and characters of each."""
 
 ENUM_MEMBERS: Final = 100
 PATTERN_CHARACTERS: Final = 1_000
@@ -66,7 +66,7 @@ PATTERN_CHARACTERS: Final = 1_000
 
 UNIQUE_CONSTRAINTS: Final = 8
 UNIQUE_FIELDS: Final = 8
-"""Unique constraints of a class, and fields of one of them."""
+"""Unique constraints of a class, and fields of each."""
 
 FOREIGN_KEYS_TO_CLASS: Final = 64
 """Foreign keys that refer to one class: a deletion searches along each of them."""
@@ -76,14 +76,14 @@ FOREIGN_KEY_ELEMENTS: Final = 100
 element."""
 
 CACHE_MAX_TTL_S: Final = 365 * 86_400
-"""Longest declared freshness in seconds: a year, as HTTP caches take it (RFC 9111, 5.2.2.1)."""
+"""Maximum declared freshness in seconds: a year, as HTTP caches take it (RFC 9111, 5.2.2.1)."""
 
 CACHE_COST_MIN: Final = 0.001
 CACHE_COST_MAX: Final = 1000
 """Costs of caching, in units of a read that reaches the systems."""
 
 OBJECT_TTL_MAX_S: Final = 100 * CACHE_MAX_TTL_S
-"""Longest `ttl_s` of objects; their expiry must be a time that every store can hold."""
+"""Maximum `ttl_s` of objects; every store must be able to hold their expiry time."""
 
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
@@ -91,16 +91,16 @@ INTEGER_MAX: Final = 2**63 - 1
 DECIMAL_DIGITS: Final = 34
 DECIMAL_MIN_EXPONENT: Final = -6143
 DECIMAL_MAX_EXPONENT: Final = 6144
-"""Exponents of the first digit, and digits, are those of IEEE 754 decimal128."""
+"""Digits, and exponents of the first digit, are those of IEEE 754 decimal128."""
 
 DECIMAL_TEXT_LENGTH: Final = 256
-"""Longest text of a decimal that is decoded; canonical text is much shorter."""
+"""Maximum text length of a decoded decimal; canonical text is much shorter."""
 
 DOCUMENT_DEPTH: Final = 32
-"""Objects and arrays within each other in a document, itself included."""
+"""Nesting depth of objects and arrays in a document, itself included."""
 
 ID_BYTES: Final = 512
 MAP_KEY_BYTES: Final = 512
 
 MAX_ERRORS: Final = 100
-"""Errors that one answer names at most."""
+"""Maximum number of errors in one response."""

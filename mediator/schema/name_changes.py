@@ -1,10 +1,11 @@
-"""What changes of a schema do to names, and what a name of a former version means after them.
+"""The effect of schema changes on names: which field a name of a former version means now.
 
-A name alone does not say which field is meant: fields are renamed, swap their names in several
-changes, or are dropped, and another one gets the name. So each change is kept as what it renamed
-and what it ended, and a version's names are followed from change to change.
+A name alone does not identify a field: fields are renamed, swap their names in several changes, or
+are dropped, and another field gets the name. So each change records the fields that it renamed and
+ended, and a version's names are followed from change to change.
 
-Where a backup brings the fields of a version back, the changes since that version are undone.
+Where a restored backup brings back the fields of a version, the changes since that version are
+undone.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Any, Final, TypeAlias
 
 from mediator.schema.renames import Renames
 
-__all__ = ["FieldNames", "NameChanges", "followed", "in_effect", "name_changes"]
+__all__ = ["FieldNames", "NameChanges", "current_names", "effective_changes", "name_changes"]
 
 NameChanges: TypeAlias = Mapping[str, Any]
-"""As JSON: ``renamed``, new names of fields by class and former name; ``ended``, the classes
-and fields (``class.field``) that left, or of which another type has taken the name; and perhaps
-``restored``, the version whose classes and fields are there again."""
+"""As JSON: ``renamed``, new names of fields by class and former name; ``ended``, the classes and
+fields (``class.field``) that were dropped, or whose name another type has taken; and perhaps
+``restored``, the version whose classes and fields are restored."""
 
 FieldNames: TypeAlias = dict[str, dict[str, str]]
-"""The present names of fields, by class and the names that a version has for them."""
+"""The present names of fields, by class and their names in a version."""
 
 _TYPE: Final = ("type", "items", "to")
 
@@ -35,12 +36,12 @@ def name_changes(
 ) -> NameChanges:
     """Compare two complete schemas; `renames` leads from the names of one to those of the other.
 
-    `restored` is the version whose classes and fields are there again; None: they go on.
+    `restored` is the version whose classes and fields are restored; None: no restoration.
     """
     ended = _ended(before.get("classes", {}), after["classes"], renames)
     renamed = {name: dict(names) for name, names in renames.items()}
-    undone = {} if restored is None else {"restored": restored}
-    return {"renamed": renamed, "ended": [*ended], **undone}
+    restoration = {} if restored is None else {"restored": restored}
+    return {"renamed": renamed, "ended": [*ended], **restoration}
 
 
 def _ended(before: Mapping[str, Any], after: Mapping[str, Any], renames: Renames) -> Iterator[str]:
@@ -50,30 +51,30 @@ def _ended(before: Mapping[str, Any], after: Mapping[str, Any], renames: Renames
             continue
         fields, names = after[class_name]["fields"], renames.get(class_name, {})
         for name, field in class_["fields"].items():
-            now = fields.get(names.get(name, name))
-            if now is None or any(field.get(member) != now.get(member) for member in _TYPE):
+            present = fields.get(names.get(name, name))
+            if present is None or any(field.get(member) != present.get(member) for member in _TYPE):
                 yield f"{class_name}.{name}"
 
 
-def in_effect(
+def effective_changes(
     version: int, changes: Sequence[NameChanges | None]
 ) -> tuple[NameChanges | None, ...]:
-    """Return what leads from a version to the present one, without what a restoration has undone.
+    """Return the changes that lead from a version to the present, without those that were undone.
 
-    `changes` are all since that version, in their order; None: it is not known what one did.
+    `changes` are all since that version, in their order; None: the effect of one is unknown.
     """
-    led: dict[int, tuple[NameChanges | None, ...]] = {version: ()}
+    paths: dict[int, tuple[NameChanges | None, ...]] = {version: ()}
     for number, change in enumerate(changes, version + 1):
         restored = (change or {}).get("restored")
-        # For a version that came later than the restored one, it is a change like any other.
-        led[number] = led[restored] if restored in led else (*led[number - 1], change)
-    return led[version + len(changes)]
+        # To a version later than the restored one, a restoration is an ordinary change.
+        paths[number] = paths[restored] if restored in paths else (*paths[number - 1], change)
+    return paths[version + len(changes)]
 
 
-def followed(document: Mapping[str, Any], changes: Iterable[NameChanges]) -> FieldNames:
-    """Return what the names of a schema mean after all changes since, in their order.
+def current_names(document: Mapping[str, Any], changes: Iterable[NameChanges]) -> FieldNames:
+    """Return the present names of a schema's fields after all changes since, in their order.
 
-    What has ended is left out. The work is bounded by the fields of the schema and the changes.
+    Ended ones are left out. The work is bounded by the fields of the schema and the changes.
     """
     names = {
         class_name: {name: name for name in class_["fields"]}
@@ -83,12 +84,12 @@ def followed(document: Mapping[str, Any], changes: Iterable[NameChanges]) -> Fie
         ended = {*change["ended"]}
         for class_name in names.keys() & ended:
             del names[class_name]
-        touched = {*change["renamed"], *(node.partition(".")[0] for node in ended)}
-        for class_name in names.keys() & touched:
+        changed_classes = {*change["renamed"], *(node.partition(".")[0] for node in ended)}
+        for class_name in names.keys() & changed_classes:
             renamed = change["renamed"].get(class_name, {})
             names[class_name] = {
-                name: renamed.get(now, now)
-                for name, now in names[class_name].items()
-                if f"{class_name}.{now}" not in ended
+                name: renamed.get(present, present)
+                for name, present in names[class_name].items()
+                if f"{class_name}.{present}" not in ended
             }
     return names

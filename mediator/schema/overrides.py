@@ -24,6 +24,6 @@ Overrides: TypeAlias = Mapping[str, Override]
 
 
 def in_force(overrides: Overrides, now: float) -> dict[str, Override]:
-    """Return those that have not ended; `now` is in seconds since the epoch."""
+    """Return the overrides that have not ended; `now` is in seconds since the epoch."""
     at = datetime.fromtimestamp(now, UTC)
     return {node: override for node, override in overrides.items() if override.until > at}

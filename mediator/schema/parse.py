@@ -1,4 +1,4 @@
-"""A schema in JSON, parsed, with the location of every mistake."""
+"""Parser of schemas in JSON, which reports the location of every mistake."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["RESERVED_CLASSES", "SCHEMA", "parse_schema"]
 RESERVED_CLASSES: Final = frozenset(
     {"batch", "transactions", "sketch", "changes", "jobs", "streams", "flows", "views", "query"}
 )
-"""Names of database-level routes, which no class may take (docs/schema.md, "A class")."""
+"""Names of database-level routes, reserved from classes (docs/schema.md, "A class")."""
 
 SCHEMA: Final = TypeAdapter(Schema)
 """The model of schema documents."""
@@ -70,18 +70,18 @@ _GENERATED: Final = {
     (FieldType.TIMESTAMP, "now"): Generated.NOW,
     (FieldType.STRING, "uuid"): Generated.UUID,
 }
-"""Defaults that are generated: texts that are none of the type's values, or not meant as such."""
+"""Generated defaults, by type and text; the text is not itself a value of the field."""
 
 
 def parse_schema(database: str, document: Any) -> Schema:
-    """Read the schema of the database of a name from parsed JSON.
+    """Parse the schema of a named database from parsed JSON.
 
-    Members that are left out have their defaults. The main group is unnamed, and all numbers that
-    measure something are floats.
+    Omitted members get their defaults. The main group is unnamed, and all numbers that measure
+    something are floats.
 
     Raises:
-        SchemaInvalid: With the JSON pointer of every mistake. Whether members go together is said
-            once each of them is right.
+        SchemaInvalid: With the JSON pointer of every mistake. Contradictions between members are
+            reported once each member is valid.
     """
     mistakes: list[Location] = []
     if not NAME.fullmatch(database):
@@ -110,27 +110,27 @@ def _class(
         throttle()
         if len(mistakes) >= MAX_ERRORS:
             break
-        below = f"{at}/fields/{name}"
-        mistakes += _mistakes(field, classes, below)
-        fields[name] = _normal(field, below, mistakes)
-    normal = replace(class_, fields=fields)
-    mistakes += _mistakes_of_owner(normal, at)
-    mistakes += _mistakes_of_updated(normal, at)
-    mistakes += _mistakes_of_unique(normal, at)
-    mistakes += _mistakes_of_indexes(normal, at)
-    return normal
+        location = f"{at}/fields/{name}"
+        mistakes += _mistakes(field, classes, location)
+        fields[name] = _normalise_field(field, location, mistakes)
+    normalised = replace(class_, fields=fields)
+    mistakes += _mistakes_of_owner(normalised, at)
+    mistakes += _mistakes_of_updated(normalised, at)
+    mistakes += _mistakes_of_unique(normalised, at)
+    mistakes += _mistakes_of_indexes(normalised, at)
+    return normalised
 
 
 def _mistakes(field: Field, classes: Mapping[str, ClassSchema], at: str) -> Iterator[Location]:
-    """Yield what does not go together with the name and the type of a field."""
+    """Yield contradictions of a field's members with its name and its type."""
     if field.name == "id":
         yield Location(at, "id is a reserved name")
     for member, types in _TYPES_OF.items():
         if getattr(field, member) is not None and field.type not in types:
             yield Location(f"{at}/{member}", f"has no meaning for type {field.type}")
     if field.type in _ITEMS and field.items not in _ITEMS[field.type]:
-        known = ", ".join(sorted(_ITEMS[field.type]))
-        yield Location(f"{at}/items", f"must be one of {known} for type {field.type}")
+        allowed = ", ".join(sorted(_ITEMS[field.type]))
+        yield Location(f"{at}/items", f"must be one of {allowed} for type {field.type}")
     if error := _mistake_in_reference(field, classes):
         yield Location(f"{at}/to", error)
     yield from mistakes_of_on_delete(field, classes, at)
@@ -171,8 +171,8 @@ def _mistake_in_reference(field: Field, classes: Collection[str]) -> str | None:
         return None if field.to is None else f"has no meaning for type {field.type}"
     if field.to is None:
         return "is required for a reference"
-    meant = did_you_mean(field.to, classes)
-    return None if field.to in classes else f"there is no class {field.to}{meant}"
+    hint = did_you_mean(field.to, classes)
+    return None if field.to in classes else f"there is no class {field.to}{hint}"
 
 
 def _mistakes_of_lengths_and_enum(field: Field, at: str) -> Iterator[Location]:
@@ -185,8 +185,8 @@ def _mistakes_of_lengths_and_enum(field: Field, at: str) -> Iterator[Location]:
             yield Location(f"{at}/enum/{i}", "must not be there twice")
 
 
-def _bounded(field: Field, at: str, mistakes: list[Location]) -> Field:
-    """Decode the bounds of a field's values, which are of its type."""
+def _decode_bounds(field: Field, at: str, mistakes: list[Location]) -> Field:
+    """Decode the bounds of a field, which are values of its type."""
     if not field.is_bounded:
         return field
     bounds: dict[str, Any] = {}
@@ -204,8 +204,8 @@ def _bounded(field: Field, at: str, mistakes: list[Location]) -> Field:
     return replace(field, **bounds)
 
 
-def _searchable(field: Field, at: str, mistakes: list[Location]) -> Field:
-    """Leave out a pattern that is none."""
+def _drop_invalid_pattern(field: Field, at: str, mistakes: list[Location]) -> Field:
+    """Drop an invalid pattern."""
     try:
         if field.pattern is not None:
             searcher(field.pattern)
@@ -216,10 +216,10 @@ def _searchable(field: Field, at: str, mistakes: list[Location]) -> Field:
     return field
 
 
-def _normal(field: Field, at: str, mistakes: list[Location]) -> Field:
+def _normalise_field(field: Field, at: str, mistakes: list[Location]) -> Field:
     """Decode the bounds and the default of a field, and leave the main group unnamed.
 
-    Members that have no meaning for its type are mistakes already, and left out.
+    Members that have no meaning for its type are dropped: they are reported as mistakes already.
     """
     meaningless: dict[str, Any] = {
         m: None for m, types in _TYPES_OF.items() if field.type not in types
@@ -230,7 +230,7 @@ def _normal(field: Field, at: str, mistakes: list[Location]) -> Field:
         on_delete=None if field.on_delete is OnDelete.IGNORE else field.on_delete,
         **meaningless,
     )
-    field = _searchable(_bounded(field, at, mistakes), at, mistakes)
+    field = _drop_invalid_pattern(_decode_bounds(field, at, mistakes), at, mistakes)
     default = field.default
     if isinstance(default, str) and (generated := _GENERATED.get((field.type, default))):
         return replace(field, default=generated)
@@ -248,57 +248,61 @@ def _normal(field: Field, at: str, mistakes: list[Location]) -> Field:
 
 
 def _mistakes_of_owner(class_: ClassSchema, at: str) -> Iterator[Location]:
-    """Yield what keeps `owner_field` from naming the owner of every object."""
+    """Yield the reasons why `owner_field` cannot name the owner of every object."""
     if class_.owner_field is None:
         return
     field = class_.fields.get(class_.owner_field)
     if field is None:
-        meant = did_you_mean(class_.owner_field, class_.fields)
-        yield Location(f"{at}/owner_field", f"is no field of this class{meant}")
+        hint = did_you_mean(class_.owner_field, class_.fields)
+        yield Location(f"{at}/owner_field", f"is no field of this class{hint}")
     else:
-        demands = (
+        requirements = (
             ("type", field.type is FieldType.STRING, "string, because objects are owned by it"),
             ("required", field.required, "true, because objects are owned by it"),
             ("index", field.index, "true, because every query filters by it"),
             ("group", not field.group, "main, because it comes and goes with the object"),
         )
-        for member, is_met, demand in demands:
+        for member, is_met, demand in requirements:
             if not is_met:
                 yield Location(f"{at}/fields/{field.name}/{member}", f"must be {demand}")
     if class_.cache.visibility != "none":
-        # Caches know no owners, and the sketch reveals changes of all objects.
+        # Caches do not check owners, and the sketch reveals changes of all objects.
         yield Location(f"{at}/cache/visibility", "must be none, because of owner_field")
 
 
 def _mistakes_of_updated(class_: ClassSchema, at: str) -> Iterator[Location]:
-    """Yield all fields but the first that are the time of the last write: they would be equal."""
-    first, *others = [name for name, field in class_.fields.items() if field.updated] or [""]
-    for name in others:
+    """Yield all `updated` fields but the first: their values would be equal."""
+    first, *duplicates = [name for name, field in class_.fields.items() if field.updated] or [""]
+    for name in duplicates:
         yield Location(f"{at}/fields/{name}/updated", f"would be equal to {first}")
 
 
 def _mistakes_of_unique(class_: ClassSchema, at: str) -> Iterator[Location]:
-    """Yield what keeps the constraints of `unique` from being decided in one place."""
+    """Yield the reasons why the constraints of `unique` cannot be decided in one place."""
     if len(class_.unique_constraints) > UNIQUE_CONSTRAINTS:
         yield Location(
             f"{at}/unique", f"a class has at most {UNIQUE_CONSTRAINTS} unique constraints"
         )
-    known: set[frozenset[str]] = {frozenset({n}) for n, f in class_.fields.items() if f.unique}
+    constraints: set[frozenset[str]] = {
+        frozenset({n}) for n, f in class_.fields.items() if f.unique
+    }
     for i, names in enumerate(class_.unique):
-        below = f"{at}/unique/{i}"
-        if frozenset(names) in known:
-            yield Location(below, "is there already")
-        known.add(frozenset(names))
-        yield from _mistakes_of_members(class_, names, below, _mistake_in_unique)
+        location = f"{at}/unique/{i}"
+        if frozenset(names) in constraints:
+            yield Location(location, "is there already")
+        constraints.add(frozenset(names))
+        yield from _mistakes_of_members(class_, names, location, _mistake_in_unique)
 
 
 def _mistakes_of_indexes(class_: ClassSchema, at: str) -> Iterator[Location]:
-    """Yield what keeps compound indexes from being kept up in one place."""
+    """Yield the reasons why compound indexes cannot be maintained in one place."""
     for i, index in enumerate(class_.indexes):
-        below = f"{at}/indexes/{i}"
+        location = f"{at}/indexes/{i}"
         if index in class_.indexes[:i]:
-            yield Location(below, "is there already")
-        yield from _mistakes_of_members(class_, index.fields, f"{below}/fields", _mistake_in_index)
+            yield Location(location, "is there already")
+        yield from _mistakes_of_members(
+            class_, index.fields, f"{location}/fields", _mistake_in_index
+        )
 
 
 def _mistakes_of_members(
@@ -307,12 +311,12 @@ def _mistakes_of_members(
     at: str,
     mistake_in: Callable[[Field], str | None],
 ) -> Iterator[Location]:
-    """Yield what keeps fields from being taken together."""
+    """Yield the reasons why fields cannot be combined."""
     for i, name in enumerate(names):
         field = class_.fields.get(name)
         if field is None:
-            meant = did_you_mean(name, class_.fields)
-            yield Location(f"{at}/{i}", f"is no field of this class{meant}")
+            hint = did_you_mean(name, class_.fields)
+            yield Location(f"{at}/{i}", f"is no field of this class{hint}")
         elif name in names[:i]:
             yield Location(f"{at}/{i}", "must not be there twice")
         elif mistake := mistake_in(field):

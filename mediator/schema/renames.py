@@ -1,4 +1,4 @@
-"""Renames of fields: parsed, checked, and a schema under its new names."""
+"""Renames of fields: parsed, checked, and applied to a schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Renames: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 def parse_renames(texts: Iterable[str]) -> Renames:
-    """Read ``class.old:new``, each field once; raises `Invalid`."""
+    """Parse ``class.old:new``, each field once; raises `Invalid`."""
     renames: dict[str, dict[str, str]] = {}
     for text in texts:
         match = _FORM.fullmatch(text)
@@ -40,38 +40,45 @@ def _invalid(reasons: Iterable[str]) -> Invalid:
 
 
 def check_renames(renames: Renames, before: Schema | None, after: Schema) -> None:
-    """Raise `Invalid` unless each renamed field leaves one schema and comes with the other.
+    """Raise `Invalid` unless old names leave the schema and new names are new to it.
 
-    A name that the class has so far is not given to another field: a replica that is one change
-    behind would take one for the other.
+    Another field of the class cannot take over a name: a replica that is one change behind would
+    confuse the two.
     """
-    known = before.classes if before else {}
-    wrong = [*chain.from_iterable(_mistakes(name, renames[name], known, after) for name in renames)]
-    if wrong:
-        raise _invalid(wrong[:MAX_ERRORS])
+    former_classes = before.classes if before else {}
+    mistakes = [
+        *chain.from_iterable(
+            _mistakes(name, renames[name], former_classes, after) for name in renames
+        )
+    ]
+    if mistakes:
+        raise _invalid(mistakes[:MAX_ERRORS])
 
 
 def _mistakes(
-    class_name: str, names: Mapping[str, str], known: Mapping[str, ClassSchema], after: Schema
+    class_name: str,
+    names: Mapping[str, str],
+    former_classes: Mapping[str, ClassSchema],
+    after: Schema,
 ) -> Iterator[str]:
-    before, now = known.get(class_name), after.classes.get(class_name)
-    if before is None:
-        yield f"there is no class {class_name}{did_you_mean(class_name, known)}"
+    former, present = former_classes.get(class_name), after.classes.get(class_name)
+    if former is None:
+        yield f"there is no class {class_name}{did_you_mean(class_name, former_classes)}"
         return
-    if now is None:
+    if present is None:
         yield f"the class {class_name} is not in the new schema"
         return
     for old, new in names.items():
-        if old not in before.fields:
-            meant = did_you_mean(old, before.fields)
-            yield f"there is no field {class_name}.{old}{meant}"
-        elif old in now.fields:
+        if old not in former.fields:
+            hint = did_you_mean(old, former.fields)
+            yield f"there is no field {class_name}.{old}{hint}"
+        elif old in present.fields:
             yield f"{class_name}.{old} is in the new schema"
-        elif new in before.fields:
+        elif new in former.fields:
             yield f"{class_name}.{new} is another field so far; give it another name first"
-        elif new not in now.fields:
-            meant = did_you_mean(new, now.fields)
-            yield f"{class_name}.{new} is not in the new schema{meant}"
+        elif new not in present.fields:
+            hint = did_you_mean(new, present.fields)
+            yield f"{class_name}.{new} is not in the new schema{hint}"
     if len(set(names.values())) < len(names):
         yield f"two fields of {class_name} would get one name"
 
@@ -79,22 +86,23 @@ def _mistakes(
 def renamed_document(document: Mapping[str, Any], renames: Renames) -> dict[str, Any]:
     """Return a complete schema as if its fields had always had their new names."""
     classes = {
-        name: _class(class_, renames.get(name, {}))
+        name: _renamed_class(class_, renames.get(name, {}))
         for name, class_ in document.get("classes", {}).items()
     }
     return {**document, "classes": classes}
 
 
-def _class(class_: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _renamed_class(class_: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     fields = {names.get(name, name): field for name, field in class_["fields"].items()}
     owner = class_.get("owner_field")
-    owned = {} if owner is None else {"owner_field": names.get(owner, owner)}
-    unique = [_renamed(each, names) for each in class_.get("unique", ())]
+    owner_member = {} if owner is None else {"owner_field": names.get(owner, owner)}
+    unique = [_rename_fields(constraint, names) for constraint in class_.get("unique", ())]
     indexes = [
-        {**each, "fields": _renamed(each["fields"], names)} for each in class_.get("indexes", ())
+        {**index, "fields": _rename_fields(index["fields"], names)}
+        for index in class_.get("indexes", ())
     ]
-    return {**class_, "fields": fields, **owned, "unique": unique, "indexes": indexes}
+    return {**class_, "fields": fields, **owner_member, "unique": unique, "indexes": indexes}
 
 
-def _renamed(fields: Iterable[str], names: Mapping[str, str]) -> list[str]:
+def _rename_fields(fields: Iterable[str], names: Mapping[str, str]) -> list[str]:
     return [names.get(name, name) for name in fields]

@@ -1,4 +1,4 @@
-"""A schema as JSON, complete with defaults, in the form that is parsed."""
+"""Renders a schema as JSON, complete with defaults, in the form that the parser reads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["schema_document"]
 
 
 def schema_document(schema: Schema) -> dict[str, Any]:
-    """Write a schema as JSON, ready for orjson.
+    """Render a schema as JSON, ready for orjson.
 
-    Every member that has a default is written. Left out is only what a field has none of: `items`,
-    `to`, `on_delete`, `default`, `updated`, `unique`, `indexed_paths`, `system` and constraints;
-    and `statistic` and `violation` of an annotation.
+    Every member that has a default is written. Omitted are members that a field does not have:
+    `items`, `to`, `on_delete`, `default`, `updated`, `unique`, `indexed_paths`, `system` and
+    constraints; and `statistic` and `violation` of an annotation.
     """
     return {
         "mode": schema.mode.value,
@@ -50,7 +50,7 @@ def _class_document(schema: ClassSchema) -> dict[str, Any]:
 def _field_document(field: Field) -> dict[str, Any]:
     encode, default = encoder(field), field.default
 
-    def written(value: Any) -> Any:
+    def encoded(value: Any) -> Any:
         return value if value is None or encode is None else encode(value)
 
     document: dict[str, Any] = {
@@ -59,8 +59,8 @@ def _field_document(field: Field) -> dict[str, Any]:
         "to": field.to,
         "max_length": field.max_length,
         "min_length": field.min_length,
-        "minimum": written(field.minimum),
-        "maximum": written(field.maximum),
+        "minimum": encoded(field.minimum),
+        "maximum": encoded(field.maximum),
         "enum": field.enum,
         "pattern": field.pattern,
         "system": field.system,
@@ -69,7 +69,7 @@ def _field_document(field: Field) -> dict[str, Any]:
     if isinstance(default, Generated):
         document["default"] = default.value
     elif not isinstance(default, MissingType):
-        document["default"] = written(default)
+        document["default"] = encoded(default)
     document |= {flag: True for flag in ("updated", "unique") if getattr(field, flag)}
     if field.indexed_paths:
         document["indexed_paths"] = list(field.indexed_paths)

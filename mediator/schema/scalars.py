@@ -51,7 +51,7 @@ DECIMAL128: Final = Context(
 )
 """Arithmetic that is exact or raises `ArithmeticError`."""
 
-# Wide enough to normalise whatever a store may hold without rounding it.
+# Wide enough to normalise any value of a store without rounding.
 _WIDE = Context(prec=200_000, Emin=-400_000, Emax=400_000)
 _ZERO = Decimal(0)
 _PLAIN_EXPONENT = 34
@@ -65,10 +65,10 @@ _TIMESTAMP = re.compile(
 
 
 def text_error(text: str) -> str | None:
-    """Say why a text cannot be kept, or None.
+    """Return why a text cannot be stored, or None.
 
-    PostgreSQL holds no NUL, and lone surrogates have no UTF-8: refused for every store, so that
-    the answer does not depend on the placement.
+    PostgreSQL cannot hold NUL, and lone surrogates have no UTF-8: every store refuses both, so that
+    the result does not depend on the placement.
     """
     if "\0" in text:
         return "must not contain NUL"
@@ -81,19 +81,19 @@ def text_error(text: str) -> str | None:
 
 
 def check_text(text: str) -> None:
-    """Raise `InvalidValue` for a text that cannot be kept."""
+    """Raise `InvalidValue` for a text that cannot be stored."""
     if (error := text_error(text)) is not None:
         raise InvalidValue(error)
 
 
-def string_decoder(longest: int = sys.maxsize) -> Decoder:
-    """Decode strings of at most `longest` characters (code points)."""
+def string_decoder(max_length: int = sys.maxsize) -> Decoder:
+    """Decode strings of at most `max_length` characters (code points)."""
 
     def string(raw: Any) -> str:
         if type(raw) is not str:
             raise InvalidValue("must be a string")
-        if len(raw) > longest:
-            raise InvalidValue(f"must be at most {longest} characters long")
+        if len(raw) > max_length:
+            raise InvalidValue(f"must be at most {max_length} characters long")
         if not raw.isascii() or "\0" in raw:
             check_text(raw)
         return raw
@@ -101,8 +101,8 @@ def string_decoder(longest: int = sys.maxsize) -> Decoder:
     return string
 
 
-def binary_decoder(longest: int = sys.maxsize) -> Decoder:
-    """Decode base64 (RFC 4648 section 4, padded, canonical) of at most `longest` bytes."""
+def binary_decoder(max_length: int = sys.maxsize) -> Decoder:
+    """Decode base64 (RFC 4648 section 4, padded, canonical) of at most `max_length` bytes."""
 
     def binary(raw: Any) -> bytes:
         if type(raw) is not str:
@@ -111,11 +111,11 @@ def binary_decoder(longest: int = sys.maxsize) -> Decoder:
             value = b64decode(raw, validate=True)
         except ValueError:
             raise InvalidValue("must be padded base64") from None
-        # Section 3.5: bits after the end would give one value several spellings.
+        # Section 3.5: pad bits that are not zero would give one value several encodings.
         if _binary_text(value) != raw:
             raise InvalidValue("must be canonical base64")
-        if len(value) > longest:
-            raise InvalidValue(f"must be at most {longest} bytes long")
+        if len(value) > max_length:
+            raise InvalidValue(f"must be at most {max_length} bytes long")
         return value
 
     return binary
@@ -138,7 +138,7 @@ def _float(raw: Any) -> float:
         raise InvalidValue("must be a finite double") from None
     if not isfinite(value):
         raise InvalidValue("must be a finite double")
-    # -0.0 becomes 0.0: the two are equal, yet stores differ in which of them they give back.
+    # -0.0 becomes 0.0: the two are equal, yet stores differ in which of them they return.
     return value + 0.0
 
 
@@ -182,12 +182,12 @@ def _reference(raw: Any) -> str:
 
 
 def canonical_decimal(value: Decimal) -> Decimal:
-    """Return the one form of equal decimals: no trailing zeros, no sign at zero."""
+    """Return the canonical form of equal decimals: no trailing zeros, no sign at zero."""
     return value.normalize(_WIDE) if value else _ZERO
 
 
 def _decimal_text(value: Decimal) -> str:
-    """Write a decimal so that equal ones are written alike: plainly, or `1E+40` where long."""
+    """Encode a decimal in one canonical form: plainly, or as `1E+40` where long."""
     canonical = canonical_decimal(value)
     if -_PLAIN_EXPONENT <= canonical.adjusted() < _PLAIN_EXPONENT:
         return format(canonical, "f")
@@ -195,8 +195,8 @@ def _decimal_text(value: Decimal) -> str:
 
 
 def _timestamp_text(value: datetime) -> str:
-    """Write a UTC time as RFC 3339: `2024-01-02T03:04:05.123456Z`, no fraction if it is 0."""
-    # Without the offset, which is +00:00.
+    """Encode a UTC time as RFC 3339: `2024-01-02T03:04:05.123456Z`, no fraction if it is 0."""
+    # Strip the offset, +00:00.
     return value.isoformat()[:-6] + "Z"
 
 
@@ -220,4 +220,4 @@ SCALAR_ENCODERS: Final[Mapping[FieldType, Encoder]] = {
     FieldType.TIMESTAMP: _timestamp_text,
     FieldType.BINARY: _binary_text,
 }
-"""Types whose Python form is no JSON; the others are written as they are."""
+"""Types whose Python form is not JSON; the others are written unchanged."""

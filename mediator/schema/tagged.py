@@ -1,8 +1,8 @@
-"""Domain values as JSON that needs no schema to be read back.
+"""Domain values as JSON that can be decoded without a schema.
 
-For durable records of ours that must outlive a schema change (redo records): what JSON has no
-form for is a pair ``{"t": tag, "v": text}``, and so is every mapping, so that no key of a user can
-be taken for a tag.
+For durable records of Portolan that must outlive a schema change (redo records). A value without a
+JSON form is a pair ``{"t": tag, "v": text}``, and so is every mapping, so that a user's key cannot
+be mistaken for a tag.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Constraints that a schema change tightens: those that stored objects may break.
+"""Constraints that a schema change tightens, which stored objects may violate.
 
-Each constraint is compared with itself as it was. Whether another pattern is tighter is not
-decided: every new pattern counts, as does an enumeration that lacks a former member. A foreign key
-is a constraint on the objects that there are, and a unique constraint one on all objects of a
-class: what there is, is looked up by who checks it.
+Each constraint is compared with its former version. Patterns are not compared for strictness: every
+new pattern counts as tighter, as does an enumeration that lacks a former member. A foreign key
+constrains the existing objects, a unique constraint all objects of a class: the caller that checks
+them looks these up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TightenedConstraint:
 
     Attributes:
         holds: Whether a value that is neither missing nor null meets it.
-        to: Of a foreign key, the class whose objects have to exist.
+        to: Of a foreign key, the class whose objects must exist.
         unique: Of a unique constraint, its fields.
     """
 
@@ -55,11 +55,11 @@ class TightenedConstraint:
     @property
     def location(self) -> str:
         """The JSON pointer of the field, or of the class, in the schema."""
-        below = f"/fields{token(self.field)}" if self.field else ""
-        return f"/classes{token(self.class_name)}{below}"
+        pointer = f"/fields{token(self.field)}" if self.field else ""
+        return f"/classes{token(self.class_name)}{pointer}"
 
     def is_broken_by(self, value: Any) -> bool:
-        """Whether a stored value breaks it; None: it is null or missing."""
+        """Whether a stored value violates it; None: it is null or missing."""
         return self.constraint == _REQUIRED if value is None else not self.holds(value)
 
 
@@ -77,15 +77,15 @@ _TIGHTER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "enum": lambda before, after: not set(before) <= set(after),
     "pattern": lambda before, after: after != before,
 }
-"""Whether a bound is tighter than the one before, by the name of the constraint."""
+"""Whether a bound is tighter than the former one, by the name of the constraint."""
 
 
 def tightened(before: Schema, after: Schema, classes: Collection[str]) -> Constraints:
-    """Return what a change of a schema tightens in some of its classes, by key.
+    """Return the constraints that a schema change tightens in some classes, by key.
 
-    A field whose type changes is left out: its values cannot be kept, let alone be compared.
+    A field whose type changes is left out: its values cannot be kept, let alone compared.
     """
-    found = {
+    constraints = {
         (class_name, name, constraint): TightenedConstraint(class_name, name, constraint, holds)
         for class_name in sorted(classes & after.classes.keys() & before.classes.keys())
         for name, field in throttled(after.classes[class_name].fields.items())
@@ -93,28 +93,30 @@ def tightened(before: Schema, after: Schema, classes: Collection[str]) -> Constr
     }
     for key in added_foreign_keys(before, after):
         former = before.classes.get(key.class_name)
-        # A field that is new has no values yet.
+        # A new field has no values yet.
         if former is not None and key.class_name in classes and key.field in former.fields:
-            at = (key.class_name, key.field, _ON_DELETE)
-            found[at] = TightenedConstraint(*at, lambda _: True, key.to)
-    return dict(sorted(found.items()))
+            constraint_key = (key.class_name, key.field, _ON_DELETE)
+            constraints[constraint_key] = TightenedConstraint(
+                *constraint_key, lambda _: True, key.to
+            )
+    return dict(sorted(constraints.items()))
 
 
 def unique_constraints(class_: ClassSchema, added: Collection[Sequence[str]]) -> Constraints:
-    """Return some unique constraints of a class, by key: each at its place in the schema."""
+    """Return some unique constraints of a class, by key, each at its location in the schema."""
     single = [(name, _UNIQUE, (name,)) for name, field in class_.fields.items() if field.unique]
-    several = [("", f"{_UNIQUE}/{i}", names) for i, names in enumerate(class_.unique)]
+    compound = [("", f"{_UNIQUE}/{i}", names) for i, names in enumerate(class_.unique)]
     return {
         (class_.name, field, constraint): TightenedConstraint(
             class_.name, field, constraint, lambda _: True, unique=names
         )
-        for field, constraint, names in (*single, *several)
+        for field, constraint, names in (*single, *compound)
         if names in added
     }
 
 
 def backfillable(schema: Schema, classes: Collection[str]) -> Constraints:
-    """Return `required` of the fields that have a default, whether it is new or not, by key."""
+    """Return the `required` constraints, new or old, of fields that have a default, by key."""
     return {
         (class_name, name, _REQUIRED): TightenedConstraint(
             class_name, name, _REQUIRED, lambda _: True
@@ -126,18 +128,18 @@ def backfillable(schema: Schema, classes: Collection[str]) -> Constraints:
 
 
 def tightened_of(before: Field | None, after: Field) -> Iterator[tuple[str, Check]]:
-    """Yield name and test of the constraints of a field that are tighter than before.
+    """Yield name and test of a field's constraints that are tighter than before.
 
-    Without a field before, no object has a value yet: only `required` can be broken.
+    Without a former field, no object has a value yet: only `required` can be violated.
     """
     if after.required and not (before and before.required):
         yield _REQUIRED, lambda _: True
     if before is None or (before.type, before.items) != (after.type, after.items):
         return
     checks = {name: holds for name, holds, _ in checks_of(after)}
-    longest = after.max_length
-    if longest is not None:
-        checks["max_length"] = lambda value: len(value) <= longest
+    max_length = after.max_length
+    if max_length is not None:
+        checks["max_length"] = lambda value: len(value) <= max_length
     for name, holds in checks.items():
         former = getattr(before, name)
         if former is None or _TIGHTER[name](former, getattr(after, name)):

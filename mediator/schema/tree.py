@@ -1,6 +1,6 @@
 """The schema tree of one database: plain immutable data.
 
-The dataclasses are the models of its document: see `mediator.schema.validation`.
+The dataclasses are the pydantic models of its document: see `mediator.schema.validation`.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ __all__ = [
 ]
 
 MAIN_GROUP: Final = "main"
-"""The cache group of fields that name none; it is the anchor group: it decides existence."""
+"""The default cache group of fields; it is the anchor group, which decides existence."""
 
 SCRATCH_DATABASE: Final = "portolan_scratch"
 """The database of store probes and conformance tests; its changes are not relayed."""
 
 
 class MissingType:
-    """The type of `MISSING`: no value at all, as against a stored null."""
+    """The type of `MISSING`: no value at all, unlike a stored null."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -86,7 +86,7 @@ MISSING: Final = MissingType()
 
 
 class Mode(StrEnum):
-    """How far placement may go (docs/papers/ppm.md, operating modes)."""
+    """How far placement can go (docs/papers/ppm.md, operating modes)."""
 
     MIXED = "mixed"
     MICROBATCHED = "microbatched"
@@ -97,7 +97,7 @@ class Mode(StrEnum):
 @document
 @dataclass(frozen=True, slots=True)
 class MaterialisedView:
-    """Where whole objects are materialised, and how late at most (seconds)."""
+    """Where whole objects are materialised, and their maximum staleness in seconds."""
 
     system: Name | None = None
     staleness_s: Positive = 5.0
@@ -118,10 +118,10 @@ _Cost: TypeAlias = Annotated[Number, Bounds(ge=CACHE_COST_MIN, le=CACHE_COST_MAX
 @document
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """Who may cache objects of a class, for how long at most (seconds), and what it may cost.
+    """Who can cache objects of a class, for how long at most (seconds), and at what cost.
 
-    Costs are in units of a read that has to reach the systems: of a write to an object that caches
-    hold, and of a read that is answered with what was overwritten lately.
+    Costs are in units of a read that reaches the systems: the cost of a write to a cached object,
+    and of a read that returns a recently overwritten value.
     """
 
     visibility: Visibility = "none"
@@ -133,7 +133,7 @@ class CachePolicy:
 @document
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How long a single operation may wait for others that share its store call (seconds)."""
+    """How long a single operation can wait to share a store call with others (seconds)."""
 
     max_wait_s: Annotated[Positive, Bounds(le=BATCHING_MAX_WAIT_S)]
 
@@ -157,14 +157,14 @@ _IndexedPaths: TypeAlias = Annotated[
 
 
 class Generated(StrEnum):
-    """Defaults that are generated for each object: of timestamps, and of strings."""
+    """Generated defaults: `now` of timestamps, `uuid` of strings."""
 
     NOW = "now"
     UUID = "uuid"
 
 
 class OnDelete(StrEnum):
-    """What becomes of the objects that refer to one which is deleted."""
+    """The action on objects that refer to a deleted object."""
 
     IGNORE = "ignore"
     REFUSE = "refuse"
@@ -181,7 +181,7 @@ class Field:
     `updated`: it is the time of the object's last write, which the service sets.
     `unique`: no two objects of the class have the same value.
     `on_delete`: of a reference that is a foreign key; None stands for `OnDelete.IGNORE`.
-    `indexed_paths`: what has an index within a document or a map: ``city``, or ``geo.lat``.
+    `indexed_paths`: indexed paths within a document or a map: ``city``, or ``geo.lat``.
     """
 
     name: Key
@@ -217,17 +217,17 @@ class Field:
 
     @property
     def has_ordered_index(self) -> bool:
-        """Whether its values have an index, in their order."""
+        """Whether its values have an ordered index."""
         return self.index and self.type in SCALARS
 
     @property
     def has_element_index(self) -> bool:
-        """Whether the elements of its values have an index: a multi-valued one."""
+        """Whether the elements of its values have an index, a multi-valued one."""
         return self.index and self.type in ARRAYS
 
     @property
     def indexed_keys(self) -> tuple[tuple[str, ...], ...]:
-        """The keys that lead to what has an index within its values."""
+        """The indexed paths within its values, each as its keys."""
         return tuple([tuple(path.split(".")) for path in self.indexed_paths])
 
 
@@ -239,7 +239,7 @@ _UniqueFields: TypeAlias = Annotated[
 @document
 @dataclass(frozen=True, slots=True)
 class CompoundIndex:
-    """An index of several fields: in the order of the first, then of the second, and so on."""
+    """An index of several fields, ordered by the first, then by the second, and so on."""
 
     fields: Annotated[tuple[FieldName, ...], Bounds(min_length=2, max_length=INDEX_FIELDS)]
 
@@ -249,9 +249,9 @@ class CompoundIndex:
 class ClassSchema:
     """One class: its fields and its rules.
 
-    `system` is the one that its objects are required to be on; so it is of a field and a schema.
-    `owner_field` names the field that says whose an object is; None: objects are nobody's.
-    `unique` names fields whose values together no two objects share.
+    `system` is the system required of its objects, as in a field and a schema.
+    `owner_field` names the field with the owner of an object; None: objects have no owner.
+    `unique` lists the fields whose combined values are unique.
     `indexes` are the compound ones.
     `batching` lets single operations share store calls (`mediator.schema.batching`).
     """

@@ -1,6 +1,6 @@
-"""Field types and the domain values that belong to them.
+"""Field types and their domain values.
 
-JSON is met only at the edges (`mediator.schema.values`):
+Only `mediator.schema.values` converts between them and JSON:
 
 =========== ======================= =============================================
 type        Python form             JSON form
@@ -60,15 +60,15 @@ SCALARS = frozenset(FieldType) - {
     FieldType.SET,
     FieldType.MAP,
 }
-"""Types with a total order and equality of their own; only they may be items of a set."""
+"""Types with a total order and equality; only they can be items of a set."""
 
 TEXTS = frozenset({FieldType.STRING, FieldType.REFERENCE})
 """Types whose values are texts."""
 
 ARRAYS = frozenset({FieldType.LIST, FieldType.SET})
-"""Types whose values are arrays of items; an index has an entry for each of these."""
+"""Types whose values are arrays of items; an index has an entry for each item."""
 
 
 def projected(values: Values, names: tuple[str, ...] | None) -> Values:
-    """Return those values that are there, in the order of the names; None: all of them."""
+    """Return the present values of some names, in the order of the names; None: all values."""
     return values if names is None else {n: values[n] for n in names if n in values}

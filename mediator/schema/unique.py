@@ -1,7 +1,7 @@
-"""Unique constraints: what an object claims by its values, so that no other object may have them.
+"""Unique constraints: the claims that an object's values make, which exclude all other objects.
 
-A claim is a hash of the values, each in its one JSON form: so that equal decimals make one claim,
-and values of any length take the same room.
+A claim is a hash of the values, each in its canonical JSON form: so equal decimals make one claim,
+and values of any length take the same space.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from mediator.schema.types import SCALARS, FieldType, Values
 __all__ = ["UNIQUE_TYPES", "claim_of", "claims_of", "constraint_fields", "constraint_name"]
 
 UNIQUE_TYPES: Final = SCALARS - {FieldType.FLOAT}
-"""Types whose values are compared exactly, and alike on every system."""
+"""Types whose values every system compares exactly, with the same result."""
 
 _CLAIM_BYTES: Final = 32
-"""Bytes of a claim: it takes 2^128 attempts to find other values with the same one."""
+"""Bytes of a claim: finding other values with the same claim takes 2^128 attempts."""
 
 
 def constraint_name(names: Sequence[str]) -> str:
-    """Name the unique constraint of some fields: no name of a field has a comma."""
+    """Return the name of the unique constraint of some fields: field names have no comma."""
     return ",".join(names)
 
 
 def constraint_fields(name: str) -> list[str]:
-    """Return the fields of the constraint that `constraint_name` named."""
+    """Return the fields of a constraint by its `constraint_name`."""
     return name.split(",")
 
 
@@ -41,10 +41,10 @@ def claims_of(
     values: Values,
     touched: Iterable[str] | None = None,
 ) -> dict[str, str | None]:
-    """Return what an object claims, by the names of the constraints; None: nothing.
+    """Return the claims of an object, by the names of the constraints; None: no claim.
 
-    With `touched`, only those constraints that have one of these fields, whose values are given
-    all or none.
+    With `touched`, only the constraints that have one of these fields, whose values are given all
+    or none.
     """
     names = None if touched is None else frozenset(touched)
     return {

@@ -1,4 +1,4 @@
-"""Documents as pydantic models: what their dataclasses share, and their mistakes with pointers."""
+"""Shared parts of the pydantic models of documents, and their mistakes as JSON pointers."""
 
 from __future__ import annotations
 
@@ -59,13 +59,12 @@ _T = TypeVar("_T")
 _KEY: Final = "(name)"
 """The member by which a model gets the name that is its key in the document.
 
-It is in parentheses, as the tags of unions are: what is so is no part of a pointer.
-"""
+Names in parentheses, like union tags, are left out of JSON pointers."""
 
-_MOST_MEMBERS: Final = 2 * MAX_ERRORS
+_MAX_MEMBERS: Final = 2 * MAX_ERRORS
 
 document: Final = with_config(extra="forbid", allow_inf_nan=False)
-"""Makes a dataclass the model of an object with no other members than its fields."""
+"""Makes a dataclass the model of an object that has no members but its fields."""
 
 Key: TypeAlias = Annotated[str, Field(validation_alias=_KEY), SkipJsonSchema()]
 Name: TypeAlias = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
@@ -81,10 +80,10 @@ def _not_null(source: Any, handler: Callable[[Any], Any]) -> CoreSchema:
 
 
 Omissible = Annotated[_T | None, GetPydanticSchema(_not_null)]
-"""Something that may be left out, which None stands for, and may not be null."""
+"""An optional member: None if absent; an explicit null is refused."""
 
 Unread = Annotated[_T, GetPydanticSchema(lambda _source, _handler: any_schema())]
-"""Something that is taken as it is."""
+"""A value that is not validated."""
 
 
 def _scalar(_source: Any, _handler: Callable[[Any], Any]) -> CoreSchema:
@@ -97,29 +96,29 @@ def _scalar(_source: Any, _handler: Callable[[Any], Any]) -> CoreSchema:
 
 
 Scalar = Annotated[_T, GetPydanticSchema(_scalar)]
-"""A number or a string, which is decoded once the type that it has to be of is known."""
+"""A number or a string, decoded once its type is known."""
 
 
-def keyed(most: int) -> BeforeValidator:
-    """Bound an object, and give its members their names."""
+def keyed(max_members: int) -> BeforeValidator:
+    """Bound the number of an object's members, and add its name to each."""
 
-    def bounded(raw: Any) -> Any:
+    def check(raw: Any) -> Any:
         if not isinstance(raw, dict):
             return raw
-        if len(raw) > most:
-            raise ValueError(f"must have at most {most} members")
-        return {name: _named(name, member, token(str(name))) for name, member in raw.items()}
+        if len(raw) > max_members:
+            raise ValueError(f"must have at most {max_members} members")
+        return {name: _with_name(name, member, token(str(name))) for name, member in raw.items()}
 
-    return BeforeValidator(bounded)
+    return BeforeValidator(check)
 
 
-def _named(name: str, member: Any, pointer: str = "") -> Any:
+def _with_name(name: str, member: Any, pointer: str = "") -> Any:
     if not isinstance(member, dict):
         return member
-    if _KEY in member:  # it would be overwritten, and so never be refused
+    if _KEY in member:  # it would be overwritten instead of refused
         refuse([Location(pointer + token(_KEY), "is not known here")])
-    # Of so many members enough are unknown; no more of them are looked at.
-    return {**dict(islice(member.items(), _MOST_MEMBERS)), _KEY: name}
+    # That many members have enough unknown ones; the others are not validated.
+    return {**dict(islice(member.items(), _MAX_MEMBERS)), _KEY: name}
 
 
 def _step(raw: Any, parse: Callable[[Any], _T], info: ValidationInfo) -> _T:
@@ -135,21 +134,23 @@ def _step(raw: Any, parse: Callable[[Any], _T], info: ValidationInfo) -> _T:
 
 
 Stepwise = Annotated[_T, WrapValidator(_step)]
-"""A member of a large object: a thread gives way before it, and stops where there are enough
-mistakes, because pydantic describes all that it has found in one call into C."""
+"""A member of a large object: the thread yields before it, and stops once there are enough
+mistakes, because pydantic describes all mistakes in one call into C."""
 
 
 def refuse(mistakes: Iterable[Location]) -> None:
-    """Raise the mistakes of a value, if there are any: in validators, with pointers from there.
+    """Raise the mistakes of a value, if any, from a validator; pointers are relative to the value.
 
     The type of such an error is the pointer.
     """
     errors = [
         InitErrorDetails(
-            type=PydanticCustomError(each.pointer or "/", "{detail}", {"detail": each.detail}),
+            type=PydanticCustomError(
+                mistake.pointer or "/", "{detail}", {"detail": mistake.detail}
+            ),
             input=None,
         )
-        for each in mistakes
+        for mistake in mistakes
     ]
     if errors:
         raise ValidationError.from_exception_data("document", errors)
@@ -163,23 +164,22 @@ def parse_document(
     *,
     name: str | None = None,
 ) -> _T:
-    """Return a document, as parsed JSON, as its model.
+    """Parse a document, given as parsed JSON, by its model.
 
-    `mistakes` are others that are known of it. `name` is the name that the model gets, if it has
-    one.
+    `mistakes` are already known. `name` is the name that the model gets, if it has one.
 
     Raises:
         Invalid: Of the class `kind`, with the JSON pointer of every mistake.
     """
     locations = list(mistakes)
     try:
-        named = raw if name is None else _named(name, raw)
-        parsed = adapter.validate_python(named, context=Counter())
+        named_raw = raw if name is None else _with_name(name, raw)
+        parsed = adapter.validate_python(named_raw, context=Counter())
     except ValidationError as error:
         details = error.errors(include_url=False)
-        # If there are too many, unknown members and what is near the root are named.
-        details.sort(key=lambda each: (each["type"] not in UNKNOWN_MEMBER, len(each["loc"])))
-        locations += [_location(adapter, raw, each) for each in details[:MAX_ERRORS]]
+        # If there are too many, report unknown members and mistakes near the root.
+        details.sort(key=lambda detail: (detail["type"] not in UNKNOWN_MEMBER, len(detail["loc"])))
+        locations += [_location(adapter, raw, detail) for detail in details[:MAX_ERRORS]]
     if locations:
         raise invalid(locations, kind)
     return parsed
@@ -195,18 +195,18 @@ _DETAILS: Final = {
 
 def _location(adapter: TypeAdapter[Any], raw: Any, error: ErrorDetails) -> Location:
     kind, detail = error["type"], error["msg"].removeprefix("Value error, ")
-    tags, known = ("(", "["), error["loc"][:-1] if kind in UNKNOWN_MEMBER else error["loc"]
-    # Tags of unions, and what pydantic has in brackets, are no part of a pointer.
-    steps = [step for step in known if not str(step).startswith(tags)]
-    steps += error["loc"][len(known) :]
-    meant = correction(adapter, raw, steps, error)
+    tags, path = ("(", "["), error["loc"][:-1] if kind in UNKNOWN_MEMBER else error["loc"]
+    # Pointers leave out union tags, and steps that pydantic puts in brackets.
+    steps = [step for step in path if not str(step).startswith(tags)]
+    steps += error["loc"][len(path) :]
+    hint = correction(adapter, raw, steps, error)
     if kind == "missing" and isinstance(steps[-1], int):
         kind, detail = "too_short", f"must have more than {steps.pop()} elements"
     _, should, rest = detail.partition(" should ")
     pointer = "".join(map(token, map(str, steps)))
     if len(kind) > 1 and kind.startswith("/"):
         pointer += kind
-    return Location(pointer, (_DETAILS.get(kind) or (f"must {rest}" if should else detail)) + meant)
+    return Location(pointer, (_DETAILS.get(kind) or (f"must {rest}" if should else detail)) + hint)
 
 
 def json_schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
@@ -214,18 +214,18 @@ def json_schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     schema = adapter.json_schema()
     definitions = schema.pop("$defs", {})
 
-    def resolved(node: Any) -> Any:
+    def resolve(node: Any) -> Any:
         if isinstance(node, list):
-            return [resolved(each) for each in node]
+            return [resolve(item) for item in node]
         if not isinstance(node, dict):
             return node
-        inner = definitions[node["$ref"].rpartition("/")[2]] if "$ref" in node else {}
-        # None stands for what is left out, which has no default in a document.
+        definition = definitions[node["$ref"].rpartition("/")[2]] if "$ref" in node else {}
+        # None stands for an absent member, which has no default in a document.
         return {
-            name: resolved(each)
-            for name, each in (inner | node).items()
-            if name != "$ref" and each is not None
+            name: resolve(member)
+            for name, member in (definition | node).items()
+            if name != "$ref" and member is not None
         }
 
-    result: dict[str, Any] = resolved(schema)
+    result: dict[str, Any] = resolve(schema)
     return result

@@ -1,7 +1,7 @@
 """The codec between JSON and Python forms of values, compiled once for each class.
 
-It runs for every request, so it looks for errors only where decoding fails, and copies only what
-is written differently in JSON.
+It runs for every request, so it looks for errors only where decoding fails, and copies only values
+whose JSON form differs.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _GENERATORS: Final[Mapping[Generated, _Generator]] = {
 
 
 def decoder(field: Field) -> Decoder:
-    """Return the decoder of a field; null is left out. It raises `InvalidValue`."""
-    return constrained(field, _of_type(field))
+    """Return the decoder of a field, for values other than null. It raises `InvalidValue`."""
+    return constrained(field, _type_decoder(field))
 
 
 def _member_decoder(field: Field) -> Decoder:
@@ -65,33 +65,33 @@ def _generator(field: Field) -> _Generator | None:
     return _GENERATORS[field.default] if isinstance(field.default, Generated) else None
 
 
-def _of_type(field: Field) -> Decoder:
-    longest = sys.maxsize if field.max_length is None else field.max_length
+def _type_decoder(field: Field) -> Decoder:
+    max_length = sys.maxsize if field.max_length is None else field.max_length
     match field.type:
         case FieldType.STRING:
-            return string_decoder(longest)
+            return string_decoder(max_length)
         case FieldType.BINARY:
-            return binary_decoder(longest)
+            return binary_decoder(max_length)
         case FieldType.DOCUMENT:
             return document
         case FieldType.LIST:
-            return _list_decoder(item_decoder(field), longest)
+            return _list_decoder(item_decoder(field), max_length)
         case FieldType.SET:
-            return _set_decoder(item_decoder(field), longest)
+            return _set_decoder(item_decoder(field), max_length)
         case FieldType.MAP:
-            return _map_decoder(item_decoder(field), longest)
+            return _map_decoder(item_decoder(field), max_length)
         case scalar:
             return SCALAR_DECODERS[scalar]
 
 
 def item_decoder(field: Field) -> Decoder:
-    """Return the function that decodes one item of a list, set or map; null is no item."""
+    """Return the function that decodes one item of a list, set or map; items are never null."""
     assert field.items is not None
     return document if field.items is FieldType.DOCUMENT else SCALAR_DECODERS[field.items]
 
 
 def encoder(field: Field) -> Encoder | None:
-    """Return the function that writes values of a field as JSON; None if they are JSON already."""
+    """Return the function that encodes values of a field as JSON; None if they are JSON already."""
     if field.items is None:
         return SCALAR_ENCODERS.get(field.type)
     item = SCALAR_ENCODERS.get(field.items)
@@ -120,25 +120,25 @@ def _elements(raw: Any, item: Decoder) -> list[Any]:
         raise_errors(((f"/{index}", element) for index, element in enumerate(raw)), item)
 
 
-def _list_decoder(item: Decoder, longest: int) -> Decoder:
+def _list_decoder(item: Decoder, max_length: int) -> Decoder:
     def decode(raw: Any) -> list[Any]:
         value = _elements(raw, item)
-        _check_length(value, longest)
+        _check_length(value, max_length)
         return value
 
     return decode
 
 
-def _set_decoder(item: Decoder, longest: int) -> Decoder:
+def _set_decoder(item: Decoder, max_length: int) -> Decoder:
     def decode(raw: Any) -> list[Any]:
         value = sorted(set(_elements(raw, item)))
-        _check_length(value, longest)
+        _check_length(value, max_length)
         return value
 
     return decode
 
 
-def _map_decoder(item: Decoder, longest: int) -> Decoder:
+def _map_decoder(item: Decoder, max_length: int) -> Decoder:
     def entry(raw: tuple[Any, Any]) -> tuple[str, Any]:
         return map_key(raw[0]), item(raw[1])
 
@@ -149,15 +149,15 @@ def _map_decoder(item: Decoder, longest: int) -> Decoder:
             value = dict(map(entry, raw.items()))
         except InvalidValue:
             raise_errors(((token(str(member[0])), member) for member in raw.items()), entry)
-        _check_length(value, longest)
+        _check_length(value, max_length)
         return value
 
     return decode
 
 
-def _check_length(value: list[Any] | dict[str, Any], longest: int) -> None:
-    if len(value) > longest:
-        raise InvalidValue(f"must have at most {longest} elements")
+def _check_length(value: list[Any] | dict[str, Any], max_length: int) -> None:
+    if len(value) > max_length:
+        raise InvalidValue(f"must have at most {max_length} elements")
 
 
 class Codec:
@@ -167,8 +167,8 @@ class Codec:
         names: The fields, sorted.
         decoders: For each field the function that decodes its values, or raises `InvalidValue`.
         items: The same for the items of lists, sets and maps.
-        nullable: The fields that take null: all that are neither required nor set by the service.
-        generated: The fields whose values the service generates where a whole object has none.
+        nullable: The fields that take null: neither required nor set by the service.
+        generated: The fields whose values the service generates if a whole object lacks them.
         unique: The fields of unique constraints, which take no operators.
         updated: The field with the time of the last write; None: the class has none.
     """
@@ -179,7 +179,7 @@ class Codec:
     )
 
     def __init__(self, schema: ClassSchema, unique: Collection[str] = ()) -> None:
-        """`unique` are fields of unique constraints that the schema does not have as a whole."""
+        """`unique` are fields of unique constraints that the schema has only in part."""
         fields = schema.fields
         self.names = tuple(sorted(fields))
         self.unique = frozenset(unique).union(*schema.unique_constraints)
@@ -208,10 +208,10 @@ class Codec:
         )
 
     def decode_object(self, body: Any, pointer: str = "") -> Values:
-        """Decode a complete object, without `id`; fields that are missing take their defaults.
+        """Decode a complete object, without `id`; missing fields take their defaults.
 
-        `pointer` is where it is in the request's body. Nothing mutable is shared with `body` or the
-        schema.
+        `pointer` is its location in the request's body. Nothing mutable is shared with `body` or
+        the schema.
 
         Raises:
             Invalid: With the location of every error.
@@ -219,9 +219,11 @@ class Codec:
         try:
             values = self._decode(body)
         except (KeyError, InvalidValue):
-            raise invalid([*self._errors(body, pointer), *self._lacking(body, pointer)]) from None
+            raise invalid(
+                [*self._errors(body, pointer), *self._missing_fields(body, pointer)]
+            ) from None
         if not values.keys() >= self._required:
-            raise invalid(self._lacking(values, pointer))
+            raise invalid(self._missing_fields(values, pointer))
         for name, default in self._defaults.items():
             if name not in values:
                 values[name] = deepcopy(default) if type(default) in _MUTABLE else default
@@ -232,21 +234,21 @@ class Codec:
     def defaults(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the defaults of fields that have one, as JSON.
 
-        None: of all these, but the time of the last write, which every write sets.
+        None: all of them except the time of the last write, which every write sets.
         """
         if names is None:
             names = [name for name in (*self._generators, *self._defaults) if name != self.updated]
-        made = self._generate(name for name in names if name in self._generators)
+        generated = self._generate(name for name in names if name in self._generators)
         return self.encode(
-            made | {name: self._defaults[name] for name in names if name not in made}
+            generated | {name: self._defaults[name] for name in names if name not in generated}
         )
 
     def stamped(self, values: Values) -> Values:
-        """Add the time to the values of a write, if the class has a field for it."""
+        """Add the write time to the values of a write, if the class has a field for it."""
         return values if self.updated is None else values | self._generate((self.updated,))
 
     def _generate(self, names: Iterable[str]) -> Values:
-        """Return values for one write: its time is the same in all of them."""
+        """Return values for one write, all with the same time."""
         now = datetime.now(UTC)
         return {name: self._generators[name](now) for name in names}
 
@@ -265,7 +267,7 @@ class Codec:
             raise invalid(locations_below(pointer, error)) from None
 
     def encode(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the values as JSON for orjson; what needs no change is shared, not copied."""
+        """Return the values as JSON for orjson; unchanged values are shared, not copied."""
         body: dict[str, Any] = dict(values)
         for name, encode in self._encoders:
             if (value := body.get(name)) is not None:
@@ -281,7 +283,7 @@ class Codec:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every value is its own JSON, so that there is nothing to encode."""
+        """Whether every value is JSON already, so that nothing needs encoding."""
         return not self._encoders
 
     def _decode(self, body: Any) -> Values:
@@ -310,7 +312,7 @@ class Codec:
         value: Value = self.decoders[name](raw)
         return value
 
-    def _lacking(self, present: Any, pointer: str) -> Iterator[Location]:
+    def _missing_fields(self, present: Any, pointer: str) -> Iterator[Location]:
         if type(present) is dict:
             for name in sorted(self._required - present.keys()):
                 yield Location(pointer + token(name), "is required")

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.schema.name_changes import NameChanges, followed, in_effect, name_changes
+from mediator.schema.name_changes import NameChanges, current_names, effective_changes, name_changes
 
 NAMES = ("a", "b", "c", "d")
 
@@ -54,14 +54,16 @@ def test_a_restoration_brings_back_what_ended_since() -> None:
         name_changes(of("a", "b"), of("a", "b"), {}, restored=1),
     )
     changes = [dropped, added, undone]
-    assert in_effect(1, changes) == ()
-    assert in_effect(2, changes[1:]) == (added, undone), "a later version only has what followed"
+    assert effective_changes(1, changes) == ()
+    assert effective_changes(2, changes[1:]) == (added, undone), (
+        "a later version only has what followed"
+    )
     later = name_changes(of("a", "b"), of("c", "b"), {"goods": {"a": "c"}})
-    assert in_effect(1, [*changes, later]) == (later,)
-    names = followed(of("a", "b"), [later])
+    assert effective_changes(1, [*changes, later]) == (later,)
+    names = current_names(of("a", "b"), [later])
     assert names == {"goods": {"a": "c", "b": "b"}}
-    assert in_effect(1, [None, undone]) == (), "what is not known was undone"
-    assert in_effect(1, [dropped, None]) == (dropped, None)
+    assert effective_changes(1, [None, undone]) == (), "what is not known was undone"
+    assert effective_changes(1, [dropped, None]) == (dropped, None)
 
 
 @given(st.data())
@@ -91,5 +93,5 @@ def test_names_lead_to_the_same_field(data: st.DataObject) -> None:
         all_fields.append(dict(fields))
     present = {identity: name for name, identity in fields.items()}
     expected = {name: present[identity] for name, identity in first.items() if identity in present}
-    known = [change for change in in_effect(1, changes) if change is not None]
-    assert followed(version, known) == {"goods": expected}
+    known = [change for change in effective_changes(1, changes) if change is not None]
+    assert current_names(version, known) == {"goods": expected}
