@@ -1,4 +1,4 @@
-"""A change as a JSON document: as the feed keeps it, and as subscribers get it."""
+"""A change as a JSON document, as the feed stores it and subscribers receive it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mediator.model.change import Change
 __all__ = ["EncodedChange", "change_from", "document_of", "encoded", "time_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST: Final = _EPOCH.replace(tzinfo=None)
-"""The same without a zone, which would be written out."""
+_EPOCH_NAIVE: Final = _EPOCH.replace(tzinfo=None)
+"""Without a time zone, so that `isoformat` writes none."""
 
 _TIME: Final = b'"time":"'
 _END: Final = b'"}'
@@ -24,7 +24,7 @@ _US: Final = timedelta(microseconds=1)
 
 @immutable
 class EncodedChange:
-    """A change as its document, with what the feed compares it by; see `Change`."""
+    """A change as its document, with the members that the feed compares; see `Change`."""
 
     class_name: str
     object_id: str
@@ -57,13 +57,13 @@ def document_of(change: Change) -> bytes:
     )
 
 
-@lru_cache(maxsize=64)  # changes come many to a second
+@lru_cache(maxsize=64)  # many changes share a second
 def _second(seconds: int) -> str:
-    return (_FIRST + timedelta(seconds=seconds)).isoformat()
+    return (_EPOCH_NAIVE + timedelta(seconds=seconds)).isoformat()
 
 
 def time_of(document: bytes) -> datetime:
-    """Return the time of a change; it is the last member, so the rest is not parsed."""
+    """Return the time of a change: the last member, so the document is not parsed."""
     time = document.rpartition(_TIME)[2]
     return datetime.fromisoformat(time.removesuffix(_END).decode())
 

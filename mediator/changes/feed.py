@@ -1,8 +1,8 @@
 """The port of the change feed: streams of changes, one for each partition of a database.
 
-Databases are named by their ids here. A relay appends changes with their positions in the store's
-log. The feed keeps the position of the last entry it has of each log (the *cursor*) and moves it in
-the same step in which it appends, so a batch that is appended twice takes effect once.
+Databases are identified by their ids. A relay appends changes with their positions in the store's
+log. For each log, the feed keeps the position of the last entry appended (the *cursor*) and moves
+it in the same step as the append, so a batch that is appended twice takes effect once.
 
 *Stream ids* are positions in a stream: text that only the feed understands. `BEGINNING` is before
 every change.
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 APPENDED_AT_ONCE: Final = 1_000
-"""Changes that relays append by one call: it is one script, which blocks its server."""
+"""Maximum changes in one append, which is a script and blocks its server."""
 
 APPENDED_BYTES: Final = 2**22
-"""About how many bytes these have, unless one has more: a call has to arrive in time."""
+"""Approximate maximum bytes of one append, unless a single change is larger."""
 
 PARTITIONS: Final = 4
-"""Streams of each database's feed. Another number would break the order of changes."""
+"""Streams of each database's feed. Changing the number would break the order of changes."""
 
 
 def partition_of(class_name: str, object_id: str) -> int:
@@ -58,7 +58,7 @@ class FeedRolledBack(Exception):
 
 
 class PositionGone(MediatorError):
-    """Changes after the position are no longer kept, or its feed is lost."""
+    """Changes after the position are no longer kept, or its feed was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class LogSource:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """Changes of one database that a relay has read of a log, in its order.
+    """Changes of one database that a relay has read from a log, in log order.
 
     Attributes:
         source: The log.
-        after: The position from which it was read: all up to it must have been appended before.
+        after: The position after which it was read; everything up to it must already be appended.
         upto: The position up to which it was read.
         entries: The changes, each with its position.
     """
@@ -86,9 +86,9 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class WriterProgress:
-    """What one replica has appended of the changes that waited in a system's records.
+    """How many pending changes of a system's records one replica has appended.
 
-    `appends` is how often it has appended to the feed of each database.
+    `appends` counts its appends to the feed of each database.
     """
 
     system: str
@@ -124,25 +124,25 @@ class Feed(Protocol):
     ) -> int:
         """Append the changes after the cursors and move them, all in one step.
 
-        It may be sent twice: changes before the cursors are left out. The batches are of one
-        system; those without entries only compare and move their cursors. `until_tick` is published
-        in the same step: the feed then has every change of the system acknowledged before this
-        tick. None: that is not known.
+        It can be sent twice: changes before the cursors are skipped. All batches are of one system;
+        batches without entries only compare and move their cursors. `until_tick` is published in
+        the same step: the feed then has every change of the system acknowledged before this tick.
+        None: unknown.
 
         Returns:
             How many changes were new.
 
         Raises:
-            LeaseLost: The lease is not held, and nothing was done.
-            FeedRolledBack: A cursor is before its `LogBatch.after`, and nothing was done.
+            LeaseLost: The lease is not held; nothing was done.
+            FeedRolledBack: A cursor is before its `LogBatch.after`; nothing was done.
         """
 
     async def append_newer(
         self, database: str, changes: Sequence[EncodedChange], progress: WriterProgress
     ) -> int:
-        """Append changes, in order, whose version is above the last one of their group.
+        """Append, in order, the changes whose version is above the last one of their group.
 
-        The `progress` of the replica that appends them is updated.
+        Updates the `progress` of the replica that appends them.
 
         Returns:
             How many changes were new.
@@ -152,59 +152,58 @@ class Feed(Protocol):
         """
 
     async def acknowledged(self, database: str, changes: Sequence[Change]) -> None:
-        """Note that the outbox of these appended changes was acknowledged.
+        """Record that the outbox of these appended changes was acknowledged.
 
-        The last versions of their groups expire after a while, unless more is appended.
+        The last versions of their groups expire after a while, unless more changes are appended.
         """
 
     async def publish_progress(
         self, database: str, progress: WriterProgress, until_tick: int
     ) -> None:
-        """Publish that the feed has every change that a replica made itself before `until_tick`.
+        """Publish that the feed has every change that a replica made before `until_tick`.
 
         Raises:
             FeedRolledBack: The feed lacks earlier changes of the replica.
         """
 
     async def leave(self, database: str, progress: WriterProgress) -> None:
-        """Remove a replica that has appended all its changes and writes no more."""
+        """Remove a replica that has appended all its changes and no longer writes."""
 
     async def published_progress(self, database: str, system: str) -> Mapping[str, int]:
         """Return for each replica of a system the last tick of `publish_progress`."""
 
     async def retire(self, database: str, system: str, published: Mapping[str, int]) -> None:
-        """Remove replicas that are not registered any more, after a sweep of what they wrote.
+        """Remove replicas that are no longer registered, after a sweep of their writes.
 
         `published` is their `published_progress` from before the sweep: a replica that has
-        registered again, or published anything else since, stays.
+        registered again or published since then stays.
         """
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
-        """Return for each system the tick before which every acknowledged change is here.
+        """Return for each system the tick before which the feed has every acknowledged change.
 
-        A reader of the streams after this call sees all of them. A system that has published
-        nothing so far is left out, as is one whose writers are not known for sure
-        (`mediator.changes.writers`).
+        A reader of the streams after this call sees all of them. Systems that have published
+        nothing yet, or whose writers are uncertain (`mediator.changes.writers`), are left out.
         """
 
     async def tick(self) -> int:
         """Return the next tick, a number for `relayed_until`.
 
-        Ticks of all feeds only rise: what was acknowledged before this call is below the number,
-        whatever the clock of any machine shows.
+        Ticks are monotonic over all feeds: changes acknowledged before this call are below the
+        number, independently of any machine's clock.
         """
 
     async def read(
         self, database: str, partition: int, after: str, limit: int
     ) -> list[tuple[str, Change]]:
-        """Return up to `limit` changes of a partition after a stream id, with theirs.
+        """Return up to `limit` changes of a partition after a stream id, with their stream ids.
 
         Raises:
             PositionGone: Changes after it are no longer kept.
         """
 
     async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
-        """Return the same as `read`, as events for subscribers."""
+        """Read changes like `read`, as events for subscribers."""
 
     async def follow(
         self, database: str, after: Sequence[str], limit: int, wait_s: float
@@ -212,19 +211,19 @@ class Feed(Protocol):
         """Wait up to `wait_s` for events after a stream id in each partition."""
 
     async def last(self, database: str, partition: int) -> str:
-        """Return the stream id of the newest change there ever was in a partition."""
+        """Return the stream id of the newest change ever appended to a partition."""
 
     async def oldest(self, database: str, partition: int) -> str:
         """Return the stream id after which every change is kept."""
 
     async def generation(self, database: str) -> str:
-        """Return the id of the generation; positions of another one are gone."""
+        """Return the id of the generation; positions of other generations are gone."""
 
     async def start_generation(self, database: str) -> None:
-        """Start another generation: changes are missing that cannot be appended any more."""
+        """Start a new generation: changes are missing that can no longer be appended."""
 
     async def trim(self, database: str) -> None:
         """Remove changes beyond the retention."""
 
     async def clear(self, database: str) -> None:
-        """Remove the feed of a database that was dropped."""
+        """Remove the feed of a dropped database."""

@@ -1,7 +1,7 @@
-"""Classes whose objects had owners once: until when, and which changes are of a later time.
+"""Classes whose objects formerly had owners: until when, and which changes are later.
 
-Until when objects had owners is a time of the catalogue's clock, and when a change was made one of
-the system that holds it (docs/clocks.md).
+The end of ownership is timed by the catalogue's clock, a change by the clock of the system that
+holds it (docs/clocks.md).
 """
 
 from __future__ import annotations
@@ -13,58 +13,58 @@ from typing import Any, Final
 from mediator.changes.document import time_of
 
 __all__ = [
-    "CLOCKS_DIFFER",
-    "MOST_CLASSES",
+    "MAX_CLASSES",
+    "MAX_CLOCK_SKEW",
     "changes_open_at",
     "had_owners_until",
     "owned_until",
     "was_made_after",
 ]
 
-CLOCKS_DIFFER: Final = timedelta(minutes=1)
-"""By how much the clocks of two machines are taken to differ at most."""
+MAX_CLOCK_SKEW: Final = timedelta(minutes=1)
+"""Assumed maximum difference between the clocks of two machines."""
 
-_ANY_OTHER: Final = ""
-"""Stands for every class that is not listed: no class has this name."""
+_UNLISTED: Final = ""
+"""Stands for every unlisted class; not a valid class name."""
 
-MOST_CLASSES: Final = 1_000
-"""Classes that are listed for a database; a longer list would cost each of its schema changes."""
+MAX_CLASSES: Final = 1_000
+"""Maximum classes listed for a database: each schema change writes the whole list."""
 
 
 def owned_until(
-    known: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any], now: datetime
+    times: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any], now: datetime
 ) -> dict[str, str]:
-    """Return for each class that has lost its owner field until when it had one, in RFC 3339.
+    """Return when each class without its former owner field lost it, in RFC 3339.
 
-    A class that is dropped loses it too: a later one of its name may have none.
+    Dropped classes count too: a later class of the same name may have no owner field.
 
     Args:
-        known: What the schema change before returned.
+        times: The result of the previous schema change.
         before: The schema as it was, as JSON.
         after: The schema that replaces it.
-        now: When, in UTC.
+        now: The current time, in UTC.
     """
     lost = _owned(before) - _owned(after)
-    return _bounded({**known, **dict.fromkeys(lost, now.isoformat(timespec="microseconds"))})
+    return _bounded({**times, **dict.fromkeys(lost, now.isoformat(timespec="microseconds"))})
 
 
 def had_owners_until(times: Mapping[str, datetime], class_name: str) -> datetime | None:
-    """Return until when the objects of a class had owners; None: they never had."""
-    return times.get(class_name, times.get(_ANY_OTHER))
+    """Return until when the objects of a class had owners; None: never."""
+    return times.get(class_name, times.get(_UNLISTED))
 
 
 def changes_open_at(until: datetime) -> datetime:
-    """Return from when on every new change is certainly of a time without owners.
+    """Return the time from which every new change certainly was made without owners.
 
-    A subscriber that began earlier would miss changes: those that may be older than their times.
+    A subscriber that started earlier could miss changes that may be older than they appear.
     """
-    # One is for `was_made_after`, the other for a system whose clock is behind ours.
-    return until + 2 * CLOCKS_DIFFER
+    # One skew is for `was_made_after`, the other for a system whose clock is behind ours.
+    return until + 2 * MAX_CLOCK_SKEW
 
 
 def was_made_after(change: bytes, until: datetime) -> bool:
-    """Whether a change, as a JSON document, was certainly made after a moment."""
-    return time_of(change) > until + CLOCKS_DIFFER
+    """Whether a change, given as a JSON document, was certainly made after a time."""
+    return time_of(change) > until + MAX_CLOCK_SKEW
 
 
 def _owned(document: Mapping[str, Any]) -> set[str]:
@@ -73,9 +73,9 @@ def _owned(document: Mapping[str, Any]) -> set[str]:
 
 
 def _bounded(times: dict[str, str]) -> dict[str, str]:
-    """Let one entry stand for the oldest, with the latest of their times: that hides more."""
-    if len(times) <= MOST_CLASSES:
+    """Merge the oldest entries into one with the latest of their times, which hides more."""
+    if len(times) <= MAX_CLASSES:
         return times
     newest_first = sorted(times, key=lambda name: times[name], reverse=True)
-    kept, others = newest_first[: MOST_CLASSES - 1], newest_first[MOST_CLASSES - 1 :]
-    return {**{name: times[name] for name in kept}, _ANY_OTHER: times[others[0]]}
+    newest, oldest = newest_first[: MAX_CLASSES - 1], newest_first[MAX_CLASSES - 1 :]
+    return {**{name: times[name] for name in newest}, _UNLISTED: times[oldest[0]]}

@@ -21,20 +21,20 @@ from mediator.stores.port import ChangeLog, Fragment, FragmentOf, LogEntry, LogP
 __all__ = ["KEEP_S", "HorizonLog", "LogRelay", "RelayResult"]
 
 KEEP_S: Final = 600.0
-"""Seconds for which logs keep what is relayed: a feed may go back to an older state."""
+"""Seconds for which logs keep relayed entries: a feed may roll back to an older state."""
 
 _PACE_US: Final = 200_000
-_BATCH: Final = 1_000
-"""Entries read of a log at once, fewer if they are large."""
+_BATCH_ENTRIES: Final = 1_000
+"""Entries per read of a log, fewer if they are large."""
 
-_HORIZONS: Final = 64
+_MAX_HORIZONS: Final = 64
 
 
 @runtime_checkable
 class HorizonLog(Protocol):
-    """A log that shows a change only when none can still appear before it (`ChangeLog.changes`).
+    """A log that shows a change only once none can appear before it (`ChangeLog.changes`).
 
-    So what it shows need not be all that was acknowledged.
+    It may therefore not show all acknowledged changes yet.
     """
 
     async def horizon(self) -> tuple[int, int]:
@@ -47,10 +47,10 @@ class HorizonLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RelayResult:
-    """How many entries were read of all logs, and how many changes were new to the feed.
+    """How many entries were read from all logs, and how many changes were new to the feed.
 
-    `drained`: the logs were read to their ends. `missing` are logs that no longer have the entries
-    after their cursors; then nothing was appended.
+    `drained`: all logs were read to their ends. `missing`: logs that no longer have the entries
+    after their cursors; nothing was appended then.
     """
 
     read: int
@@ -60,13 +60,13 @@ class RelayResult:
 
 
 class LogRelay:
-    """Relays for as long as its lease is held.
+    """Relays while its lease is held.
 
-    Every method raises `StoreError`, `Unavailable` (the store or the feed does not answer),
-    `LeaseLost` and `FeedRolledBack`. Call `forget` after any of them.
+    Every method raises `StoreError`, `Unavailable` (the store or the feed does not respond),
+    `LeaseLost` and `FeedRolledBack`. Call `forget` after any of these errors.
 
-    Feeds without changes get their progress every `pace_us` microseconds: it costs as much as
-    changes do.
+    Feeds without changes get progress only every `pace_us` microseconds: it costs as much as
+    changes.
     """
 
     def __init__(
@@ -93,26 +93,26 @@ class LogRelay:
         self._trimmable: dict[str, str] = {}
 
     def forget(self, *, reached: bool = False) -> None:
-        """Forget what the feed has; and what it had (`reached`)."""
+        """Forget the feed's cursors; `reached`: also the positions that it had reached."""
         self._cursors.forget(reached=reached)
         self._horizons.clear()
         self._due_tick = 0
 
     async def relay(self) -> RelayResult:
-        """Append up to a batch of each log; publish progress if that was all."""
+        """Append up to a batch of each log; publish progress if the logs are drained."""
         databases = self._routes.databases()
         loaded = await self._cursors.load(databases)
         missing = await self._missing() if loaded else ()
         if missing:
             return RelayResult(0, 0, False, missing)  # the gap is handled before later entries
-        # Before the entries: what is acknowledged while they are read is not in the published tick.
+        # Before the entries: the published tick excludes changes acknowledged during the read.
         await self._read_horizon()
         pages = await self._read_all()
         entries = {log: page.entries for log, page in pages.items()}
         drained = all(page.is_last for page in pages.values())
-        before = {log: self._cursors.least(log) for log in self._logs}
+        lowest_before = {log: self._cursors.lowest(log) for log in self._logs}
         appended = await self._append_all(databases, entries, self._due_tick if drained else 0)
-        self._note_trimmable(before)
+        self._note_trimmable(lowest_before)
         return RelayResult(sum(map(len, entries.values())), appended, drained)
 
     async def trim(self) -> int:
@@ -125,35 +125,35 @@ class LogRelay:
     async def _missing(self) -> tuple[str, ...]:
         missing = []
         for log in self._logs:
-            least = self._cursors.least(log)
+            lowest = self._cursors.lowest(log)
             oldest = await self._store.oldest(log)
-            if least and oldest is not None and oldest > least:
+            if lowest and oldest is not None and oldest > lowest:
                 missing.append(log)
         return tuple(missing)
 
     async def _read_horizon(self) -> None:
-        """Find the tick before which a read from now on returns every acknowledged change."""
+        """Find the tick before which a read from now on returns all acknowledged changes."""
         self._read_at = asyncio.get_running_loop().time()
         tick = await self._feed.tick()
         if self._horizon_log is None:
             self._due_tick = tick
             return
         reached, awaited = await self._horizon_log.horizon()
-        if len(self._horizons) < _HORIZONS:
+        if len(self._horizons) < _MAX_HORIZONS:
             self._horizons.append((tick, awaited))
-        # A tick is due once the log shows all writes that were acknowledged before it.
+        # A tick is due once the log shows all writes acknowledged before it.
         while self._horizons and self._horizons[0][1] <= reached:
             self._due_tick = self._horizons.popleft()[0]
 
     async def _append_all(
         self, databases: Sequence[str], entries: Mapping[str, Sequence[LogEntry]], until_tick: int
     ) -> int:
-        """Append to each database its changes, and publish progress where that is due.
+        """Append each database's changes to its feed, and publish progress where it is due.
 
-        The entries, by log, are complete up to `until_tick`; 0: they are not.
+        The entries, by log, are complete up to `until_tick`; 0: they are incomplete.
         """
         changes = _by_database(entries)
-        # Before any other cursor moves on: a relay that takes over reads from the lowest.
+        # Before any other cursor moves: a relay that takes over reads from the lowest.
         await self._create_cursors(changes)
         upto = {log: batch[-1].position for log, batch in entries.items() if batch}
         self._unpublished |= changes.keys()
@@ -161,8 +161,8 @@ class LogRelay:
         appended = 0
         for database in sorted({*databases, *changes}):
             if database in due or self._is_due(database):
-                own = changes.get(database, {})
-                appended += await self._append(database, own, upto, until_tick)
+                logs = changes.get(database, {})
+                appended += await self._append(database, logs, upto, until_tick)
         for log, position in upto.items():
             self._cursors.read(log, position)
         return appended
@@ -184,17 +184,17 @@ class LogRelay:
         """Append a database's changes (by log); move its cursors to where the logs were read."""
         reads = []
         for log, cursor in self._cursors.of_database(database).items():
-            # Between its cursor and the start of the read the database has no changes.
+            # The database has no changes between its cursor and the start of the read.
             reached = max(cursor, upto.get(log) or self._cursors.start(log))
             source = LogSource(self._routes.system, log)
             reads.append(LogRead(source, cursor, reached, changes.get(log, ())))
         appended = 0
         for request, is_last in requests_of(reads):
-            # In the step that appends the last of them: it never promises more than the feed has.
+            # Only with the last request: progress never promises more than the feed has.
             until = until_tick if until_tick and is_last else None
             appended += await self._feed.append(database, request, self._lease, until)
-        for each in reads:
-            self._cursors.move(each.source.log, database, each.upto)
+        for read in reads:
+            self._cursors.move(read.source.log, database, read.upto)
         self._published_at[database] = self._read_at
         if until_tick:
             self._unpublished.discard(database)
@@ -202,11 +202,11 @@ class LogRelay:
             self._unpublished.add(database)
         return appended
 
-    def _note_trimmable(self, before: Mapping[str, str]) -> None:
-        for log, least in before.items():
+    def _note_trimmable(self, lowest_before: Mapping[str, str]) -> None:
+        for log, lowest in lowest_before.items():
             # The entry at the cursor stays: its absence would look like a gap.
-            if "" < least < self._cursors.least(log):
-                self._trimmable[log] = least
+            if "" < lowest < self._cursors.lowest(log):
+                self._trimmable[log] = lowest
 
     def _is_due(self, database: str) -> bool:
         elapsed_s = self._read_at - self._published_at.get(database, float("-inf"))
@@ -221,18 +221,18 @@ class LogRelay:
     async def _read(self, log: str, after: str) -> LogPage:
         unknown: set[str] = set()
         find = self._finder(unknown)
-        page = await self._store.changes(log, after or None, _BATCH, find)
+        page = await self._store.changes(log, after or None, _BATCH_ENTRIES, find)
         if unknown - {SCRATCH_DATABASE}:
-            # Their classes were dropped; or created by another replica a moment ago.
+            # Their classes were dropped, or another replica created them a moment ago.
             await self._routes.refresh()
             find = self._finder(unknown)
-            page = await self._store.changes(log, after or None, _BATCH, find)
+            page = await self._store.changes(log, after or None, _BATCH_ENTRIES, find)
         return page
 
     def _finder(self, unknown: set[str]) -> FragmentOf:
-        """Return the lookup of fragments for one read; it adds databases it lacks to `unknown`."""
+        """Return a lookup of fragments for one read; it adds missing databases to `unknown`."""
 
-        @cache  # a log has few classes, and many entries of each
+        @cache  # a log has few classes and many entries of each
         def find(database: str, class_name: str) -> Fragment | None:
             fragment = self._routes.fragment_of(database, class_name)
             if fragment is None:
@@ -249,14 +249,14 @@ def _by_database(
     for log, page in entries.items():
         for entry in page:
             if entry.change is not None:
-                own = databases.setdefault(entry.change.database_id, {})
-                own.setdefault(log, []).append(entry)
+                logs = databases.setdefault(entry.change.database_id, {})
+                logs.setdefault(log, []).append(entry)
     return databases
 
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """What was read of a log for one database: the entries from `after`, a cursor, to `upto`."""
+    """A read of a log for one database: the entries from `after`, a cursor, to `upto`."""
 
     source: LogSource
     after: str
@@ -265,10 +265,10 @@ class LogRead:
 
 
 def requests_of(logs: Iterable[LogRead]) -> Iterator[tuple[Sequence[LogBatch], bool]]:
-    """Group what was read into requests; yields also whether a request is the last.
+    """Group reads into requests; also yield whether a request is the last.
 
-    A log may be divided anywhere: each request moves the cursor over what it appends, and nothing
-    else. If a later one fails, the feed has a beginning of the log, and its cursor says which.
+    A log can be divided anywhere: each request moves the cursor only over the entries that it
+    appends. If a later request fails, the feed has a prefix of the log, up to its cursor.
     """
     request: list[LogBatch] = []
     count = total = 0
@@ -286,12 +286,12 @@ def requests_of(logs: Iterable[LogRead]) -> Iterator[tuple[Sequence[LogBatch], b
 
 
 def _batches(log: LogRead) -> Iterator[tuple[LogBatch, int]]:
-    """Divide what was read of a log into batches, one at least; yields also their bytes."""
+    """Divide a read into batches, at least one; also yield their sizes in bytes."""
     divided = batches_by_size(log.entries, _size_of, APPENDED_AT_ONCE, APPENDED_BYTES)
     after, batches = log.after, [*divided] or [[]]
     for number, entries in enumerate(batches, 1):
         upto = log.upto if number == len(batches) else entries[-1].position
-        changes = [(each.position, each.change) for each in entries if each.change is not None]
+        changes = [(entry.position, entry.change) for entry in entries if entry.change is not None]
         yield LogBatch(log.source, after, upto, changes), sum(map(_size_of, entries))
         after = upto
 

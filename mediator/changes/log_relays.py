@@ -1,4 +1,4 @@
-"""The relays of all systems that keep logs: among all replicas one works on each system."""
+"""The relays of all systems that keep logs: one replica at a time relays each system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["LogRelays"]
 log = logging.getLogger(__name__)
 
 MIN_WAIT_S: Final = 0.05
-"""A relay of many changes costs as much as one of few, so changes are gathered for this long."""
+"""Changes are gathered for this long: relaying many costs as much as relaying one."""
 
 MAX_WAIT_S: Final = 0.2
 LEASE_S: Final = 3.0
@@ -39,7 +39,7 @@ PAUSE_S: Final = 0.5
 
 
 class IdleBackoff:
-    """Waits that double while there are no changes, and that a wake-up cuts short."""
+    """Waits that double while no changes arrive; a wake-up cuts them short."""
 
     def __init__(self) -> None:
         self._woken = asyncio.Event()
@@ -48,15 +48,15 @@ class IdleBackoff:
     def wake(self) -> None:
         self._woken.set()
 
-    async def wait(self, *, found: bool) -> None:
-        self._wait_s = MIN_WAIT_S if found else min(self._wait_s * 2, MAX_WAIT_S)
-        # Not cut short: changes that come one by one are relayed together.
+    async def wait(self, *, has_changes: bool) -> None:
+        self._wait_s = MIN_WAIT_S if has_changes else min(self._wait_s * 2, MAX_WAIT_S)
+        # Not cut short: changes that arrive one by one are relayed together.
         await asyncio.sleep(MIN_WAIT_S)
         if self._wait_s > MIN_WAIT_S:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait_s - MIN_WAIT_S):
                     await self._woken.wait()
-        self._woken.clear()  # the next read sees all of them
+        self._woken.clear()  # the next read sees all changes
 
 
 @dataclass(eq=False)
@@ -67,7 +67,7 @@ class LogRelays:
     _running: dict[str, _RelayWorker] = field(default_factory=dict, init=False)
 
     async def reconcile(self) -> None:
-        """Start relays of new systems; cancel those of systems that are gone or were reopened."""
+        """Start relays of new systems; cancel relays of removed or reopened systems."""
         for name, running in tuple(self._running.items()):
             guarded = self._context.systems.find(name)
             if guarded is None or guarded.store is not running.store or running.task.done():
@@ -140,7 +140,7 @@ class _RelayWorker:
             self._failing = True
         except Exception:
             log.exception("relaying %s failed", self._routes.system)
-        # Without the lease, another relay may have moved the cursors meanwhile.
+        # Without the lease, another relay may have moved the cursors.
         self._relay.forget()
 
     async def _work(self) -> None:
@@ -159,7 +159,7 @@ class _RelayWorker:
                 await self._relay.trim()
                 trimmed_at = now
             if result.drained:
-                await self.backoff.wait(found=result.read > 0)
+                await self.backoff.wait(has_changes=result.read > 0)
 
     async def _relay_once(self) -> RelayResult:
         result, system = await self._relay.relay(), self._routes.system
@@ -173,9 +173,9 @@ class _RelayWorker:
         return result
 
     async def _start_generation(self) -> None:
-        """Start another generation of all feeds, before anything is appended."""
+        """Start a new generation of all feeds, before anything is appended."""
         # The clock of a server that takes over may be behind: its stream ids could precede
-        # positions that subscribers have reached, and they would never see the changes.
+        # positions that subscribers have reached, who would never see the changes.
         for database in self._routes.databases():
             await self._feed.start_generation(database)
         self._rolled_back = False

@@ -1,10 +1,10 @@
 """The relay of stores whose outboxes are in the records: it appends and acknowledges changes.
 
-Every process relays what it has written itself, and sweeps now and then for the writes of
-processes that have failed. So two relays may meet at a record. That does no harm: entries leave a
-record from the front only, after the feed has them, so a reader of the record reads all that the
-feed may lack, in order; and the feed takes a change only if its version is above that of the last
-one it has of the group, as versions of a group rise even over deletes.
+Every process relays its own writes, and periodically sweeps for the writes of failed processes. Two
+relays can therefore work on the same record. This is harmless: entries leave a record only from the
+front, after the feed has them, so a reader of the record sees everything that the feed may lack, in
+order; and the feed accepts a change only if its version is above the last one of the group, whose
+versions rise even over deletes.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from mediator.stores.port import (
 __all__ = ["Append", "PendingRelay"]
 
 Append: TypeAlias = Callable[[str, Sequence[Change]], Awaitable[object]]
-"""Appends to a database's feed, in their order, changes above the last version of their group."""
+"""Appends, in order, to a database's feed the changes above the last version of their group."""
 
-_CAPACITY: Final = 10_000
-"""Records queued while the store or the feed does not answer; a sweep finds the others."""
+_MAX_QUEUED: Final = 10_000
+"""Maximum records queued while the store or the feed is down; a sweep finds the others."""
 
-_AT_ONCE: Final = 64
-"""Records that are read, and acknowledged, in one call."""
+_BATCH_RECORDS: Final = 64
+"""Records that one call reads and acknowledges."""
 
-_PAGE: Final = 512
-"""Records that a sweep finds in one call."""
+_SWEEP_PAGE: Final = 512
+"""Records that one call of a sweep returns."""
 
 _RecordKey: TypeAlias = tuple[str, str, str]
 
@@ -47,8 +47,8 @@ class PendingRelay:
     """Relays the changes of one store to the feed; a call that fails loses nothing.
 
     `on_inconsistent` receives records whose changes do not lead to their values, `on_acknowledged`
-    changes that were acknowledged. `complete` is whether the last `drain` relayed all that this
-    process had written before it.
+    acknowledged changes. `complete`: the last `drain` relayed everything that this process had
+    written before it.
     """
 
     _store: PendingChanges
@@ -63,10 +63,10 @@ class PendingRelay:
     complete: bool = field(default=False, init=False)
 
     async def drain(self) -> int:
-        """Relay what this process has written; return the number of changes.
+        """Relay the writes of this process; return the number of changes.
 
         Raises:
-            StoreError: What could not be relayed is left for the next call.
+            StoreError: Changes that failed are left for the next call.
         """
         self.complete = False
         overflowing = not self._enqueue()
@@ -78,21 +78,21 @@ class PendingRelay:
                 try:
                     relayed += await self._relay(fragment, batch) if fragment else 0
                 except StoreRefused as error:
-                    refusal = error  # the other records go on
+                    refusal = error  # continue with the other records
                 else:
                     for id_ in batch:
                         del self._queue[database, class_name, id_]
         if refusal is not None:
             raise refusal
-        if overflowing:  # the store may have dropped some
+        if overflowing:  # the store may have dropped reports
             self.sweep_soon()
-        # Once more: the store has reported again the records that have more changes.
+        # A second time: the store has reported records that have more changes again.
         self.complete = self._enqueue() and self._unfinished.isdisjoint(self._queue)
         return relayed
 
     def _enqueue(self) -> bool:
-        """Queue the records that the store reports as written; false if there may be more."""
-        room = _CAPACITY - len(self._queue)
+        """Queue the records that the store reports as written; return False if more may follow."""
+        room = _MAX_QUEUED - len(self._queue)
         written = self._store.take_written(room)
         self._queue.update(dict.fromkeys(written))
         return len(written) < room
@@ -101,7 +101,7 @@ class PendingRelay:
         self._swept_at.clear()
 
     async def sweep(self, fragments: Iterable[Fragment]) -> int:
-        """Relay changes of processes that have died, in classes that are due; return how many."""
+        """Relay changes of dead processes in the classes that are due; return how many."""
         relayed = 0
         for fragment in fragments:
             name = (fragment.database_id, fragment.class_name)
@@ -113,7 +113,7 @@ class PendingRelay:
 
     async def _sweep(self, fragment: Fragment) -> int:
         relayed, after = 0, None
-        while ids := await self._store.sweep(fragment, after, _PAGE):
+        while ids := await self._store.sweep(fragment, after, _SWEEP_PAGE):
             for batch in _batches(ids):
                 relayed += await self._relay(fragment, batch)
             after = ids[-1]
@@ -124,8 +124,8 @@ class PendingRelay:
         changes = [change for record in pending for change in record.changes]
         if changes:
             await self._append(fragment.database_id, changes)
-            # After the append: a relay that dies in between leaves them, and another one appends
-            # them again, which the feed recognises by their versions.
+            # After the append: if a relay dies in between, another one appends the changes again,
+            # and the feed recognises them by their versions.
             await self._store.acknowledge(pending)
             if self._on_acknowledged is not None:
                 await self._on_acknowledged(fragment.database_id, changes)
@@ -138,7 +138,7 @@ class PendingRelay:
     def _note_unfinished(
         self, fragment: Fragment, ids: Sequence[str], pending: Sequence[UnrelayedChanges]
     ) -> None:
-        """Record which records may have more changes: the store reports them again."""
+        """Note which records may have more changes: the store reports them again."""
         finished = {record.id for record in pending if record.complete}
         key = (fragment.database_id, fragment.class_name)
         self._unfinished.update((*key, id_) for id_ in ids if id_ not in finished)
@@ -152,5 +152,5 @@ class PendingRelay:
 
 def _batches(ids: Iterable[str]) -> Iterable[list[str]]:
     remaining = iter(ids)
-    while batch := list(islice(remaining, _AT_ONCE)):
+    while batch := list(islice(remaining, _BATCH_RECORDS)):
         yield batch

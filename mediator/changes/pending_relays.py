@@ -30,20 +30,20 @@ from mediator.stores.port import PendingChanges, StoreError, UnrelayedChanges
 
 __all__ = ["PendingRelays"]
 
-_APPENDED_WITHIN_S: Final = 240.0
-"""For how long what was lost may wait to be appended again.
+_MAX_LOST_S: Final = 240.0
+"""How long lost changes can wait to be appended again.
 
-Of a change that is older than that and `KEEP_S`, the feed does not know any more whether it has it,
-or a later one (`VERSIONS_KEPT_S` of its scripts).
+For a change older than this and `KEEP_S` together, the feed no longer knows whether it has the
+change or a later one (`VERSIONS_KEPT_S` of its scripts).
 """
 
 log = logging.getLogger(__name__)
 
 
 class PendingRelays:
-    """Relays what this process has written, store by store, and publishes its progress.
+    """Relays the writes of this process, store by store, and publishes its progress.
 
-    `feed` are the feeds, with the registration of this replica; without them changes are dropped.
+    `feed`: the feeds and the registration of this replica; without them changes are dropped.
     """
 
     def __init__(self, context: RelayContext, feed: tuple[Feed, Writers] | None) -> None:
@@ -52,15 +52,17 @@ class PendingRelays:
         self._relays: dict[str, tuple[PendingChanges, _StoreRelay]] = {}
 
     async def run(self) -> None:
-        """Relay all changes; a store that fails does not stop the others.
+        """Relay all changes; a failing store does not stop the others.
 
         Raises:
-            StoreError: The last failure. What could not be relayed is left for the next run.
-            Unavailable: The feed does not answer.
+            StoreError: The last failure. Changes that failed are left for the next run.
+            Unavailable: The feed does not respond.
         """
         failure: StoreError | None = None
-        stores = [(each, each.store) for each in tuple(self._context.systems)]
-        pending = [(each, store) for each, store in stores if isinstance(store, PendingChanges)]
+        stores = [(guarded, guarded.store) for guarded in tuple(self._context.systems)]
+        pending = [
+            (guarded, store) for guarded, store in stores if isinstance(store, PendingChanges)
+        ]
         status = await self._feed[1].check() if self._feed and pending else None
         for guarded, store in pending:
             if guarded.breaker.is_open:
@@ -75,27 +77,27 @@ class PendingRelays:
     async def close(self) -> None:
         """Remove this replica from the feeds, if it has relayed everything.
 
-        Otherwise the others relay the rest once its lease has expired.
+        Otherwise other replicas relay the remaining changes once its lease has expired.
         """
         finished = [await relay.leave() for _, relay in self._relays.values()]
         if self._feed is not None and all(finished):
             await self._feed[1].leave()
 
     def _relay(self, guarded: GuardedStore, store: PendingChanges) -> _StoreRelay:
-        """Return the relay of a store; a system that was registered again has another store."""
-        known = self._relays.get(guarded.name)
-        if known is None or known[0] is not store:
+        """Return the relay of a store; a system that was re-registered has a new store."""
+        entry = self._relays.get(guarded.name)
+        if entry is None or entry[0] is not store:
             context, routes = self._context, self._context.routes(guarded.name)
             if self._feed is None:
                 relay = _StoreRelay(store, routes, _drop, context.clock)
             else:
                 relay = _FeedRelay(context, store, routes, *self._feed)
-            known = self._relays[guarded.name] = store, relay
-        return known[1]
+            entry = self._relays[guarded.name] = store, relay
+        return entry[1]
 
 
 class _StoreRelay:
-    """Relays one store to nowhere: without a feed, changes are only acknowledged."""
+    """Without a feed, changes are only acknowledged."""
 
     def __init__(
         self,
@@ -119,7 +121,7 @@ class _StoreRelay:
 
 
 class _Lost(NamedTuple):
-    """Changes to be appended again, batch by batch, and since when (monotonic, in s)."""
+    """Batches to append again, and since when (monotonic, in s)."""
 
     since: float
     batches: deque[list[EncodedChange]]
@@ -148,10 +150,10 @@ class _FeedRelay(_StoreRelay):
     async def run(self, status: WriterStatus | None) -> None:
         """Relay all changes, and publish the progress.
 
-        If replicas have gone, or their registrations may be lost, their changes are swept first.
+        If replicas have left, or their registrations may be lost, it sweeps their changes first.
         """
         assert status is not None
-        # Before the changes are read: those acknowledged meanwhile are not covered by it.
+        # Before the changes are read: the tick does not cover changes acknowledged meanwhile.
         tick = await self._feed.tick()
         await self._append_all_lost()
         await self._register(tick)
@@ -164,7 +166,7 @@ class _FeedRelay(_StoreRelay):
             self._relay.sweep_soon()
         await super().run(status)
         for database, published in gone.items():
-            # After the sweep: until then the feed waits for what they wrote.
+            # After the sweep: until then the feed waits for their writes.
             await self._feed.retire(database, system, published)
         if recovering:
             await self._writers.note_recovered(system, status)
@@ -173,7 +175,7 @@ class _FeedRelay(_StoreRelay):
                 await self._publish(database, tick)
 
     async def leave(self) -> bool:
-        """Remove this replica from the feeds if it has relayed everything: it writes no more."""
+        """Remove this replica from the feeds if it has relayed everything; it no longer writes."""
         await self._append_all_lost()
         await self._relay.drain()
         if self._relay.complete:
@@ -182,7 +184,7 @@ class _FeedRelay(_StoreRelay):
         return self._relay.complete
 
     async def _register(self, tick: int) -> None:
-        """Have every feed wait for this replica before it may acknowledge a write."""
+        """Make every feed wait for this replica before it can acknowledge a write."""
         registration = self._writers.registration
         if registration != self._registration:
             self._published.clear()
@@ -203,9 +205,9 @@ class _FeedRelay(_StoreRelay):
         return {database: published for database, published in gone.items() if published}
 
     async def _append(self, database: str, changes: Sequence[Change]) -> None:
-        await self._retry_after_rollback(database, partial(self._append_own, database, changes))
+        await self._retry_after_rollback(database, partial(self._append_batches, database, changes))
 
-    async def _append_own(self, database: str, changes: Sequence[Change]) -> None:
+    async def _append_batches(self, database: str, changes: Sequence[Change]) -> None:
         for batch in _batches(map(encoded, changes)):
             count = await self._feed.append_newer(database, batch, self._progress)
             self._recent.add(database, batch)
@@ -221,19 +223,19 @@ class _FeedRelay(_StoreRelay):
     async def _retry_after_rollback(
         self, database: str, act: Callable[[], Awaitable[None]]
     ) -> None:
-        """Act; if the feed has lost changes, append them again first."""
+        """Call `act`; if the feed has lost changes, append them again first."""
         try:
             await act()
         except FeedRolledBack:
             self._observe(FeedRollbackFound(self._routes.system))
-            # If this fails, the next call finds again that the feed has gone back.
+            # If this fails, the next call finds the rollback again.
             await self._feed.start_generation(database)
             self._note_lost(database)
             await self._append_lost(database)
             await act()
 
     def _note_lost(self, database: str) -> None:
-        # The count of the lost state would be refused again; from here on `_lost` remembers it.
+        # The feed would refuse the count of the lost state; from here on `_lost` keeps the changes.
         batches = deque(_batches(self._recent.of(database)))
         self._lost[database] = _Lost(self._clock.monotonic(), batches)
         self._progress.appends.pop(database, None)
@@ -245,7 +247,7 @@ class _FeedRelay(_StoreRelay):
         if database not in self._lost:
             return
         since, batches = self._lost[database]
-        if self._clock.monotonic() - since > _APPENDED_WITHIN_S:
+        if self._clock.monotonic() - since > _MAX_LOST_S:
             await self._feed.start_generation(database)
             reason = "the feed was away for too long to have what it has lost appended again"
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
@@ -256,7 +258,7 @@ class _FeedRelay(_StoreRelay):
         self._lost.pop(database, None)
 
     async def _append_all_lost(self) -> None:
-        """Append what a former call could not, before anything is appended, or published."""
+        """Append the changes that an earlier call could not, before any append or publish."""
         databases = set(self._routes.databases())
         for database in tuple(self._lost):
             if database in databases:

@@ -1,4 +1,4 @@
-"""Positions in a database's feed: opaque to clients, a stream id of each partition to us."""
+"""Positions in a database's feed: a stream id per partition, opaque to clients."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MAX_LENGTH: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """How much of a feed has been seen.
+    """How far a feed has been read.
 
     Attributes:
-        generation: That of the feed.
+        generation: The generation of the feed.
         ids: The stream id of the last change seen in each partition.
     """
 
@@ -51,7 +51,7 @@ class FeedPosition:
         return type(self)(self.generation, (*ids[:partition], id_, *ids[partition + 1 :]))
 
     def has_reached(self, end: Self) -> bool:
-        """Whether all has been seen up to another position; nothing of another generation has."""
+        """Whether everything up to another position was seen; false across generations."""
         pairs = zip(self.ids, end.ids, strict=True)
         is_behind = any(order_of(own) < order_of(other) for own, other in pairs)
         return self.generation == end.generation and not is_behind

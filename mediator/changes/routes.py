@@ -1,4 +1,4 @@
-"""What relays need of their replica: the routes of each system, its name, its events."""
+"""What relays need from their replica: the routes of each system, its name, its observer."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class SystemRoutes:
         self.system = system
         self._model = model
         self.refresh = refresh
-        """Loads a newer model: another replica may just have created a class."""
-        self._seen: RoutingModel | None = None
+        """Loads a newer model: another replica may have just created a class."""
+        self._indexed_model: RoutingModel | None = None
         self._fragments: dict[tuple[str, str], Fragment] = {}
         self._databases: list[str] = []
 
     def fragments(self) -> Iterator[Fragment]:
-        """Yield the fragments on the system, without copies."""
+        """Yield the fragments on the system, excluding copies."""
         for database in self._model().databases.values():
             for route in database.classes.values():
                 yield from (f for f in route.fragments if f.system == self.system)
@@ -45,16 +45,16 @@ class SystemRoutes:
 
     def _update_index(self) -> None:
         model = self._model()
-        # A model is never changed, only replaced.
-        if model is not self._seen:
-            self._seen = model
+        # Models are immutable and are only replaced.
+        if model is not self._indexed_model:
+            self._indexed_model = model
             self._fragments = {(f.database_id, f.class_name): f for f in self.fragments()}
             self._databases = sorted({database_id for database_id, _ in self._fragments})
 
 
 @dataclass(frozen=True, slots=True)
 class RelayContext:
-    """What all relays of a replica need; `routes` returns those of a system."""
+    """The context of all relays of a replica; `routes` returns the routes of a system."""
 
     systems: Systems
     routes: Callable[[str], SystemRoutes]

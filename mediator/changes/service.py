@@ -27,9 +27,8 @@ __all__ = ["ChangeService"]
 class ChangeService:
     """The relays, the subscriptions, and measurements of them.
 
-    `model` returns the routing model in force, `refresh` looks for a newer one. `feed` are the
-    feeds, the leases, and this replica's registration as a writer; without them changes are
-    dropped.
+    `model` returns the current routing model, `refresh` looks for a newer one. `feed`: the feeds,
+    the leases, and this replica's registration as a writer; without them changes are dropped.
     """
 
     def __init__(
@@ -90,22 +89,22 @@ class ChangeService:
             return  # other replicas relay the rest
 
     async def measure(self) -> None:
-        """Look how far the feeds are."""
+        """Measure how far the feeds have progressed."""
         feed = self._feed
         if feed is None:
             return
         requested_at = self._clock.monotonic()
         self._times.note(await feed.tick(), requested_at)
-        known = self._model().by_id
-        self._relayed = {id_: until for id_, until in self._relayed.items() if id_ in known}
-        for id_, route in known.items():
+        routes = self._model().by_id
+        self._relayed = {id_: until for id_, until in self._relayed.items() if id_ in routes}
+        for id_, route in routes.items():
             published = await feed.relayed_until(id_)
             self._relayed[id_] = _latest(route, self._relayed.get(id_, {}), published)
 
     def lags(self) -> dict[tuple[str, str], float]:
-        """Return for how many seconds feeds may lack changes, by database and system.
+        """Return the seconds for which feeds may lack changes, by database and system.
 
-        They grow while the feeds cannot be asked, or do not say it of a system.
+        Lags grow while the feeds cannot be read or do not report a system.
         """
         return {
             (name, system): lag_s
@@ -121,13 +120,15 @@ class ChangeService:
 
 
 def _latest(
-    database: DatabaseRoute, known: Mapping[str, int], published: Mapping[str, int]
+    database: DatabaseRoute, former: Mapping[str, int], published: Mapping[str, int]
 ) -> Mapping[str, int]:
     """Return the last known tick of each system that a database has.
 
-    A system stays at its last one while its writers are not known for sure, or one of them has
-    registered and not relayed yet, which is a number below every tick.
+    A system keeps its last tick while its writers are uncertain, or while one of them has
+    registered but not relayed yet (a number below every tick).
     """
-    systems = {each.system for route in database.classes.values() for each in route.fragments}
-    ticks = {**known, **{system: tick for system, tick in published.items() if tick > 0}}
+    systems = {
+        fragment.system for route in database.classes.values() for fragment in route.fragments
+    }
+    ticks = {**former, **{system: tick for system, tick in published.items() if tick > 0}}
     return {system: tick for system, tick in ticks.items() if system in systems}

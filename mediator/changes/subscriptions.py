@@ -1,4 +1,4 @@
-"""Subscriptions to a feed from a position on: first past events, then new ones.
+"""Subscriptions to a feed from a position: first past events, then new ones.
 
 One reader of a database's feed serves all its subscribers in this process.
 """
@@ -23,22 +23,22 @@ log = logging.getLogger(__name__)
 
 CAPACITY: Final = 5_000
 CAPACITY_BYTES: Final = 2**26
-_FIRST_READ: Final = 16
-"""Events of each partition that are read first: little is known of their sizes then."""
+_INITIAL_PAGE: Final = 16
+"""Events of each partition in the first read, while their sizes are unknown."""
 
 _BLOCK_S: Final = 1.0
 _PAUSE_S: Final = 0.5
 
 
 class Buffer:
-    """Events that a subscriber has not taken yet; it overflows if the subscriber is too slow."""
+    """Events that a subscriber has not taken yet; overflows if it is too slow."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._bytes = 0
         self._changed = asyncio.Event()
         self.has_overflowed = False
-        """Whether events are missing, and must be read from the feed itself."""
+        """Whether events are missing and must be read from the feed."""
 
     def put(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -54,7 +54,7 @@ class Buffer:
         self._changed.set()
 
     def reset(self) -> None:
-        """Clear it, before the feed itself is read."""
+        """Clear the buffer before the feed is read."""
         self._clear()
         self.has_overflowed = False
 
@@ -71,9 +71,9 @@ class Buffer:
                     await self._changed.wait()
             except TimeoutError:
                 return []
-        taken = [self._events.popleft() for _ in range(min(limit, len(self._events)))]
-        self._bytes -= _bytes_of(taken)
-        return taken
+        events = [self._events.popleft() for _ in range(min(limit, len(self._events)))]
+        self._bytes -= _bytes_of(events)
+        return events
 
 
 def _bytes_of(events: Iterable[Event]) -> int:
@@ -95,32 +95,32 @@ class Fanout:
         buffer = Buffer()
         self._buffers.add(buffer)
         if self._task is None:
-            # One for each reader: the former one may still be ending.
+            # One event per reader: the former reader may still be ending.
             self._stopped = asyncio.Event()
             self._task = asyncio.create_task(self._run(self._stopped))
         await self._following.wait()
         return buffer
 
     def detach(self, buffer: Buffer) -> None:
-        """The last buffer that is detached stops the reader."""
+        """Detach a buffer; the last one stops the reader."""
         self._buffers.discard(buffer)
         if not self._buffers:
             self._stop()
 
     async def close(self) -> None:
-        """Stop the reader, and wait until it uses the feed no more."""
+        """Stop the reader, and wait until it no longer uses the feed."""
         self._stop()
         await end(self._ending)
 
     def _stop(self) -> None:
         if self._task is not None:
-            # A driver may lose the cancellation in its own timeouts: the event ends such a reader.
+            # A driver may swallow the cancellation in its timeouts: the event ends such a reader.
             self._stopped.set()
             self._task.cancel()
             self._ending.add(self._task)
             self._task.add_done_callback(self._ending.discard)
             self._task = None
-        # Wakes those that attach now; later ones wait for the next reader.
+        # Wake subscribers that are attaching; later ones wait for the next reader.
         self._following.set()
         self._following = asyncio.Event()
         for buffer in self._buffers:
@@ -147,7 +147,7 @@ class Fanout:
         if stopped.is_set():
             return
         for buffer in self._buffers:
-            buffer.overflow()  # they read earlier events themselves
+            buffer.overflow()  # subscribers read earlier events themselves
         self._following.set()
         page_size = PageSize()
         while await self._feed.generation(self._database) == generation:
@@ -162,15 +162,15 @@ class Fanout:
                     buffer.put(events)
 
 
-_BATCH: Final = 500
+_BATCH_EVENTS: Final = 500
 
 
 class Subscription:
     """One subscriber of a feed.
 
     Attributes:
-        position: What has been seen so far, events of other classes included.
-        ended: Whether the process is about to end: there will be no more.
+        position: How far it has read, events of other classes included.
+        ended: Whether the process is about to end: no more events will come.
     """
 
     def __init__(self, feed: Feed, fanout: Fanout, database: str, position: FeedPosition) -> None:
@@ -179,23 +179,25 @@ class Subscription:
         self._database = database
         self._buffer: Buffer | None = None
         self._caught_up = False
-        self._page_size = PageSize(_FIRST_READ)
+        self._page_size = PageSize(_INITIAL_PAGE)
         self.position = position
         self.ended = False
 
-    async def next(self, wait_s: float, limit: int = _BATCH) -> list[tuple[Event, FeedPosition]]:
-        """Return up to `limit` events, each with the position after it; none came if it is empty.
+    async def next(
+        self, wait_s: float, limit: int = _BATCH_EVENTS
+    ) -> list[tuple[Event, FeedPosition]]:
+        """Return up to `limit` events, each with the position after it; empty if none came.
 
         Args:
-            wait_s: For how many seconds the first one is waited for.
+            wait_s: How long to wait for the first event, in seconds.
 
         Raises:
-            PositionGone: Events that are due are no longer kept.
-            Unavailable: The feed does not answer.
+            PositionGone: The next events are no longer kept.
+            Unavailable: The feed does not respond.
         """
         buffer = self._buffer
         if buffer is None:
-            # Before the feed is read: what comes after that read is in the buffer.
+            # Before the feed is read: later events are in the buffer.
             buffer = self._buffer = await self._fanout.attach()
         if buffer.has_overflowed:
             buffer.reset()
@@ -220,7 +222,7 @@ class Subscription:
     async def _read_missed(self, limit: int) -> list[Event]:
         if await self._feed.generation(self._database) != self.position.generation:
             raise PositionGone("The feed that gave this position is lost.")
-        # Of each partition about what is needed of it, and no more than fits.
+        # Each partition's share of the limit, and no more than fits.
         count = min(self._page_size.count, -(-limit // PARTITIONS))
         reads = [
             self._feed.events(self._database, partition, id_, count)
@@ -233,7 +235,7 @@ class Subscription:
     def _after_position(self, events: Sequence[Event]) -> list[tuple[Event, FeedPosition]]:
         result = []
         for event in events:
-            # An event may be in both, what was read and the buffer.
+            # An event may be both in a read and in the buffer.
             if order_of(event.id) > order_of(self.position.ids[event.partition]):
                 self.position = self.position.advanced(event.partition, event.id)
                 result.append((event, self.position))
@@ -241,9 +243,10 @@ class Subscription:
 
 
 def _in_order(pages: Sequence[Sequence[Event]], count: int) -> list[Event]:
-    """Return the events of all partitions up to where none is missing between them.
+    """Return the events of all partitions up to the point where none is missing.
 
-    A page of `count` events may be followed by more, which belong before later ones of others.
+    A page of `count` events may be followed by more, which precede later events of other
+    partitions.
     """
     events = sorted((e for page in pages for e in page), key=lambda event: order_of(event.id))
     ends = [order_of(page[-1].id) for page in pages if len(page) == count]
@@ -269,11 +272,11 @@ class Subscriptions:
         return self._ended
 
     async def open(self, database: str, position: FeedPosition) -> Subscription:
-        """Subscribe to a feed from a position on.
+        """Subscribe to a feed from a position.
 
         Raises:
             PositionGone: Changes after it are no longer kept, or it is of another generation.
-            Unavailable: The feed does not answer.
+            Unavailable: The feed does not respond.
         """
         if position.generation != await self._feed.generation(database):
             raise PositionGone("The feed that gave this position is lost.")
@@ -305,7 +308,7 @@ class Subscriptions:
         return FeedPosition(generation, tuple(ids))
 
     def end(self) -> None:
-        """End all subscriptions, and those that are opened later."""
+        """End all subscriptions, including those opened later."""
         self._ended = True
         for subscription in tuple(self._open):
             subscription.end()

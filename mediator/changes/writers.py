@@ -1,12 +1,12 @@
-"""Registration of the replicas that may acknowledge writes which only they can relay at first.
+"""Registration of replicas that acknowledge writes which initially only they can relay.
 
 Where outboxes are in the records (`PendingChanges`), only the replica that made a write knows of
-it. So it registers first, and then acknowledges such writes only while it holds a lease; for the
-others the feed is complete only up to where every registered replica has appended its own changes
+it. A replica therefore registers first and acknowledges such writes only while it holds a lease.
+The feed is complete only up to the point where every registered replica has appended its changes
 (docs/materialised-views.md, "Who may acknowledge").
 
-No time of two machines is compared: the holder counts its lease from before it requested it, the
-others from after they have seen its token first, each by its own monotonic clock.
+No times of two machines are compared: the holder counts its lease from before its request, the
+others from after they first saw its token, each by its own monotonic clock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EXPIRED_S: Final = LEASE_S * (1 + 2 * DRIFT)
 """Seconds after which a lease has expired by any clock."""
 
 WAIT_S: Final = 2.0
-"""How long a write waits for its replica's lease: it comes in a moment, or Redis is down."""
+"""How long a write waits for its replica's lease, which comes in a moment unless Redis is down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class WriterRegistrations:
     """The registered writers.
 
     Attributes:
-        run: Run id of the server that keeps them.
+        run: Run id of the server that stores them.
         tokens: The last token of each registered replica.
-        recovered: By system the run in which the changes of all replicas that are not registered
-            have been relayed, and none of them holds a lease.
+        recovered: By system, the run in which the changes of all unregistered replicas have been
+            relayed and none of them holds a lease.
     """
 
     run: str
@@ -72,10 +72,10 @@ class WriterRegistry(Protocol):
         """Replace the token of a replica; False if it is not registered (any more)."""
 
     async def revoke(self, replica: str, token: str) -> None:
-        """Remove a registration, if the token is still its last one."""
+        """Remove a registration if this is still its last token."""
 
     async def note_recovered(self, system: str, run: str) -> None:
-        """Record that a system is recovered in a run, if that is still the server's."""
+        """Record that a system is recovered in a run, if that run is still the server's."""
 
     async def read(self) -> WriterRegistrations:
         """Return the registrations."""
@@ -83,10 +83,10 @@ class WriterRegistry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WriterStatus:
-    """What a replica knows of all writers.
+    """What a replica knows about all writers.
 
     Attributes:
-        registrations: As they were read.
+        registrations: The registrations as read.
         has_waited: Whether no unregistered replica holds a lease: this process has seen the same
             run of the server, and the same recovered systems, for longer than a lease.
     """
@@ -103,8 +103,8 @@ class Writers:
     """One replica's registration, and its check of the others'.
 
     Attributes:
-        registration: Number of this replica's registration; 0: none so far. After another one it
-            has to publish its progress to every feed again.
+        registration: Number of this replica's registration; 0: none yet. After a new one it must
+            publish its progress to every feed again.
     """
 
     def __init__(self, registry: WriterRegistry, replica: str, clock: Clock) -> None:
@@ -121,7 +121,7 @@ class Writers:
 
     async def renew(self) -> None:
         """Renew the lease; register if this replica is not registered (any more)."""
-        # Before the request: here the lease must end before the others take it for expired.
+        # Before the request: the lease must end here before others consider it expired.
         requested_at, token = self._clock.monotonic(), uuid4().hex
         if not (self.registration and await self._registry.renew(self._replica, token)):
             self._counted.clear()
@@ -131,7 +131,7 @@ class Writers:
         self._wake_waiting()
 
     async def leave(self) -> None:
-        """Acknowledge nothing more, and remove the registration: all changes are relayed."""
+        """Stop acknowledging and remove the registration: all changes are relayed."""
         self._ends_at = float("-inf")
         self._counted.clear()
         if self._token:
@@ -139,7 +139,7 @@ class Writers:
 
     def note_counted(self, system: str, database: str, registration: int) -> None:
         """Record that a database's feed (by its id) waits for this replica as a system's writer."""
-        # Not if it was counted under a registration that others have ended since.
+        # Not under a registration that other replicas have revoked since.
         if registration == self.registration:
             self._counted.add((system, database))
             self._wake_waiting()
@@ -149,7 +149,7 @@ class Writers:
         return counted and self._clock.monotonic() < self._ends_at
 
     async def wait(self, system: str, database: str) -> bool:
-        """Wait a moment until writes may be acknowledged; return whether they may."""
+        """Wait a moment until writes can be acknowledged; return whether they can."""
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_S):
                 while not self.may_acknowledge(system, database):
@@ -160,9 +160,9 @@ class Writers:
         """Read the registrations, and revoke those whose leases have expired."""
         requested_at = self._clock.monotonic()
         registrations = await self._registry.read()
-        # After another run of the server the data may be older than what was seen before.
-        known = (registrations.run, registrations.recovered)
-        unchanged_s = self._runs.observe("", known, requested_at)
+        # After a new run of the server, its data may be older than the data seen before.
+        state = (registrations.run, registrations.recovered)
+        unchanged_s = self._runs.observe("", state, requested_at)
         if not unchanged_s:
             self._tokens.retain(())
         self._tokens.retain(registrations.tokens.keys())
@@ -175,7 +175,7 @@ class Writers:
         await self._registry.note_recovered(system, status.registrations.run)
 
     def _wake_waiting(self) -> None:
-        """Wake writes that wait; later ones wait for the next change."""
+        """Wake waiting writes; later ones wait for the next change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -183,8 +183,8 @@ class Writers:
 class LeasedAcknowledging:
     """Decides which writes may be acknowledged only under this replica's lease.
 
-    Those that only this replica can relay at first, of classes that have a copy: answers from the
-    copy state how old it is, and could not know of them. Implements
+    These are writes that initially only this replica can relay, to classes with a copy: answers
+    from the copy state its age and could not account for them. Implements
     `mediator.operations.calls.Acknowledging`.
     """
 
@@ -207,5 +207,5 @@ class LeasedAcknowledging:
     def _has_copy(self, fragment: Fragment) -> bool:
         database = self._model().by_id.get(fragment.database_id)
         route = database.classes.get(fragment.class_name) if database else None
-        # Another replica may have created a class that is unknown here, with a copy.
+        # Another replica may have created a class with a copy that is unknown here.
         return route is None or route.copy is not None

@@ -12,8 +12,8 @@ from mediator.access.authorisation import EVERYTHING, Unrestricted
 from mediator.base.errors import Forbidden
 from mediator.changes.document import document_of
 from mediator.changes.former_owners import (
-    CLOCKS_DIFFER,
-    MOST_CLASSES,
+    MAX_CLASSES,
+    MAX_CLOCK_SKEW,
     had_owners_until,
     owned_until,
     was_made_after,
@@ -57,12 +57,12 @@ def test_the_time_stays_until_owners_are_removed_again() -> None:
 
 def test_more_classes_than_are_listed_count_as_the_latest_of_them() -> None:
     known: dict[str, str] = {}
-    for number in range(MOST_CLASSES + 5):
+    for number in range(MAX_CLASSES + 5):
         before = {"classes": {f"c{number}": OWNED}}
         known = owned_until(known, before, {"classes": {}}, NOW + timedelta(seconds=number))
-    assert len(known) == MOST_CLASSES
+    assert len(known) == MAX_CLASSES
     found = times(known)
-    for number in range(MOST_CLASSES + 5):
+    for number in range(MAX_CLASSES + 5):
         until = had_owners_until(found, f"c{number}")
         assert until == NOW + timedelta(seconds=max(number, 5))
 
@@ -85,14 +85,18 @@ class FormerlyOwned(Unrestricted):
 def test_the_feed_of_a_class_opens_when_no_later_change_can_seem_older() -> None:
     now = datetime.now(UTC)
     with pytest.raises(Forbidden):
-        FormerlyOwned(now - CLOCKS_DIFFER).require_changes("db", "notes")
-    moment = now - 2 * CLOCKS_DIFFER - timedelta(seconds=1)
+        FormerlyOwned(now - MAX_CLOCK_SKEW).require_changes("db", "notes")
+    moment = now - 2 * MAX_CLOCK_SKEW - timedelta(seconds=1)
     FormerlyOwned(moment).require_changes("db", "notes")
     EVERYTHING.require_changes("db", "notes")
 
 
 def test_a_change_counts_as_later_only_beyond_the_difference_of_clocks() -> None:
-    for after, later in ((timedelta(0), False), (CLOCKS_DIFFER, False), (2 * CLOCKS_DIFFER, True)):
+    for after, later in (
+        (timedelta(0), False),
+        (MAX_CLOCK_SKEW, False),
+        (2 * MAX_CLOCK_SKEW, True),
+    ):
         assert was_made_after(change_at(NOW + after), NOW) is later
 
 

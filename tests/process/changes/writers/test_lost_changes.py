@@ -130,7 +130,7 @@ async def test_a_gap_is_reported_though_appending_again_fails(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def few(clock: SystemClock, keep_s: float) -> RecentChanges:
-        return RecentChanges(clock, keep_s, most=4)
+        return RecentChanges(clock, keep_s, max_changes=4)
 
     monkeypatch.setattr(pending_relays, "RecentChanges", few)
     lost = await LostChanges.of(harness)
@@ -149,7 +149,7 @@ def is_truncated(recent: RecentChanges) -> bool:
 
 
 async def test_recent_changes_are_bounded_by_bytes_and_by_time(harness: Harness) -> None:
-    recent = RecentChanges(harness.clock, 600.0, most_bytes=250)
+    recent = RecentChanges(harness.clock, 600.0, max_bytes=250)
     recent.add("a", [change(b"1")])
     recent.add("b", [change(b"2")])
     assert recent.of("a") == [change(b"1")]
