@@ -1,4 +1,4 @@
-"""What a mediator is built from."""
+"""The options of a mediator."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mediator.scaling.energy import Energy
 __all__ = ["MediatorOptions", "Relaying"]
 
 Relaying: TypeAlias = Literal["here", "elsewhere", "only"]
-"""Who relays changes to the feed and to views: this mediator, another, or this one and nothing
-else. Changes that wait in records are always relayed by the process that wrote them."""
+"""Who relays changes to the feed and to views: this mediator, another one, or this one, which then
+does nothing else. The process that wrote a record always relays the changes pending in it."""
 
 
 DecorateControl: TypeAlias = Callable[
@@ -29,26 +29,26 @@ DecorateControl: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class MediatorOptions:
-    """What a mediator is built from.
+    """The options of a mediator.
 
     Attributes:
         catalogue_url: The PostgreSQL that holds durable metadata.
-        coordination_url: The Redis that holds the change feed, and through which replicas share
-            metrics; without it there is no feed.
+        coordination_url: The Redis that holds the change feed and the metrics that replicas share;
+            without it there is no feed.
         systems: Systems registered at the start.
-        proposal_margin: By what ratio another system must score higher to be proposed.
-        proposal_dwell_s: For how many seconds it must do so.
-        query_limits: What a query may cost.
-        retention: What the change feed keeps.
+        proposal_margin: The ratio by which another system must score higher to be proposed.
+        proposal_dwell_s: The seconds for which it must do so.
+        query_limits: The limits of the cost of a query.
+        retention: How much the change feed keeps.
         guard: The guard of caches, called for every write.
         relaying: Who relays changes to the feed and to views.
-        clock: The time, for everything but the stores.
-        alone: Whether there must be no other replica, as it keeps state that others would need.
+        clock: The clock of everything but the stores.
+        alone: Whether no other replica may run, as this one keeps state that they would need.
         migrate: Whether the tables of the catalogue are upgraded at the start.
-        energy: What the operator states of powers.
+        energy: The power draws that the operator states.
         flow_services: The client of the HTTP services that message flows may invoke.
-        decorate_control: Returns the control plane that is used, around the one given; the second
-            argument is `CatalogueSystems.secret`.
+        decorate_control: Wraps the control plane; the second argument is
+            `CatalogueSystems.secret`.
     """
 
     catalogue_url: str

@@ -1,4 +1,4 @@
-"""The mediator put together: both planes, and what goes on in the background."""
+"""The mediator: both planes and the background tasks of one replica."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ from mediator.views.service import IncrementalViews
 __all__ = ["Mediator"]
 
 EVALUATION_SHARE = 0.2
-"""Share of the event loop for scoring, which is arithmetic over every schema."""
+"""Share of the event loop for scoring, which computes over every schema."""
 
 
 class Mediator:
@@ -102,10 +102,10 @@ class Mediator:
         self._clock = options.clock
         self.replica = uuid4().hex
         self._metrics = MetricsRegistry(self._clock)
-        own = [FilteredObserver(self._metrics.observe, MetricsRegistry.EVENTS)]
+        internal = [FilteredObserver(self._metrics.observe, MetricsRegistry.EVENTS)]
         if options.relaying != "elsewhere":  # else there is no relay here to wake
-            own.append(FilteredObserver(self._on_event, {StoreCallFinished}))
-        self._observe = broadcast(*own, *observers)
+            internal.append(FilteredObserver(self._on_event, {StoreCallFinished}))
+        self._observe = broadcast(*internal, *observers)
         self._build_catalogue(factory)
         self._build_shared()
         self.calls = StoreCalls(self.systems, options.guard, self._clock, self._observe)
@@ -184,7 +184,7 @@ class Mediator:
         )
 
     def _follow_changes(self, events: CatalogueEvents) -> None:
-        """Build what takes changes to the feed, and from there to views."""
+        """Build the services that relay changes to the feed, and from there to views."""
         calls, shared, followed, materialised = self.calls, self.coordination, None, None
         if shared is not None:
             writers = Writers(shared.writers, self.replica, self._clock)
@@ -375,12 +375,12 @@ class Mediator:
         ]
 
     async def open(self) -> None:
-        """Open the catalogue and the systems, and load the routing model: enough to use data.
+        """Open the catalogue and the systems, and load the routing model: enough to serve data.
 
         Raises:
             CatalogueMismatch: The tables of the catalogue are not those of this code.
             BoundToAnother: The coordination Redis is bound to another installation. A mediator that
-                only relays waits until it is not: whether to serve without it is the service's.
+                only relays retries meanwhile; the service decides whether to serve without it.
             Unavailable: The catalogue does not answer.
         """
         await self.catalogue.open()
@@ -395,24 +395,24 @@ class Mediator:
     async def renew_binding(self) -> None:
         """Bind the coordination Redis, if there is one, unless it is bound.
 
-        Who has no periodic tasks calls it where it is about to rely on what Redis holds.
+        A process without periodic tasks calls it before it relies on the state in Redis.
 
         Raises:
-            BoundToAnother: It is bound to another installation, and no longer used from here.
-            Unavailable: The Redis does not answer, or at first the catalogue.
+            BoundToAnother: It is bound to another installation; this one stops using it.
+            Unavailable: The Redis does not answer; at the first call, also the catalogue.
         """
         if self._binding is not None:
             await self._binding.renew()
 
     async def start(self) -> None:
-        """Open everything, and start the periodic tasks; raises what `open` does, and `NotAlone`.
+        """Open everything, and start the periodic tasks.
 
-        Then there is another replica, and one of the two must be alone.
+        Raises as `open`, and `NotAlone` if another replica runs and one of the two must be alone.
         """
         await self.open()
         if self._options.relaying != "only":
             await self._presence.hold()
-            # Before the first write: others wait for this replica only once it has joined
+            # Before the first write: replicas wait for this one only once it has joined
             # (docs/replicas.md).
             await self.membership.renew()
             await self.changes.register()
@@ -447,21 +447,21 @@ class Mediator:
         await self.schemas.refresh()
 
     async def share_metrics(self) -> None:
-        others: list[dict[str, Any]] = []
-        # Else its metrics are of another installation, and nobody reads ours.
+        peer_metrics: list[dict[str, Any]] = []
+        # If refused, its metrics are of another installation, and nobody reads ours.
         if self.coordination is None or not self.coordination.is_refused:
-            own = {**self._metrics.snapshot(), **self._advisor.shared()}
-            await self._exchange.publish(self.replica, own)
-            others = await self._exchange.others(self.replica)
-        self._metrics.merge(others)
-        self._advisor.merge(others)
+            metrics = {**self._metrics.snapshot(), **self._advisor.shared()}
+            await self._exchange.publish(self.replica, metrics)
+            peer_metrics = await self._exchange.others(self.replica)
+        self._metrics.merge(peer_metrics)
+        self._advisor.merge(peer_metrics)
 
     async def reap(self) -> None:
-        """Forget what the transaction log and the stores have remembered for long enough.
+        """Delete overdue entries of the transaction log and overdue records of the stores.
 
         Raises:
             Unavailable: The catalogue does not answer.
-            StoreError: A store does not answer; the others have been reaped.
+            StoreError: A store does not answer; the other stores have been reaped.
         """
         await reap_all(self._reaps, self._clock)
 
@@ -470,7 +470,7 @@ class Mediator:
 
     async def read_clocks(self) -> None:
         for guarded in tuple(self.systems):
-            with suppress(StoreError):  # it is tried again; what was read last goes on meanwhile
+            with suppress(StoreError):  # retried later; the last reading stays in use
                 await guarded.read_clock()
         if self.coordination is not None:
             with suppress(StoreError):

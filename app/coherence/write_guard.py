@@ -65,7 +65,7 @@ class SketchGuard:
     """
 
     wants_versions = True
-    most_keys = KEYS_AT_ONCE
+    max_keys = KEYS_AT_ONCE
 
     _sketch: ServerSketch
     _estimator: TtlEstimator

@@ -50,7 +50,7 @@ from mediator.base.errors import (
     PreconditionRequired,
     StillReferenced,
 )
-from mediator.data_plane.port import DataPlane, in_lanes
+from mediator.data_plane.port import DataPlane, run_lanes
 from mediator.model.filters import And, Compare, Comparison
 from mediator.model.operations import (
     NEVER,
@@ -137,7 +137,7 @@ class OwnedPlane(NarrowedPlane):
                 together |= {i: with_owner(get, owner) for i, get in gets.items()}
                 restricted |= {i: (route, get, owner) for i, get in gets.items()}
         batch = self._plane.batch(list(together.values()), whole=whole)
-        answers |= await in_lanes(self, lanes.values(), together, batch, whole=whole)
+        answers |= await run_lanes(self, lanes.values(), together, batch, whole=whole)
         for index, request in restricted.items():
             answers[index] = checked(*request, answers[index])
         for index, answer in answers.items():

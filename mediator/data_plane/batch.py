@@ -3,8 +3,8 @@
 Operations on one object keep their order; operations on different objects need none. So a batch
 runs in rounds: each round takes, for every object, the longest run at the head of its queue that
 one call can carry (reads, or writes of the same record). Joint writes go through their phases
-together, one of each object. What else takes more than one call (read-modify-write), or a
-transaction because of foreign keys, goes alone.
+together, one per object. Other operations that need several calls (read-modify-write), or a
+transaction because of foreign keys, run alone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchExecution"]
 
 ALONE_AT_ONCE = 16
-"""How many operations that go alone are under way at the same time."""
+"""How many operations that run alone may be in flight at a time."""
 
 _Answer: TypeAlias = Outcome | MediatorError
 
@@ -59,7 +59,7 @@ class _Planned:
 
     @property
     def lane(self) -> Fragment | str | None:
-        """Operations on one object share a round only if they have the same lane; None: never."""
+        """Operations on one object share a round only if their lanes are equal; None: never."""
         if self.reads:
             return "read"
         return self.steps.first.fragment if self.steps else None
@@ -134,7 +134,11 @@ class BatchExecution:
             return _Planned(index, operation, route)
         if is_joint(route, operation):
             return _Planned(index, operation, route, joint=True)
-        steps = None if _takes_more(route, operation) else self._plane.plan_single(route, operation)
+        steps = (
+            None
+            if _needs_more_calls(route, operation)
+            else self._plane.plan_single(route, operation)
+        )
         return _Planned(index, operation, route, steps=steps)
 
     def _next_round(self) -> _Round:
@@ -210,8 +214,8 @@ class BatchExecution:
         self._answers[planned.index] = answer
 
 
-def _takes_more(route: ClassRoute, operation: WriteOperation) -> bool:
-    """Whether a write takes more than its steps: a read of the object, or of its copy."""
+def _needs_more_calls(route: ClassRoute, operation: WriteOperation) -> bool:
+    """Whether a write takes more calls than its steps: on the object, or on its copy."""
     if isinstance(operation, Update):
         return is_partial(route, operation)
     return isinstance(operation, ReadModifyWrite) or (

@@ -1,4 +1,4 @@
-"""The data plane: operations are routed, planned and sent to stores, and their results merged."""
+"""The data plane: routes and plans operations, calls the stores, and merges their results."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ from mediator.transactions.model import CommitRequest
 __all__ = ["LONG_QUERY_S", "Executor"]
 
 LONG_QUERY_S: Final = 0.1
-"""Seconds from which on a query is reported as costly."""
+"""Seconds from which a query is reported as costly."""
 
 
 class Executor:
     """Implements `mediator.data_plane.port.DataPlane` over opened systems.
 
-    `refresh` looks for a newer routing model, before a class is reported missing; only `adopt`
-    puts one in force. `joint` carries out writes over several systems, `transact` transactions;
+    `refresh` looks for a newer routing model before a class is reported missing; only `adopt`
+    puts one in force. `joint` executes writes over several systems, `transact` transactions;
     both are set later.
     """
 
@@ -97,7 +97,7 @@ class Executor:
         self.model: RoutingModel = EMPTY
 
     def adopt(self, model: RoutingModel) -> None:
-        """Put a routing model in force, unless it is older than the present one."""
+        """Put a routing model in force, unless it is older than the current one."""
         if model.epoch >= self.model.epoch:
             self.model = model
 
@@ -105,8 +105,8 @@ class Executor:
         route = self._find(database, class_name)
         if route is None:
             await self._refresh()
-            known = self.model.databases.get(database)
-            route = known.classes.get(class_name) if known is not None else None
+            database_route = self.model.databases.get(database)
+            route = database_route.classes.get(class_name) if database_route is not None else None
         if route is None:
             raise self._not_found(database, class_name)
         return route
@@ -131,7 +131,7 @@ class Executor:
     ) -> Outcome:
         """Read one object from its systems; with `whole`, never a fragment of a joint write.
 
-        With `bound` the read may wait for others.
+        With `bound` the read may wait to be coalesced with others.
         """
         records = await self._calls.read(plan_read(route, operation), bound)
         outcome = merge_records(route, operation, records)
@@ -150,17 +150,17 @@ class Executor:
         if isinstance(operation, ReadModifyWrite):
             return await self._read_modify_write(route, operation)
         if isinstance(operation, Update) and operation.is_empty:
-            # It changes nothing, but it has conditions and an answer.
+            # It changes nothing, but has conditions and an answer.
             return await self._read_modify_write(route, ReadModifyWrite(*operation.head))
         if isinstance(operation, Update) and is_partial(route, operation):
             return await self._read_modify_write(route, operation)
         return await self._write_single(route, operation)
 
     async def _write_checked(self, operation: WriteOperation) -> Outcome:
-        """Carry out a write, with what its foreign keys require, as a transaction of its own.
+        """Execute a write, with the actions of its foreign keys, as a transaction.
 
         Raises:
-            Locked: Others were writing the objects concerned all the time; nothing was done.
+            Locked: Other writers held the objects concerned all the time; nothing was written.
         """
         key = (operation.operation, (), (operation,), operation.fingerprint)
         try:
@@ -197,7 +197,7 @@ class Executor:
         )
 
     async def _first_answer(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
-        """Recall a repeated operation before its object is read, which has changed since."""
+        """Recall a repeated operation before its object, changed meanwhile, is read."""
         return await self.stored_outcome(route, operation) if operation.fingerprint else None
 
     async def _write_expecting(
@@ -208,7 +208,7 @@ class Executor:
         return outcome_of(route, operation, steps, (await self._calls.write(steps.first),))
 
     def plan_single(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
-        """Plan a write that is not joint, if its store can check it by itself; None otherwise."""
+        """Plan a write that is not joint; None if its store alone cannot check it."""
         if route.schema.require_if_match:
             check_if_match(route, operation)
         if isinstance(operation, Update) and operation.is_empty:
@@ -236,7 +236,7 @@ class Executor:
         return None if is_joint(route, operation) else await self.stored_outcome(route, operation)
 
     async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
-        """Return the answer that the stores remember of an operation.
+        """Return the answer that the stores recorded for an operation.
 
         Raises:
             IdempotencyReused: The operation id was used with another fingerprint.
@@ -244,7 +244,7 @@ class Executor:
         """
         outcome = await recall(self._calls.systems, route, operation)
         if outcome is not None:
-            # Its writer may have died before it had ended the write in the sketch.
+            # Its writer may have died before it ended the write in the sketch.
             await self._calls.acknowledge(operation.database, operation.class_name)
         if outcome is not None and isinstance(operation, Delete) and route.copy is not None:
             # The deletion may not have been acknowledged because the view did not answer.
@@ -283,7 +283,7 @@ class Executor:
         route.require(query.own_fields)
         freshness = await self._view_freshness(route, query, preference)
         if freshness is not None and route.view is not None:
-            # If the view's system does not answer, those of the objects do.
+            # If the view's system does not answer, the systems of the objects do.
             with suppress(Unavailable):
                 answer = await self._execute(query, route.view, limits, preference)
                 return replace(answer, freshness=freshness)
@@ -300,12 +300,12 @@ class Executor:
         route_of = partial(self._find, query.database)
         plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store, route_of)
         resolve_torn = partial(self._torn_reads.resolve, whole=preference.whole)
-        find = partial(self._found, budget, preference)
+        find = partial(self._find_joined, budget, preference)
         joined = partial(self.route, query.database)
         joiner = Joiner(self._calls, budget, joined, resolve_torn, find)
         return await Execution(plan, self._calls, budget, joiner, resolve_torn).run()
 
-    async def _found(self, budget: Budget, preference: ReadPreference, query: Query) -> Found:
+    async def _find_joined(self, budget: Budget, preference: ReadPreference, query: Query) -> Found:
         route = await self.route(query.database, query.class_name)
         result = await self._within(budget, preference, query, route)
         return Found([item.outcome for item in result.items], result.next, result.partial)
@@ -320,21 +320,21 @@ class Executor:
         return await self._view_reads.fresh_for_all(route, bound_s, preference)
 
     async def find_referencing(
-        self, database: str, key: ForeignKey, ids: Sequence[str], most: int
+        self, database: str, key: ForeignKey, ids: Sequence[str], limit: int
     ) -> Sequence[str]:
-        """Return the ids of up to `most` objects that refer to any of some objects."""
+        """Return the ids of up to `limit` objects that refer to any of some objects."""
         route, path = await self.route(database, key.class_name), (key.field,)
-        # One search for each element: not every system unites what an index has of several.
+        # One query per element: not every system merges the index entries of several.
         conditions = [Contains(path, id_) for id_ in ids] if key.is_array else [In(path, (*ids,))]
         queries = (
-            Query(database, key.class_name, condition, limit=most, fields=path)
+            Query(database, key.class_name, condition, limit=limit, fields=path)
             for condition in conditions
         )
         answers = await concurrently(
             self._execute(query, route, self.limits, STRONG) for query in queries
         )
-        found = (item.outcome.id for answer in answers for item in answer.items)
-        return [*dict.fromkeys(found)][:most]
+        referencing_ids = (item.outcome.id for answer in answers for item in answer.items)
+        return [*dict.fromkeys(referencing_ids)][:limit]
 
     async def newest_model(self) -> RoutingModel:
         """Return a routing model that is not older than this call."""
@@ -350,11 +350,11 @@ class Executor:
             raise OutcomeUnknown(detail, system=error.system) from error
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
-        """Return None if the class is not known, or may have moved."""
-        known = self.model.databases.get(database)
-        if known is None or class_name in known.held:
+        """Return None if the class is unknown, or may have moved."""
+        database_route = self.model.databases.get(database)
+        if database_route is None or class_name in database_route.held:
             return None
-        return known.classes.get(class_name)
+        return database_route.classes.get(class_name)
 
     async def _route_of(self, operation: Operation) -> ClassRoute:
         route = self._find(operation.database, operation.class_name)
@@ -363,16 +363,16 @@ class Executor:
         return await self.route(operation.database, operation.class_name)
 
     def batching(self, database: str, class_name: str) -> list[dict[str, Any]]:
-        """Describe how long single operations on a class wait for others, on each of its systems.
+        """Describe how long single operations on a class wait to coalesce, on each of its systems.
 
         Empty: none of them waits.
         """
-        known, route = self.model.databases.get(database), self._find(database, class_name)
-        if known is None or route is None:
+        database_route, route = self.model.databases.get(database), self._find(database, class_name)
+        if database_route is None or route is None:
             return []
         return [
             self._calls.coalescer.describe(fragment, direction, bound)
-            for (name, direction), bound in known.wait_bounds.items()
+            for (name, direction), bound in database_route.wait_bounds.items()
             for fragment in route.fragments
             if name == class_name
         ]
@@ -382,13 +382,17 @@ class Executor:
     ) -> WaitBound | None:
         if route.schema.batching is None:
             return None
-        known = self.model.databases.get(operation.database)
-        return None if known is None else known.wait_bounds.get((route.schema.name, direction))
+        database_route = self.model.databases.get(operation.database)
+        return (
+            None
+            if database_route is None
+            else database_route.wait_bounds.get((route.schema.name, direction))
+        )
 
     def _not_found(self, database: str, class_name: str) -> MediatorError:
-        known = self.model.databases.get(database)
-        if known is None:
+        database_route = self.model.databases.get(database)
+        if database_route is None:
             return NotFound(f"There is no database {database}.")
-        if known.schema.mode is Mode.ADVISORY:
+        if database_route.schema.mode is Mode.ADVISORY:
             return AdvisoryOnly(f"The database {database} only gives advice; it holds no data.")
         return NotFound(f"The database {database} has no class {class_name}.")

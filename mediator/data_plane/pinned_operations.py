@@ -1,7 +1,7 @@
 """Operations by the names of a former schema, as operations by the present ones.
 
-A field that the version does not have is never touched by it: a client that cannot see a field must
-not remove it either. Where an object is created, such a field gets its default.
+A request never touches a field that its version lacks: a client that cannot see a field must not
+remove it. When an object is created, such a field gets its default.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _Compute: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class PinnedOperation:
-    """One operation, and the names of its class.
+    """One operation and the names of its class.
 
     Attributes:
         operation: As the client sent it.
-        present: The same by present names; of a put and a creation, without hidden fields.
-        keeps_hidden: Whether it is a put over fields that the version does not have.
+        present: The same by present names; a put or a creation has no hidden fields.
+        keeps_hidden: Whether it is a put over fields that the version lacks.
     """
 
     def __init__(self, schema: FormerSchema, operation: Operation) -> None:
@@ -46,7 +46,7 @@ class PinnedOperation:
         self._route = schema.now.classes[operation.class_name]
         self._refusal: MediatorError | None = None
         self.operation = operation
-        self.present = self._translated(operation)
+        self.present = self._translate(operation)
         self.keeps_hidden = isinstance(operation, Put) and bool(self._names.hidden)
 
     @property
@@ -59,7 +59,7 @@ class PinnedOperation:
             and not (condition.versions or condition.present is not None)
         )
 
-    def _translated(self, operation: Operation) -> Operation:
+    def _translate(self, operation: Operation) -> Operation:
         names = self._names
         match operation:
             case Get(fields=fields):
@@ -70,7 +70,7 @@ class PinnedOperation:
             case Update():
                 return self._update(operation)
             case ReadModifyWrite():
-                return replace(operation, compute=self._computed(operation.compute))
+                return replace(operation, compute=self._wrap_compute(operation.compute))
             case Delete():
                 return operation
 
@@ -84,21 +84,21 @@ class PinnedOperation:
         values = self._values(operation.values)
         return replace(
             operation,
-            values=values if operation.is_empty else self._stamped(values),
+            values=values if operation.is_empty else self._stamp(values),
             unset=names.all_present(operation.unset),
             operators=tuple(calls),
         )
 
-    def _stamped(self, values: Values) -> Values:
-        """Add the time of the write, if the version does not have the field for it."""
+    def _stamp(self, values: Values) -> Values:
+        """Add the time of the write, if the version lacks the field for it."""
         codec = self._route.codec
         return codec.stamped(values) if codec.updated in self._names.hidden else values
 
-    def _computed(self, compute: _Compute) -> _Compute:
-        """Let a revision see and change the fields of the version, by their names there.
+    def _wrap_compute(self, compute: _Compute) -> _Compute:
+        """Wrap a compute to see and change the fields of the version, by their names there.
 
         A field that is neither of the version nor hidden was added or renamed since this request
-        began. The revision would not return it, and what it does not return is removed.
+        began. The compute would not return it, and fields that it does not return are removed.
         """
         names, codec = self._names, self._schema.classes[self.operation.class_name].codec
 
@@ -106,10 +106,10 @@ class PinnedOperation:
             if document.keys() - names.hidden - names.former.keys():
                 raise changed_meanwhile(self.operation.class_name)
             hidden = {name: value for name, value in document.items() if name in names.hidden}
-            shown = {names.former[n]: value for n, value in document.items() if n in names.former}
+            visible = {names.former[n]: value for n, value in document.items() if n in names.former}
             try:
-                revised = compute(shown)
-                _check_known(revised, names, codec)
+                revised = compute(visible)
+                _check_members(revised, names, codec)
             except MediatorError as error:
                 self._refusal = error
                 raise
@@ -121,7 +121,7 @@ class PinnedOperation:
         """Return a creation, or a put that may create, with the defaults of hidden fields.
 
         Raises:
-            Conflict: A field that the version does not have is required, and has no default.
+            Conflict: A field that the version lacks is required, and has no default.
         """
         operation = self.present
         assert isinstance(operation, Create | Put)
@@ -130,9 +130,9 @@ class PinnedOperation:
         lacking = sorted(n for n in hidden if fields[n].required and not fields[n].has_default)
         if lacking:
             raise self._cannot_create(lacking)
-        given = sorted(n for n in hidden if fields[n].has_default and n != codec.updated)
-        values = {**operation.values, **codec.decode_fields(codec.defaults(given))}
-        return replace(operation, values=self._stamped(values))
+        defaulted = sorted(n for n in hidden if fields[n].has_default and n != codec.updated)
+        values = {**operation.values, **codec.decode_fields(codec.defaults(defaulted))}
+        return replace(operation, values=self._stamp(values))
 
     def _cannot_create(self, lacking: Iterable[str]) -> Conflict:
         detail = f"is required, and version {self._schema.version} does not have it"
@@ -147,7 +147,7 @@ class PinnedOperation:
         put = self.present
         assert isinstance(put, Put)
         unset = tuple([name for name in self._names.former if name not in put.values])
-        values, unchecked = self._stamped(put.values), put.unchecked
+        values, unchecked = self._stamp(put.values), put.unchecked
         return Update(*put.head, values, unset, unchecked=unchecked)
 
     def outcome(self, outcome: Outcome) -> Outcome:
@@ -157,12 +157,14 @@ class PinnedOperation:
         return replace(outcome, values=former_values(outcome.values, self._names))
 
     def error(self, error: MediatorError) -> MediatorError:
-        """Return an error that names fields as the version does; of a compute, it does already."""
+        """Rename the fields of an error as in the version; errors of a compute use its names."""
         if error is not self._refusal:
-            error.locations = tuple([self._located(each) for each in error.locations])
+            error.locations = tuple(
+                [self._rename_location(location) for location in error.locations]
+            )
         return error
 
-    def _located(self, location: Location) -> Location:
+    def _rename_location(self, location: Location) -> Location:
         start, _, rest = location.pointer.removeprefix("/").partition("/")
         name = self._names.former.get(start)
         if name is None or not location.pointer.startswith("/"):
@@ -170,7 +172,7 @@ class PinnedOperation:
         return Location(f"/{name}/{rest}" if rest else f"/{name}", location.detail)
 
 
-def _check_known(document: dict[str, Any], names: ClassNames, codec: Codec) -> None:
-    """Raise `Invalid` for members that are no fields of the version: present ones may be."""
+def _check_members(document: dict[str, Any], names: ClassNames, codec: Codec) -> None:
+    """Raise `Invalid` for members that are not fields of the version, even if present ones."""
     if unknown := {name: None for name in document if name not in names.present}:
         codec.decode_fields(unknown)

@@ -1,8 +1,8 @@
 """A data plane of requests that are pinned to a former version of their database's schema.
 
-What comes in has the names of that version, and what goes out has them; the data plane below knows
-the present ones only. A put must not remove what its version does not have. So it replaces the
-fields that there are in the version, and creates an object only if there is none.
+Requests and answers use the names of that version; the data plane below knows only the present
+ones. A put must not remove fields that its version lacks, so it replaces the fields of the version,
+and creates an object only if none exists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from mediator.base.errors import AlreadyExists, MediatorError, NotFound, PreconditionFailed
 from mediator.data_plane.pinned_operations import PinnedOperation
 from mediator.data_plane.pinned_queries import PinnedQuery, changed_meanwhile
-from mediator.data_plane.port import DataPlane, in_lanes
+from mediator.data_plane.port import DataPlane, run_lanes
 from mediator.model.operations import (
     ANYTHING,
     Condition,
@@ -39,7 +39,7 @@ __all__ = ["PinnedPlane"]
 _Transact: TypeAlias = Callable[[CommitRequest], Awaitable[list[Outcome]]]
 
 _ATTEMPTS: Final = 2
-"""How often a put is tried: its object may be created, or deleted, just in between."""
+"""How often a put is tried: its object may be created or deleted in between."""
 
 _ABSENT: Final = Condition(present=False)
 
@@ -62,12 +62,12 @@ class PinnedPlane:
         return self._schema.route_of(class_name)
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
-        pinned = self._pinned(operation)
+        pinned = self._pin(operation)
         assert isinstance(pinned.present, Get)
         return pinned.outcome(await self._plane.read(pinned.present, preference))
 
     async def write(self, operation: WriteOperation) -> Outcome:
-        pinned = self._pinned(operation)
+        pinned = self._pin(operation)
         try:
             return pinned.outcome(await self._write(pinned))
         except MediatorError as error:
@@ -88,11 +88,11 @@ class PinnedPlane:
         return await self._replace_or_create(pinned)
 
     async def _replace_or_create(self, pinned: PinnedOperation) -> Outcome:
-        """Put what has hidden fields; of several attempts under its operation id one takes effect.
+        """Put over hidden fields; of several attempts under its operation id one takes effect.
 
         Raises:
-            AlreadyExists: There is an object, and the request may not replace it; or others keep
-                creating and deleting it.
+            AlreadyExists: The object exists, and the request may not replace it; or other writers
+                keep creating and deleting it.
         """
         replacement = pinned.replacement()
         for _ in range(_ATTEMPTS):
@@ -107,30 +107,30 @@ class PinnedPlane:
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
     ) -> list[Outcome | MediatorError]:
-        """Do many operations; where objects are put over hidden fields, one by one, in order."""
-        pinned = [self._pinned(operation) for operation in operations]
+        """Do many operations; those on objects put over hidden fields one by one, in order."""
+        pinned = [self._pin(operation) for operation in operations]
         lanes: dict[tuple[str, str], dict[int, Operation]] = {}
-        for each in pinned:
-            if each.keeps_hidden:
-                lanes[each.operation.class_name, each.operation.id] = {}
+        for pin in pinned:
+            if pin.keeps_hidden:
+                lanes[pin.operation.class_name, pin.operation.id] = {}
         together: dict[int, Operation] = {}
         for index, operation in enumerate(operations):
             lanes.get((operation.class_name, operation.id), together)[index] = operation
-        batch = self._together([pinned[index] for index in together], whole=whole)
-        answers = await in_lanes(self, lanes.values(), together, batch, whole=whole)
+        batch = self._batch([pinned[index] for index in together], whole=whole)
+        answers = await run_lanes(self, lanes.values(), together, batch, whole=whole)
         return [answers[index] for index in range(len(operations))]
 
-    async def _together(
+    async def _batch(
         self, pinned: Sequence[PinnedOperation], *, whole: bool
     ) -> list[Outcome | MediatorError]:
-        planned = [self._planned(each) for each in pinned]
-        allowed = [each for each in planned if not isinstance(each, MediatorError)]
-        done = iter(await self._plane.batch(allowed, whole=whole) if allowed else [])
-        answers = [each if isinstance(each, MediatorError) else next(done) for each in planned]
-        return [_answer(each, answer) for each, answer in zip(pinned, answers, strict=True)]
+        planned = [self._plan(pin) for pin in pinned]
+        allowed = [plan for plan in planned if not isinstance(plan, MediatorError)]
+        results = iter(await self._plane.batch(allowed, whole=whole) if allowed else [])
+        answers = [plan if isinstance(plan, MediatorError) else next(results) for plan in planned]
+        return [_answer(pin, answer) for pin, answer in zip(pinned, answers, strict=True)]
 
     async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
-        pinned = self._pinned(operation)
+        pinned = self._pin(operation)
         assert not isinstance(pinned.present, Get)
         outcome = await self._plane.recall(pinned.present, whole=whole)
         return None if outcome is None else pinned.outcome(outcome)
@@ -146,17 +146,17 @@ class PinnedPlane:
         """Return the execution of transactions whose writes have the names of the version."""
 
         async def run(transaction: CommitRequest) -> list[Outcome]:
-            pinned = [self._pinned(write) for write in transaction.writes]
-            writes = tuple([await self._chosen(each) for each in pinned])
+            pinned = [self._pin(write) for write in transaction.writes]
+            writes = tuple([await self._pin_write(pin) for pin in pinned])
             try:
                 outcomes = await transact(replace(transaction, writes=writes))
             except MediatorError as error:
-                raise _named(error, pinned) from None
-            return [each.outcome(o) for each, o in zip(pinned, outcomes, strict=True)]
+                raise _rename_fields(error, pinned) from None
+            return [pin.outcome(o) for pin, o in zip(pinned, outcomes, strict=True)]
 
         return run
 
-    async def _chosen(self, pinned: PinnedOperation) -> WriteOperation:
+    async def _pin_write(self, pinned: PinnedOperation) -> WriteOperation:
         """Return a write of a transaction: a put over hidden fields replaces, or creates."""
         write = pinned.present
         assert not isinstance(write, Get)
@@ -171,11 +171,11 @@ class PinnedPlane:
             await self._plane.read(Get(write.database, write.class_name, write.id, ()), WHOLE)
         except NotFound:
             if write.condition != ANYTHING:
-                return pinned.replacement()  # which finds out that there is none
+                return pinned.replacement()  # which fails, as there is no object
             return replace(pinned.creation(), condition=_ABSENT)
         return pinned.replacement()
 
-    def _planned(self, pinned: PinnedOperation) -> Operation | MediatorError:
+    def _plan(self, pinned: PinnedOperation) -> Operation | MediatorError:
         try:
             self._check_complete(pinned)
             return pinned.creation() if isinstance(pinned.present, Create) else pinned.present
@@ -183,7 +183,7 @@ class PinnedPlane:
             return error
 
     def _check_complete(self, pinned: PinnedOperation) -> None:
-        """Check that a put of whole objects has no hidden fields: an import may take minutes.
+        """Check that a put of whole objects still has no hidden fields: an import may take minutes.
 
         Raises:
             Conflict: The schema of the class was changed since this request began.
@@ -191,11 +191,11 @@ class PinnedPlane:
         put = pinned.operation
         database = self._plane.model.databases.get(put.database)
         route = None if database is None else database.classes.get(put.class_name)
-        known = self._schema.now.classes[put.class_name].schema_version
-        if isinstance(put, Put) and route is not None and route.schema_version != known:
+        pinned_version = self._schema.now.classes[put.class_name].schema_version
+        if isinstance(put, Put) and route is not None and route.schema_version != pinned_version:
             raise changed_meanwhile(put.class_name)
 
-    def _pinned(self, operation: Operation) -> PinnedOperation:
+    def _pin(self, operation: Operation) -> PinnedOperation:
         self._schema.route_of(operation.class_name)
         return PinnedOperation(self._schema, operation)
 
@@ -209,10 +209,10 @@ def _answer(pinned: PinnedOperation, answer: Outcome | MediatorError) -> Outcome
         return error
 
 
-def _named(error: MediatorError, pinned: Sequence[PinnedOperation]) -> MediatorError:
-    """Return the error of a transaction; its location is a field of one of the classes written."""
-    for each in {each.operation.class_name: each for each in pinned}.values():
-        located = error.locations
-        if each.error(error).locations != located:
+def _rename_fields(error: MediatorError, pinned: Sequence[PinnedOperation]) -> MediatorError:
+    """Rename the fields in the error of a transaction; they are of one of the classes written."""
+    for pin in {pin.operation.class_name: pin for pin in pinned}.values():
+        locations = error.locations
+        if pin.error(error).locations != locations:
             break
     return error

@@ -1,7 +1,7 @@
 """Queries by the names of a former schema, as queries by the present ones, and their results back.
 
-An alias, and the name of a result, is the client's choice: it is no name of a field of the version,
-but may be one of a present field. Then it gets another name while the query is executed.
+The client chooses aliases and names of results: none is a field of the version, but one may be a
+present field. It then gets another name while the query is executed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME_LENGTH: Final = 63
 
 
 def former_values(values: Values | None, names: ClassNames) -> Values | None:
-    """Return values by the names of a version; fields that it does not have are left out."""
+    """Return values by the names of a version; fields that it lacks are left out."""
     if values is None:
         return None
     former = names.former
@@ -35,15 +35,15 @@ def former_values(values: Values | None, names: ClassNames) -> Values | None:
 
 
 def changed_meanwhile(class_name: str) -> Conflict:
-    """Return why a request fails that reads by one schema what it was to read by another."""
+    """Return the error of a request whose data was read by another schema than planned."""
     return Conflict(f"The schema of {class_name} was changed meanwhile; try again.")
 
 
 def former_outcome(schema: FormerSchema, class_name: str, outcome: Outcome) -> Outcome:
-    """Return what was read of an object by the names of a version.
+    """Return the outcome of a read by the names of a version.
 
     Raises:
-        Conflict: It was read by a schema that was changed meanwhile, and has its names.
+        Conflict: It was read by a schema that changed meanwhile, and has its names.
     """
     if outcome.schema_version != schema.now.classes[class_name].schema_version:
         raise changed_meanwhile(class_name)
@@ -51,7 +51,7 @@ def former_outcome(schema: FormerSchema, class_name: str, outcome: Outcome) -> O
 
 
 class PinnedQuery:
-    """One query, and the names that it uses.
+    """One query and the names that it uses.
 
     Attributes:
         present: The query by present names.
@@ -60,36 +60,36 @@ class PinnedQuery:
     def __init__(self, schema: FormerSchema, query: Query) -> None:
         self._schema = schema
         self._class_name = query.class_name
-        self._own = schema.names[query.class_name]
+        self._names = schema.names[query.class_name]
         joins: list[Join | ReverseJoin] = [*query.joins, *query.list_joins, *query.reverse_joins]
         self._classes = {join.alias: join.class_name for join in joins}
         computed = query.aggregate.compute if query.aggregate else ()
         taken = schema.now.classes[query.class_name].schema.fields
-        self._chosen = _free([*self._classes, *computed], taken)
-        self._aliases = {chosen: alias for alias, chosen in self._chosen.items()}
-        self.present = self._translated(query)
+        self._unique_names = _free([*self._classes, *computed], taken)
+        self._aliases = {chosen: alias for alias, chosen in self._unique_names.items()}
+        self.present = self._translate(query)
 
-    def _translated(self, query: Query) -> Query:
+    def _translate(self, query: Query) -> Query:
         return replace(
             query,
             filter=self._filter(query.filter),
             order=tuple([self._order(level) for level in query.order]),
-            fields=_fields(query.fields, self._own),
+            fields=_fields(query.fields, self._names),
             joins=tuple([self._join(join) for join in query.joins]),
             list_joins=tuple([self._join(join) for join in query.list_joins]),
             reverse_joins=tuple([self._reverse_join(join) for join in query.reverse_joins]),
             aggregate=None if query.aggregate is None else self._aggregate(query.aggregate),
-            as_documents=False,  # they have names that would have to be replaced all the same
+            as_documents=False,  # the names in documents would have to be replaced
         )
 
     def _path(self, path: Path) -> Path:
         head, *rest = path
         if head in self._classes:
             names = self._schema.names[self._classes[head]]
-            return (self._chosen[head], *_within(names, tuple(rest)))
-        if head in self._chosen:
-            return (self._chosen[head],)
-        return _within(self._own, path)
+            return (self._unique_names[head], *_within(names, tuple(rest)))
+        if head in self._unique_names:
+            return (self._unique_names[head],)
+        return _within(self._names, path)
 
     def _filter(self, filter_: Filter | None) -> Filter | None:
         return None if filter_ is None else with_paths(filter_, self._path)
@@ -99,7 +99,7 @@ class PinnedQuery:
 
     def _join(self, join: Join) -> Join:
         return Join(
-            self._chosen[join.alias],
+            self._unique_names[join.alias],
             self._path(join.reference),
             join.class_name,
             _fields(join.fields, self._schema.names[join.class_name]),
@@ -110,7 +110,7 @@ class PinnedQuery:
         inner = join.filter
         return replace(
             join,
-            alias=self._chosen[join.alias],
+            alias=self._unique_names[join.alias],
             reference=names.present[join.reference],
             filter=None if inner is None else with_paths(inner, lambda path: _within(names, path)),
             order=tuple([replace(o, path=_within(names, o.path)) for o in join.order]),
@@ -119,10 +119,10 @@ class PinnedQuery:
 
     def _aggregate(self, aggregate: Aggregate) -> Aggregate:
         compute = {
-            self._chosen[name]: each
-            if each.path is None
-            else replace(each, path=self._path(each.path))
-            for name, each in aggregate.compute.items()
+            self._unique_names[name]: computation
+            if computation.path is None
+            else replace(computation, path=self._path(computation.path))
+            for name, computation in aggregate.compute.items()
         }
         groups = tuple([self._path(path) for path in aggregate.group])
         return Aggregate(groups, compute, self._filter(aggregate.having))
@@ -147,7 +147,7 @@ class PinnedQuery:
         return Item(own, joined, lists)
 
     def _of_joins(self, joined: Mapping[str, _T]) -> Iterable[tuple[str, str, _T]]:
-        """Yield what was joined, with the alias that the client chose, and its class."""
+        """Yield the client's alias, the class and the value of each join."""
         for chosen, value in joined.items():
             alias = self._aliases[chosen]
             yield alias, self._classes[alias], value
@@ -162,7 +162,7 @@ def _fields(fields: tuple[str, ...] | None, names: ClassNames) -> tuple[str, ...
 
 
 def _free(chosen: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
-    """Return a name for each of those that were chosen: itself, unless that is taken."""
+    """Map chosen names to free ones: each to itself unless it is taken."""
     chosen = [*chosen]
     used = {*taken, *chosen}
     free = {}
@@ -171,7 +171,7 @@ def _free(chosen: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
         if name in taken:
             ends = (f"_{number}" for number in count(2))
             free[name] = next(
-                each for end in ends if (each := name[: _NAME_LENGTH - len(end)] + end) not in used
+                new for end in ends if (new := name[: _NAME_LENGTH - len(end)] + end) not in used
             )
             used.add(free[name])
     return free

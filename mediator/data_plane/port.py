@@ -1,4 +1,4 @@
-"""What the mediator offers to applications: operations on objects, and queries."""
+"""The interface of the mediator to applications: operations on objects, and queries."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
     "Admitted",
     "DataPlane",
     "at_once",
-    "in_lanes",
     "is_outdated",
     "pages",
     "present_objects",
+    "run_lanes",
 ]
 
 PAGE: Final = 500
 """Objects read at once."""
 
 _CONCURRENCY: Final = 16
-"""Lanes of one batch at the same time."""
+"""How many lanes of one batch run at a time."""
 
 
 class DataPlane(Protocol):
@@ -65,17 +65,17 @@ class DataPlane(Protocol):
     async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
         """Return the answer remembered for an operation id.
 
-        None does not mean that it has not happened: `write` finds the answer if it has.
+        None does not mean that it did not happen: `write` finds the answer if it did.
 
         Args:
-            operation: What may have been done under its id, as it is or in another form: an upsert
-                creates what it could not patch.
+            operation: May have been done under its id in this or another form: an upsert creates an
+                object that it could not patch.
             whole: Whether a write over several systems that is under way is resolved first. Else
-                the answer of one in another form may be that of a part of it.
+                the answer may be that of a part of a write in another form.
 
         Raises:
             IdempotencyReused: The operation id was used with another fingerprint.
-            Locked: With `whole`, others were writing the object all the time.
+            Locked: With `whole`, other writers held the object all the time.
             Unavailable: A system does not answer.
         """
 
@@ -92,46 +92,46 @@ class DataPlane(Protocol):
 
 
 async def is_outdated(plane: DataPlane, route: DatabaseRoute) -> bool:
-    """Whether a database has another schema by now, which is in force then.
+    """Whether a database has another schema by now; the call puts it in force.
 
-    A process learns of a schema a moment after others, which may have written down what needs it.
-    So nothing is stopped or refused for good by a schema for which this is true. What had been
-    written down when it was called is of the schema that is in force then, or of an earlier one.
+    A process learns of a schema a moment after others, which may have recorded something that
+    needs it. So a schema for which this is true must not stop or refuse anything for good. Records
+    made before the call are of the schema then in force, or of an earlier one.
 
     Raises:
         Unavailable: The catalogue does not answer.
     """
     with suppress(NotFound, AdvisoryOnly):
-        await plane.route(route.schema.database, "")  # no class has this name, so it looks
+        await plane.route(route.schema.database, "")  # no class has this name, so it refreshes
     return plane.model.by_id.get(route.id) is not route
 
 
 Admitted: TypeAlias = Callable[[DataPlane, str], AbstractAsyncContextManager[DataPlane]]
-"""Lets a request that no client sends, such as one of a message flow, in when its time has come;
-takes its database, and yields the plane that it is for."""
+"""Admits an internal request, such as one of a message flow, when its turn comes; takes the
+request's database, and yields the plane for it."""
 
 
 @asynccontextmanager
 async def at_once(plane: DataPlane, _: str) -> AsyncIterator[DataPlane]:
-    """Bound nothing: requests are not authenticated, so they belong to no tenant."""
+    """Admit without bounds: requests are not authenticated, so they belong to no tenant."""
     yield plane
 
 
-async def in_lanes(
+async def run_lanes(
     plane: DataPlane,
     lanes: Collection[Mapping[int, Operation]],
-    others: Collection[int],
+    batched: Collection[int],
     batch: Awaitable[Sequence[Outcome | MediatorError]],
     *,
     whole: bool,
 ) -> dict[int, Outcome | MediatorError]:
-    """Do lanes of operations, each in its order, while a batch does others together.
+    """Run lanes of operations, each in its order, while one batch runs the remaining operations.
 
     Args:
-        plane: Does the operations of the lanes, one by one.
-        lanes: Those on one object each, by their numbers.
-        others: The numbers of the others, in the order in which the batch answers.
-        batch: Does the others.
+        plane: Runs the operations of the lanes, one by one.
+        lanes: Operations on one object each, by number.
+        batched: The numbers of the remaining operations, in the order of the batch's answers.
+        batch: Runs the remaining operations.
         whole: As of `DataPlane.batch`.
 
     Returns:
@@ -140,8 +140,8 @@ async def in_lanes(
     slots, preference = asyncio.Semaphore(_CONCURRENCY), WHOLE if whole else ANY
     work = [_in_turn(plane, [*lane.values()], slots, preference) for lane in lanes]
     answers: dict[int, Outcome | MediatorError] = {}
-    found = await asyncio.gather(batch, *work)
-    for numbers, results in zip([others, *lanes], found, strict=True):
+    batch_results = await asyncio.gather(batch, *work)
+    for numbers, results in zip([batched, *lanes], batch_results, strict=True):
         answers.update(zip(numbers, results, strict=True))
     return answers
 
@@ -152,7 +152,7 @@ async def _in_turn(
     slots: asyncio.Semaphore,
     preference: ReadPreference,
 ) -> list[Outcome | MediatorError]:
-    """Do operations one after the other, once a slot is free; each is answered by itself."""
+    """Do operations one after the other, once a slot is free; each gets its own answer."""
     async with slots:
         return [
             await result_or_error(plane.read, operation, preference)
@@ -196,15 +196,15 @@ async def present_objects(
     *,
     whole: bool = False,
 ) -> dict[str, Outcome]:
-    """Return those of some objects of a class that are there, by id; `whole` as of `batch`.
+    """Return the objects of a class that exist among some ids, by id; `whole` as of `batch`.
 
     Raises:
         MediatorError: A system does not answer, or the class is gone.
     """
-    found: dict[str, Outcome] = {}
+    objects: dict[str, Outcome] = {}
     for start in range(0, len(ids), PAGE):
         reads = [Get(database, class_name, id_, fields) for id_ in ids[start : start + PAGE]]
         answers = await plane.batch(reads, whole=whole)
-        there = results_or_raise(each for each in answers if not isinstance(each, NotFound))
-        found |= {each.id: each for each in there}
-    return found
+        outcomes = results_or_raise(a for a in answers if not isinstance(a, NotFound))
+        objects |= {outcome.id: outcome for outcome in outcomes}
+    return objects

@@ -23,7 +23,7 @@ Step: TypeAlias = Callable[[Field, Any, Any], Any]
 
 
 class OperatorFailed(Exception):
-    """The operator cannot be applied to the value that is there; nothing of the write happens."""
+    """The operator cannot be applied to the current value; the write has no effect."""
 
     def __init__(self, failure: OperatorFailure) -> None:
         super().__init__(f"{failure.field}: {failure.reason}")
@@ -35,8 +35,8 @@ def apply_operator(
 ) -> Value | MissingType:
     """Return the value of a field after an operator; `value` itself is never changed in place.
 
-    What only takes away (`pop`, `shift`, `remove`) leaves null and missing as they are; every other
-    operator takes null for missing. `call` is applicable to the field's type, and its argument is
+    Removing operators (`pop`, `shift`, `remove`) leave null and missing unchanged; all others
+    take null for missing. `call` is applicable to the field's type, and its argument is
     decoded. `now` is the store's clock, UTC; a store may keep milliseconds only.
 
     Raises:
@@ -46,7 +46,7 @@ def apply_operator(
     if call.operator is Operator.NOW:
         return now
     absent = value is None or value is MISSING
-    if absent and call.operator in _TAKING:
+    if absent and call.operator in _REMOVING:
         return value
     start = _start(field, call) if absent else value
     try:
@@ -75,7 +75,7 @@ def apply_operators(
 
 
 def _start(field: Field, call: OperatorCall) -> Present:
-    """Return what a missing value counts as."""
+    """Return the value that a missing one counts as."""
     if call.operator in {Operator.MIN, Operator.MAX}:
         return call.argument
     return {
@@ -119,12 +119,12 @@ def _remove(field: Field, value: Present, argument: Any) -> Present:
     if field.type is FieldType.MAP:
         return {key: member for key, member in value.items() if key != argument}
     if field.items is FieldType.DOCUMENT:
-        unwanted = as_text(argument)
-        return [element for element in value if as_text(element) != unwanted]
+        removed = as_text(argument)
+        return [element for element in value if as_text(element) != removed]
     return [element for element in value if element != argument]
 
 
-_TAKING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
+_REMOVING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
 _STEPS: Final[Mapping[Operator, Step]] = {
     Operator.INC: _inc,
     Operator.MUL: _mul,

@@ -1,4 +1,4 @@
-"""A change: one write to one cache group, as it is in the feed."""
+"""A change: one write to one cache group, as in the feed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def change_id(operation: str, group: str) -> str:
 
 
 def kind_of(write: str, *, absent: bool) -> str:
-    """Return the kind of a change: what replaces an object that was not there creates it."""
+    """Return the kind of a change: replacing an absent object creates it."""
     return "create" if absent and write == "replace" else write
 
 
@@ -27,11 +27,11 @@ class Change:
         id: Unique and stable: `change_id` of the operation and the group.
         version: The version the group got by it.
         kind: ``create``, ``replace``, ``update`` or ``delete`` (`kind_of`).
-        before: The touched fields that were there before, in their JSON form; None: the object was
-            not there.
-        after: The touched fields that are there afterwards; None: the object is not there.
+        before: The touched fields that existed before, in their JSON form; None: the object did not
+            exist.
+        after: The touched fields that exist afterwards; None: the object does not exist.
         time_us: The store's time, in microseconds since 1970.
-        database_id: Id of the database, which no other one ever has.
+        database_id: Id of the database, never reused.
     """
 
     id: str

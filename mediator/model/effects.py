@@ -1,6 +1,6 @@
 """The effect of a write on one object, as far as it is known.
 
-What is unknown counts as possible: too many results are taken for changed rather than too few.
+Unknown effects count as possible: rather too many results are taken for changed than too few.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Image:
     """An object before or after a write.
 
     Attributes:
-        known: The fields whose values are known; those of all others are not.
-        values: The values of those known fields that were not missing.
-        present: Whether the object is known to have been there.
+        known: The fields whose values are known.
+        values: The values of the known fields that were not missing.
+        present: Whether the object is known to have existed.
     """
 
     id: str
@@ -44,9 +44,9 @@ class Effect:
     """The effect of a write on one object.
 
     Attributes:
-        before: The object before; None: it is known that it was not there.
-        after: The object after; None: it is known that it is not there.
-        touched: The fields that may have changed; None: it may have come or gone as a whole.
+        before: The object before; None: known not to have existed.
+        after: The object after; None: known not to exist.
+        touched: The fields that may have changed; None: it may have been created or deleted.
     """
 
     before: Image | None

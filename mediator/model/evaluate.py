@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Lookup: TypeAlias = Callable[[Path], Value | MissingType]
-"""Finds what an object has at a path."""
+"""Returns the value of an object at a path."""
 
 _Test: TypeAlias = Callable[[Lookup], bool]
 
@@ -66,7 +66,7 @@ COMPARABLE: Final = 5
 
 
 def value_at(values: Mapping[str, Any], path: Path) -> Value | MissingType:
-    """Return what is at a path: a field, then keys within it; MISSING where the way ends."""
+    """Return the value at a path: a field, then keys within it; MISSING if a step is absent."""
     value: Any = values
     for key in path:
         if not isinstance(value, Mapping) or key not in value:
@@ -95,13 +95,13 @@ def kind_of(value: object) -> int:
     return 0
 
 
-def same_value(one: Any, other: Any) -> bool:
+def same_value(left: Any, right: Any) -> bool:
     """Whether two values are equal: true is not 1, 1 is 1.0, at any depth."""
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same_value, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same_value(one[k], other[k]) for k in one)
-    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_value, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same_value(left[k], right[k]) for k in left)
+    return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
 
 
 def key_of(value: Value) -> tuple[int, Any] | None:
@@ -150,16 +150,16 @@ def _some(tests: Sequence[_Test]) -> _Test:
 def _like(path: Path, pattern: str) -> _Test:
     def like(lookup: Lookup) -> bool:
         value = lookup(path)
-        # Cached by pattern: filters are kept by the thousand, which compiled patterns must not be.
+        # Cached by pattern: thousands of filters are kept, but not as many compiled patterns.
         return isinstance(value, str) and matcher(pattern)(value)
 
     return like
 
 
-def _contains(value: Any, part: Value) -> bool:
+def _contains(value: Any, element: Value) -> bool:
     if isinstance(value, str):
-        return isinstance(part, str) and part in value
-    return isinstance(value, list) and any(same_value(item, part) for item in value)
+        return isinstance(element, str) and element in value
+    return isinstance(value, list) and any(same_value(item, element) for item in value)
 
 
 def _among(path: Path, values: Sequence[Value]) -> _Test:

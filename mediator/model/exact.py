@@ -13,27 +13,27 @@ __all__ = ["average", "decimal_of"]
 _ROUNDED: Final = Context(prec=DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
 
 _ALL_INTEGERS: Final = 2.0**53
-"""Up to here no decimal of 17 digits is halfway between two floats; beyond 1E+40 none is again."""
+"""Up to here, and beyond 1E+40, no decimal of 17 digits is halfway between two floats."""
 _NONE_HALFWAY: Final = 1e40
 
 
 def decimal_of(value: float) -> Decimal:
-    """Return the shortest decimal that is nearer to a finite float than to all others.
+    """Return the shortest decimal that is nearer to a finite float than to any other float.
 
-    It is what PostgreSQL writes. `repr` is the same, but it also takes a decimal that is halfway
-    to another float, such as 1E+23, as readers choose the even one of the two.
+    PostgreSQL writes the same. `repr` also returns decimals halfway to another float, such as
+    1E+23, as readers choose the even one of the two.
     """
     shortest = Decimal(repr(value))
     if -_ALL_INTEGERS < value < _ALL_INTEGERS or abs(value) > _NONE_HALFWAY:
         return shortest
     while _is_halfway(shortest, value):
         digits = len(shortest.as_tuple().digits)
-        shortest = Decimal(f"{value:.{digits}e}")  # of one digit more
+        shortest = Decimal(f"{value:.{digits}e}")  # with one more digit
     return shortest
 
 
 def _is_halfway(number: Decimal, value: float) -> bool:
-    """Whether an integer is halfway between a float, an integer too, and the next one."""
+    """Whether an integer is halfway between a float, also an integer, and the next float."""
     following = math.nextafter(value, math.inf if number > value else -math.inf)
     return 2 * int(number) == int(value) + int(following)
 
@@ -41,15 +41,15 @@ def _is_halfway(number: Decimal, value: float) -> bool:
 def average(
     total: int | Decimal, count: int, *, as_decimal: bool = False
 ) -> float | Decimal | None:
-    """Divide an exact sum by its count, and round once.
+    """Divide an exact sum by its count, rounding once.
 
     Args:
         total: The sum.
-        count: How many numbers it is of.
-        as_decimal: Whether they are decimals, so that the average is one, of 34 digits.
+        count: How many numbers were added.
+        as_decimal: Whether they are decimals; the average is then one, of 34 digits.
 
     Returns:
-        The average; None of nothing.
+        The average; None without numbers.
     """
     if not count:
         return None

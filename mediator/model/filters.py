@@ -2,7 +2,7 @@
 
 Logic is two-valued. A comparison with `lt`, `le`, `gt`, `ge`, `between`, `like` or `contains` holds
 for values only: never for a null, a missing field, or, within a document, a value of another kind.
-`eq` and `in` also find a null that is among them; `ne` and `not` hold whenever `eq` or the negated
+`eq` and `in` also match null if it is listed; `ne` and `not` hold whenever `eq` or the negated
 filter does not. `exists` holds for every field that is not missing, null included.
 """
 
@@ -123,7 +123,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Whatever a filter does not hold for."""
+    """The negation of a filter."""
 
     operand: Filter
 
@@ -140,25 +140,25 @@ def conjuncts(filter_: Filter | None) -> tuple[Filter, ...]:
     return tuple(conjunct for operand in filter_.operands for conjunct in conjuncts(operand))
 
 
-def all_of(parts: Iterable[Filter]) -> Filter | None:
+def all_of(filters: Iterable[Filter]) -> Filter | None:
     """Return the filter that holds where all parts do; None if there are none."""
-    operands = tuple(parts)
+    operands = tuple(filters)
     if len(operands) > 1:
         return And(operands)
     return operands[0] if operands else None
 
 
-def with_paths(filter_: Filter, renamed: Callable[[Path], Path]) -> Filter:
+def with_paths(filter_: Filter, rename: Callable[[Path], Path]) -> Filter:
     """Return the same filter on other paths."""
     match filter_:
         case And(operands):
-            return And(tuple([with_paths(operand, renamed) for operand in operands]))
+            return And(tuple([with_paths(operand, rename) for operand in operands]))
         case Or(operands):
-            return Or(tuple([with_paths(operand, renamed) for operand in operands]))
+            return Or(tuple([with_paths(operand, rename) for operand in operands]))
         case Not(operand):
-            return Not(with_paths(operand, renamed))
+            return Not(with_paths(operand, rename))
         case _:
-            return replace(filter_, path=renamed(filter_.path))
+            return replace(filter_, path=rename(filter_.path))
 
 
 def paths_of(filter_: Filter | None) -> frozenset[Path]:

@@ -11,8 +11,8 @@ from mediator.model.effects import Effect
 __all__ = ["CacheKey", "Effects", "NullGuard", "WriteGuard", "WriteToken"]
 
 Effects: TypeAlias = Callable[[bool], Mapping[str, Sequence[Effect]]]
-"""Returns by class what a write did to objects, as far as it is known. The argument says whether no
-other write had the same keys between `begin` and `end`; then more is known."""
+"""Returns the known effects of a write on objects, by class. The argument: whether no other write
+had the same keys between `begin` and `end`; then more is known."""
 
 
 class CacheKey(NamedTuple):
@@ -54,14 +54,14 @@ class WriteGuard(Protocol):
     wants_versions: bool
     """Whether `end` needs versions; else they are not collected."""
 
-    most_keys: int
-    """How many keys one `begin` takes at most."""
+    max_keys: int
+    """Limit of keys of one `begin`."""
 
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
         """Announce a write to these keys; if this fails, the write is refused."""
 
     def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
-        """Whether it makes a difference what objects were like before these fields change.
+        """Whether the state of objects before these fields change makes a difference.
 
         Called between `begin` and the write; None stands for objects as a whole.
         """
@@ -74,25 +74,25 @@ class WriteGuard(Protocol):
         effects: Effects | None = None,
         created: Collection[CacheKey] = (),
     ) -> None:
-        """Note that a write is done; it is acknowledged only after this returns.
+        """End a write; it is acknowledged only after this returns.
 
-        `versions` are those of the keys that are known by now. `effects` returns what the write
-        did; None: every object of its classes may have changed. `created` are those of the keys
-        whose records were not there before.
+        `versions` holds the known versions by key. `effects` returns the effects of the write;
+        None: every object of its classes may have changed. `created` are the keys whose records
+        did not exist before.
         """
 
     async def invalidate_results(self, database: str, class_name: str) -> None:
-        """Take every result of a class for changed: a write of it was ended elsewhere."""
+        """Take every query result of a class for changed: a write to it ended elsewhere."""
 
     async def invalidate_class(self, database: str, class_name: str) -> None:
-        """Take every copy of a class that was ever handed out for stale: its stores went back."""
+        """Take every cached copy of a class for stale: its stores lost writes."""
 
 
 class NullGuard:
     """No caches to keep coherent."""
 
     wants_versions = False
-    most_keys = sys.maxsize
+    max_keys = sys.maxsize
 
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:  # noqa: ARG002 - the port's shape
         return _NO_TOKEN

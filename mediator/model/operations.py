@@ -1,4 +1,4 @@
-"""The operations on one object, as clients send them, before anything is routed."""
+"""The operations on one object, as clients send them, before routing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold for a write to happen (RFC 9110, section 13).
+    """The precondition of a write (RFC 9110, section 13).
 
     Attributes:
-        present: True: the object must be there (If-Match: *); False: it must not
+        present: True: the object must exist (If-Match: *); False: it must not
             (If-None-Match: *).
         versions: Versions that groups must have (If-Match with an ETag); None stands for a group
             that must be absent. Several alternatives: any one may match.
@@ -45,7 +45,7 @@ class Condition:
 
 ANYTHING = Condition()
 NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
-"""Holds for no object: a write so bound is answered if it repeats one, and refused otherwise."""
+"""Holds for no object: a write with it is answered if it is a retry, and refused otherwise."""
 
 
 @immutable
@@ -60,7 +60,7 @@ class Get:
 
 @immutable
 class _Write:
-    """What all writes have.
+    """The base of all writes.
 
     `operation` identifies the write for ever; a retry carries the same one. `fingerprint` is set
     when the client gave an Idempotency-Key: then the response is recorded with the write.
@@ -75,7 +75,7 @@ class _Write:
 
     @property
     def head(self) -> tuple[str, str, str, str, Condition, str | None]:
-        """What all writes have, in order."""
+        """The common fields of all writes, in order."""
         return (
             self.database,
             self.class_name,
@@ -88,16 +88,16 @@ class _Write:
 
 @immutable
 class Create(_Write):
-    """Create an object that must not be there."""
+    """Create an object that must not exist."""
 
     values: Values = field(default_factory=dict)
 
 
 @immutable
 class Put(_Write):
-    """Make an object exactly `values`, there before or not.
+    """Create an object, or replace it, with exactly `values`.
 
-    `unchecked`: it may refer to objects that are not there, as one that is imported.
+    `unchecked`: it may refer to missing objects, as in an import.
     """
 
     values: Values = field(default_factory=dict)
@@ -106,10 +106,10 @@ class Put(_Write):
 
 @immutable
 class Update(_Write):
-    """Set, remove and operate on fields of an object that is there.
+    """Set, remove and operate on fields of an existing object.
 
-    `whole`: the outcome is to have all values of the object, which is on one system. `unchecked`:
-    as of a put.
+    `whole`: the outcome has all values of the object, which is on one system. `unchecked`: as of
+    a put.
     """
 
     values: Values = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Update(_Write):
 
 @immutable
 class ReadModifyWrite(_Write):
-    """Compute an object's new form from its present one; retried when another write was faster.
+    """Compute an object's new form from its current one; retried when another write was faster.
 
     `compute` takes the object as JSON without `id` and returns the new one, or raises `Invalid`.
     `whole` is that of the update that it becomes.
@@ -148,7 +148,7 @@ class ReadModifyWrite(_Write):
 class Delete(_Write):
     """Delete an object.
 
-    `unchecked`: whatever refers to it stays as it is.
+    `unchecked`: objects that refer to it stay unchanged.
     """
 
     unchecked: bool = False
@@ -171,13 +171,13 @@ class Outcome:
     """The result of an operation that succeeded; failures are raised as `MediatorError`.
 
     Attributes:
-        values: Get, and writes that compute values in the store: the fields of the resource that
-            are there, merged over systems. None after a delete.
+        values: Get, and writes that compute values in the store: the existing fields of the
+            resource, merged over systems. None after a delete.
         versions: Version of every group of the resource; None where the group is absent.
         created: The write created the object.
         replayed: The write had taken effect before, under the same operation id.
-        partial: Groups that may lack a write over several systems which others already show.
-        pending: A write over several systems is about to change what was read, or is under way.
+        partial: Groups that may lack a write over several systems that other groups already show.
+        pending: A write over several systems is about to change the data read, or under way.
         schema_version: Version of the class's schema that the values belong to.
         systems: Systems that took part, in order.
         freshness: Set if the view answered.

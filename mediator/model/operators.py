@@ -1,4 +1,4 @@
-"""The update operators, by name, and which field types each may be applied to."""
+"""The update operators, by name, and which field types each applies to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Operator(StrEnum):
     push push_front          adds one element to a list's end or front; missing is []
     pop shift                removes a list's last or first element (argument: true)
     remove                   removes every equal element of a list or set, or a key of a map
-    add_to_set               adds an element to a set unless it is there
+    add_to_set               adds an element to a set unless present
     put                      sets the keys of a map given as an object
     now                      sets a timestamp to the store's clock (argument: true)
     bit_and bit_or bit_xor   on 64-bit integers; missing counts as 0
@@ -83,7 +83,7 @@ APPLICABLE: dict[Operator, frozenset[FieldType]] = {
 
 
 WITHOUT_ARGUMENT: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
-"""Operators whose argument is ``True``, and says nothing."""
+"""Operators whose argument is always ``True``."""
 
 
 @immutable

@@ -1,8 +1,8 @@
 """Orders of objects: sorting, keyset positions, and the first few of many.
 
-At each level missing comes before null, and null before values; `descending` reverses the level as
-a whole. Objects that are equal at all levels follow by id, in the direction of the last level.
-Within documents, kinds of values follow as `evaluate.kind_of` ranks them; lists and maps tie.
+At each level missing comes before null, and null before values; `descending` reverses the whole
+level. Objects that are equal at all levels are ordered by id, in the direction of the last level.
+Within documents, `evaluate.kind_of` ranks the kinds of values; lists and maps tie.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Reversed:
 
 
 def descending(key: Any) -> Any:
-    """Return a key that compares the other way round."""
+    """Return a key that compares in reverse."""
     return _Reversed(key)
 
 
@@ -80,12 +80,12 @@ def position_of(order: Sequence[OrderBy], lookup: Lookup, id_: str) -> Position:
 
 def beyond(order: Sequence[OrderBy], position: Position) -> Callable[[Lookup, str], bool]:
     """Return the test of whether an object comes after a position."""
-    key, reached = sort_key(order), _key(position.values, position.id, _directions(order))
-    return lambda lookup, id_: key(lookup, id_) > reached
+    key, position_key = sort_key(order), _key(position.values, position.id, _directions(order))
+    return lambda lookup, id_: key(lookup, id_) > position_key
 
 
 class Top(Generic[_T]):
-    """Keeps the items with the lowest keys of a stream, in memory for twice as many."""
+    """Keeps the items with the lowest keys of a stream, buffering twice as many."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,9 +1,9 @@
-r"""LIKE patterns: ``%`` for any characters, ``_`` for one, ``\`` before what is meant literally.
+r"""LIKE patterns: ``%`` for any characters, ``_`` for one, ``\`` escapes the next character.
 
-RE2 matches them in time that is linear in the text, whatever the pattern, and other threads run
-meanwhile. A character is a code point; a full stop of RE2 is one, too, newlines included. A
-pattern with one literal text needs no RE2: searching it is linear as well (CPython's two-way
-algorithm), and takes a tenth of the time or less where texts are short.
+RE2 matches any pattern in time linear in the text, while other threads run. A character is a code
+point, and so is a full stop of RE2, newlines included. A pattern with one literal text needs no
+RE2: searching is linear as well (CPython's two-way algorithm), and takes a tenth of the time or
+less in short texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mediator.base.linear_patterns import compiled
 __all__ = ["Token", "Wildcard", "matcher", "tokens"]
 
 _MEMORY: Final = 2**19
-"""Bytes that a compiled pattern may take, with what RE2 remembers of its states."""
+"""Bytes that a compiled pattern may take, including RE2's cached states."""
 
 
 class Wildcard(Enum):
@@ -36,15 +36,15 @@ _EXPRESSIONS: Final = {Wildcard.ANY: ".*", Wildcard.ONE: "."}
 def tokens(pattern: str) -> tuple[Token, ...]:
     """Return literal texts and wildcards; raises `ValueError` for a backslash at the end."""
     result: list[Token] = []
-    rest = iter(pattern)
-    for character in rest:
+    characters = iter(pattern)
+    for character in characters:
         if character == "%":
             if result[-1:] != [Wildcard.ANY]:
                 result.append(Wildcard.ANY)
         elif character == "_":
             result.append(Wildcard.ONE)
         else:
-            _add_literal(result, next(rest, None) if character == "\\" else character)
+            _add_literal(result, next(characters, None) if character == "\\" else character)
     return tuple(result)
 
 

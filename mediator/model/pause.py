@@ -9,12 +9,12 @@ __all__ = ["Pause"]
 
 
 class Pause(NamedTuple):
-    """A pause; it ends by itself.
+    """A pause; it ends automatically.
 
     Attributes:
-        version: Of the rules.
-        rule: Its number among them.
-        seconds: For how long; of one that was read, what is left.
+        version: The version of the rules.
+        rule: The number of the rule among them.
+        seconds: Its duration; when read back, the remaining time.
     """
 
     version: int

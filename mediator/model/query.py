@@ -47,15 +47,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The object that a reference points to, joined under an alias; null if there is none.
+    """The object that a reference points to, joined under an alias; null if missing.
 
-    Of a list or set of references: the list of the objects that there are.
+    For a list or set of references: the list of the existing objects.
 
     Attributes:
         reference: Path of the reference: ``("author",)``, or of a reference of an object joined
             before: ``("writer", "employer")``.
         class_name: The class that it points to.
-        fields: The fields of it that are returned; None: all.
+        fields: The returned fields of the joined object; None: all.
     """
 
     alias: str
@@ -69,12 +69,12 @@ class ReverseJoin:
     """The objects of a class whose reference points to an object, joined as a list.
 
     Attributes:
-        class_name: The class that refers.
+        class_name: The referring class.
         reference: Its field, a reference to the queried class.
         filter: A condition on these objects.
         order: Their order; empty: by id.
-        limit: How many at most are joined to one object.
-        fields: The fields of them that are returned; None: all.
+        limit: How many are joined to one object at most.
+        fields: The returned fields of these objects; None: all.
     """
 
     alias: str
@@ -87,7 +87,7 @@ class ReverseJoin:
 
 
 class Function(StrEnum):
-    """What is computed over a group of objects. Nulls and missing values do not take part."""
+    """An aggregate function over a group of objects; ignores nulls and missing values."""
 
     COUNT = "count"
     SUM = "sum"
@@ -106,11 +106,11 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Groups of objects, and what is computed over each.
+    """Groups of objects, and the computations over each.
 
     Attributes:
         group: Paths whose values (null and missing are values here) make up a group. None: all
-            objects are one group, which is there even if it is empty.
+            objects are one group, which exists even if it is empty.
         compute: Computations by the name of their result.
         having: A filter on the results, whose paths are names of `compute` or paths of `group`.
     """
@@ -121,17 +121,19 @@ class Aggregate:
 
     @property
     def counts_objects(self) -> bool:
-        """Whether it computes nothing but how many objects there are in each group."""
-        return all(each == Computation(Function.COUNT) for each in self.compute.values())
+        """Whether it only counts the objects of each group."""
+        return all(
+            computation == Computation(Function.COUNT) for computation in self.compute.values()
+        )
 
     @property
     def only_counts(self) -> bool:
-        """Whether it computes nothing but how many objects there are in all."""
+        """Whether it only counts all objects."""
         return not self.group and self.counts_objects
 
     @property
     def paths(self) -> set[Path]:
-        """All that is grouped by or computed of."""
+        """The paths that are grouped by or aggregated."""
         computed = {c.path for c in self.compute.values() if c.path is not None}
         return {*self.group, *computed}
 
@@ -148,23 +150,23 @@ class Query:
     """A query of a class.
 
     Attributes:
-        filter: Which objects; None: all.
-        order: In which order; empty: by id (aggregates: by their group).
-        limit: How many at most.
-        after: Beyond which position.
-        fields: Which fields of each, sorted; None: all.
+        filter: The condition on objects; None: all.
+        order: Their order; empty: by id (aggregates: by group).
+        limit: How many objects at most.
+        after: The position after which they start.
+        fields: The returned fields, sorted; None: all.
         joins: The joins of single objects, each after those that its reference needs.
-        list_joins: The joins of lists of references; no condition and no order is about them.
-        reverse_joins: The joins along references to the objects found; likewise.
+        list_joins: The joins of lists of references; conditions and orders cannot use them.
+        reverse_joins: The joins along references to the objects found; likewise unusable.
         aggregate: Computed instead of listing objects.
-        count: How all objects that the filter finds are counted, whatever the limit and the
-            position; None: they are not.
-        allow_scan: Whether a store without a fitting index may be read through (within the cost
+        count: How all objects that the filter matches are counted, regardless of limit and
+            position; None: not counted.
+        allow_scan: Whether a store without a fitting index may be scanned (within the cost
             limits).
-        as_documents: Whether documents are an answer as well as objects (`QueryResult.documents`).
-        may_end_early: Whether the answer may have fewer objects than there are within the limit, if
-            these are large: who asks goes on behind the last one. Else the query is refused.
-        is_sized: Whether who asks knows how large objects are, and adapts the limit to it.
+        as_documents: Whether documents may answer instead of objects (`QueryResult.documents`).
+        may_end_early: Whether large objects may end the answer before the limit; the caller
+            continues after the last one. Else the query is refused.
+        is_sized: Whether the caller knows the sizes of objects, and adapts the limit to them.
     """
 
     database: str
@@ -186,7 +188,7 @@ class Query:
 
     @property
     def paths(self) -> set[Path]:
-        """All that is compared, ordered by, followed, grouped by or computed of."""
+        """All paths that are compared, ordered by, followed, grouped by or aggregated."""
         paths = {*paths_of(self.filter), *(level.path for level in self.order)}
         paths |= {join.reference for join in (*self.joins, *self.list_joins)}
         return paths if self.aggregate is None else paths | self.aggregate.paths
@@ -199,15 +201,15 @@ class Query:
 
     @property
     def own_fields(self) -> set[str]:
-        """The fields of its class that it names."""
-        others = {ID[0], *(join.alias for join in self.joins)}
+        """The fields of its class that the query names."""
+        reserved = {ID[0], *(join.alias for join in self.joins)}
         computed = {} if self.aggregate is None else self.aggregate.compute
-        named = {path[0] for path in self.paths if path[0] not in computed}
-        return {*named, *(self.fields or ())} - others
+        names = {path[0] for path in self.paths if path[0] not in computed}
+        return {*names, *(self.fields or ())} - reserved
 
 
 PARTS: Final[tuple[type, ...]] = (
     *get_args(Filter),
     *(OrderBy, Position, Join, ReverseJoin, Computation, Aggregate, Query),
 )
-"""All that queries are made of, and that is not shared between them."""
+"""All classes of which queries consist and whose instances they do not share."""

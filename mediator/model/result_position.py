@@ -1,4 +1,4 @@
-"""Positions after numbered results, the last of which a server may lose and number anew."""
+"""Positions after numbered results; a server may lose the last ones and reuse their numbers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["ResultPosition"]
 
 
 class ResultPosition(NamedTuple):
-    """After a result; results are numbered 1, 2, 3, … without a gap.
+    """A position after a result; results are numbered 1, 2, 3, … without a gap.
 
-    A coordination Redis that has lost its last results gives their numbers again. So positions say
-    what was seen: the digest of a result is that of the one before and of its content. Whoever
-    finds the same results once more goes on, and others are told.
+    A coordination Redis that has lost its last results reuses their numbers. So positions identify
+    the results seen: the digest of a result covers its content and the digest before it. A client
+    continues if the results are the same, and gets an error otherwise.
 
     Attributes:
-        number: That of the result; 0: before the first one.
-        digest: 16 hexadecimal digits; empty: any result that has the number is the one.
+        number: The number of the result; 0: before the first one.
+        digest: 16 hexadecimal digits; empty: any result with the number matches.
     """
 
     number: int = 0
@@ -28,11 +28,11 @@ class ResultPosition(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ResultPosition:
-        """Read what `str` has written, or a plain number."""
+        """Parse the output of `str`, or a plain number."""
         number, _, digest = text.partition("-")
         return cls(int(number), digest)
 
     def following(self, content: bytes) -> ResultPosition:
-        """Return the position after the next result, as scripts compute it of its content."""
+        """Return the position after the next result, computed from its content as in scripts."""
         digest = sha1(self.digest.encode() + content, usedforsecurity=False).hexdigest()[:16]
         return ResultPosition(self.number + 1, digest)

@@ -1,6 +1,6 @@
-"""Sizes of values in memory, about: characters of texts, bytes, and a little for all else.
+"""Estimated sizes of values in memory: characters of texts, bytes, and a little for all else.
 
-They are known without encoding anything, and only fields that may be large are looked at.
+They are computed without encoding, and only of fields that may be large.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from mediator.schema.types import SCALARS, FieldType
 __all__ = ["large_fields", "sizes_of"]
 
 _SMALL: Final = 1_000
-"""Characters or bytes up to which a value is small: a page of such objects is."""
+"""Characters or bytes up to which a value counts as small."""
 
 _SCALAR: Final = 8
 
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.BINARY})
 
-_MOST_AT_ONCE: Final = 5_000
+_MAX_INLINE: Final = 5_000
 """Elements of lists, maps and documents that are counted in about a millisecond."""
 
 
 def large_fields(fields: Mapping[str, Field], names: Iterable[str] | None) -> tuple[str, ...]:
-    """Return those of some fields (None: of all) whose values may be large."""
+    """Return the fields among `names` (None: among all) whose values may be large."""
     chosen = fields.keys() if names is None else names
     return tuple([name for name in chosen if name in fields and _may_be_large(fields[name])])
 
@@ -40,10 +40,10 @@ def _may_be_large(field: Field) -> bool:
 
 
 async def sizes_of(objects: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[int]:
-    """Return the sizes in memory, in bytes, of what objects have under some names."""
+    """Return the sizes in memory, in bytes, of the values of objects under some names."""
     if not names:
         return [0] * len(objects)
-    sizes = _sizes(objects, names, _MOST_AT_ONCE)
+    sizes = _sizes(objects, names, _MAX_INLINE)
     if sizes is None:
         sizes = await offload(True, _sizes, objects, names, inf)
         assert sizes is not None  # no number of elements is too many
@@ -51,31 +51,31 @@ async def sizes_of(objects: Sequence[Mapping[str, Any]], names: Sequence[str]) -
 
 
 def _sizes(
-    objects: Sequence[Mapping[str, Any]], names: Sequence[str], most: float
+    objects: Sequence[Mapping[str, Any]], names: Sequence[str], max_elements: float
 ) -> list[int] | None:
-    """Return the sizes of objects; None: their values have more than `most` elements."""
+    """Return the sizes of objects; None: their values have more than `max_elements` elements."""
     sizes = []
-    for each in objects:
-        size, rest = 0, []
+    for object_values in objects:
+        size, pending = 0, []
         for name in names:
-            value = each.get(name)
+            value = object_values.get(name)
             if type(value) is str:  # as most are
                 size += len(value)
             elif value is not None:
-                rest.append(value)
-        while rest:
-            value = rest.pop()
+                pending.append(value)
+        while pending:
+            value = pending.pop()
             if isinstance(value, str | bytes):
                 size += len(value)
                 continue
             if not isinstance(value, list | dict):
                 size += _SCALAR
                 continue
-            most -= len(value)
-            if most < 0:
+            max_elements -= len(value)
+            if max_elements < 0:
                 return None
-            rest += value
+            pending += value
             if isinstance(value, dict):
-                rest += value.values()
+                pending += value.values()
         sizes.append(size)
     return sizes

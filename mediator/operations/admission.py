@@ -1,4 +1,4 @@
-"""Admission of writes: none to classes that are being placed anew, none without a lease."""
+"""Admission of writes: refused for classes that are being relocated, and without a lease."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _NO_LEASE: Final = (
 class WriteAdmission:
     """Admits the writes of this replica.
 
-    A write over several systems is admitted as a whole: what it has begun, it may end.
+    A write over several systems is admitted as a whole: once begun, it may end.
 
     Attributes:
-        lease_until: Until when this replica may write, by the clock's monotonic time; see
+        lease_until: The monotonic time until which this replica may write; see
             `mediator.control.membership`.
         refused: The fragments that take no writes.
     """
@@ -33,7 +33,7 @@ class WriteAdmission:
     def __init__(self, clock: Clock) -> None:
         self.lease_until = inf
         self._clock = clock
-        # Weak: what is refused for good goes with the last route that has it.
+        # Weak: a fragment refused for good goes with the last route that has it.
         self.refused = WeakSet[Fragment]()
         self._busy: dict[Fragment, int] = {}
         self._joint: dict[str, Collection[Fragment]] = {}
@@ -44,13 +44,13 @@ class WriteAdmission:
         self.refused.update(fragments)
 
     def admit(self, fragments: Collection[Fragment]) -> None:
-        """Admit writes to fragments again: they have not been placed anew."""
+        """Admit writes to fragments again: they were not relocated."""
         self.refused.difference_update(fragments)
 
     def refusal_of(self, fragment: Fragment, intent: str = "") -> Unavailable | None:
-        """Return the error of a write to a fragment that takes none; None if it takes it.
+        """Return the error of a write to a fragment that refuses writes; None if admitted.
 
-        The steps of a joint write, which have its `intent`, are taken once that has begun.
+        The steps of a joint write, which have its `intent`, are admitted once it has begun.
         """
         if self.refused and fragment in self.refused and intent not in self._joint:
             return Unavailable("The class is being placed anew.", system=fragment.system)
@@ -65,13 +65,13 @@ class WriteAdmission:
             raise Unavailable(_NO_LEASE, system="catalogue")
 
     def enter(self, fragments: Collection[Fragment], intent: str = "") -> None:
-        """Begin a write; raises `Unavailable` if it may not. Call `leave` when it has ended."""
+        """Begin a write; raises `Unavailable` if it is refused. Call `leave` when it has ended."""
         self.check(fragments, intent)
         for fragment in fragments:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
 
     def begin(self, intent: str, fragments: Collection[Fragment]) -> None:
-        """Begin a joint write; raises `Unavailable` if it may not. Call `end` in any case."""
+        """Begin a joint write; raises `Unavailable` if it is refused. Call `end` in any case."""
         self.enter(fragments)
         self._joint[intent] = fragments
 
@@ -90,13 +90,13 @@ class WriteAdmission:
     def confirm(self) -> None:
         """Raise `OutcomeUnknown` if the lease has ended while a write was under way.
 
-        The class may have been taken for empty, and placed anew, before the write took effect.
+        The class may have been taken for empty, and relocated, before the write took effect.
         """
         if self._clock.monotonic() >= self.lease_until:
             raise OutcomeUnknown(_NO_LEASE, system="catalogue")
 
     async def drained(self) -> None:
-        """Wait for the writes under way to fragments that are refused."""
+        """Wait for the writes in flight to refused fragments."""
         while not self._busy.keys().isdisjoint(self.refused):
             # No await between the check and this: a write that leaves afterwards sets it again.
             self._left.clear()

@@ -1,4 +1,4 @@
-"""Back-off of those who meet the intent of another write: they retry, within a bound.
+"""Back-off of requests that meet the intent of another write: bounded retries.
 
 See docs/transactions.md, "Foreign intents".
 """
@@ -17,16 +17,16 @@ from mediator.stores.port import RecordKey, Status, Write, WriteResult
 __all__ = ["MAX_PAUSE_S", "MAX_WAIT_S", "Backoff", "WriteReply", "retry_locked", "retryable"]
 
 MAX_WAIT_S: Final = 1.0
-"""How long a write retries while others have intents on its record."""
+"""How long a write retries while other writes have intents on its record."""
 
 FIRST_PAUSE_S: Final = 0.002
 MAX_PAUSE_S: Final = 0.1
 
 GRACE_S: Final = 0.03
-"""How long a live coordinator needs; only later do others resolve its write themselves."""
+"""How long a live coordinator needs; only later do others resolve its write."""
 
 WriteReply: TypeAlias = WriteResult | MediatorError
-"""The result of a write, or why it could not be sent."""
+"""The result of a write, or the error if it could not be sent."""
 
 
 class Backoff:
@@ -47,8 +47,8 @@ class Backoff:
         return self._pause_s > FIRST_PAUSE_S
 
     async def wait_for(self, met: ForeignIntents, intents: IntentResolver | None) -> None:
-        """Pause; after `GRACE_S` resolve the writes met, too, which may raise `Unavailable`."""
-        # Jitter, so that those who wait for the same write do not retry together.
+        """Pause; after `GRACE_S` also resolve the writes met, which can raise `Unavailable`."""
+        # Jitter, so that requests that wait for the same write do not retry together.
         await asyncio.sleep(self._pause_s * (0.5 + random.random()))  # noqa: S311 - no secret
         self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
         if met and intents is not None and self._now() - self._began > GRACE_S:
@@ -61,17 +61,17 @@ async def retry_locked(
     send: Callable[[Sequence[Write]], Awaitable[Sequence[WriteReply]]],
     intents: IntentResolver | None,
 ) -> None:
-    """Send writes again that met an intent, until none does or the back-off is exhausted.
+    """Resend writes that met an intent, until none does or the back-off is exhausted.
 
-    The results of those sent again are replaced in `results`.
+    Replaces their results in `results`.
     """
     backoff = Backoff(MAX_WAIT_S)
     locked = retryable(calls, results, _is_locked)
     while locked and not backoff.is_exhausted:
-        left = [calls[i] for i in locked]
-        await backoff.wait_for(_met(left, [results[i] for i in locked]), intents)
-        again = await send(left)
-        for i, result in zip(locked, again, strict=True):
+        locked_calls = [calls[i] for i in locked]
+        await backoff.wait_for(_met(locked_calls, [results[i] for i in locked]), intents)
+        retried = await send(locked_calls)
+        for i, result in zip(locked, retried, strict=True):
             results[i] = result
         locked = [i for i in locked if _is_locked(calls[i], results[i])]
 
@@ -83,21 +83,21 @@ def retryable(
 ) -> list[int]:
     """Return the indices of refused writes of records that no later call has reached.
 
-    Sent again, an earlier write would take effect after the later one.
+    If resent, an earlier write would take effect after the later one.
     """
-    found: list[int] = []
+    indices: list[int] = []
     reached: set[tuple[object, str]] = set()
     for i in range(len(calls) - 1, -1, -1):
         record = (calls[i].fragment, calls[i].id)
         if not is_refused(calls[i], results[i]):
             reached.add(record)
         elif record not in reached:
-            found.append(i)
-    return found[::-1]
+            indices.append(i)
+    return indices[::-1]
 
 
 def _is_locked(call: Write, result: WriteReply) -> bool:
-    """Whether the record has an intent, or what the write claims is reserved under one."""
+    """Whether the record has an intent, or values that the write claims are reserved under one."""
     if not isinstance(result, WriteResult) or call.intent:
         return False
     is_reserved = result.taken is not None and bool(result.taken.intent)

@@ -1,9 +1,9 @@
-"""How far batches of single calls are apart: computed from measured costs and arrivals.
+"""The interval between batches of single calls, computed from measured costs and arrivals.
 
 Batches of a fragment follow one another, so the shortest wait with which they keep up is the lower
-border of `mediator.base.waiting_time`: while one batch is executed, the next one is collected. A
-longer wait would spare some work and cost every caller latency. A call that arrives later than that
-after the latest batch has begun does not wait.
+bound of `mediator.base.waiting_time`: while one batch is executed, the next one is collected. A
+longer wait would save some work and cost every caller latency. A call that arrives when the latest
+batch started longer ago than that does not wait.
 """
 
 from __future__ import annotations
@@ -16,60 +16,60 @@ from mediator.base.averages import MeasuredCosts, Rate
 from mediator.base.waiting_time import Costs, waiting_time
 from mediator.schema.batching import WaitBound
 
-__all__ = ["MOST_CALLS", "BatchWait"]
+__all__ = ["MAX_CALLS", "BatchWait"]
 
-MOST_CALLS: Final = 100
-"""Calls of one batch at most: a store does so many writes in one transaction or script."""
+MAX_CALLS: Final = 100
+"""Calls of one batch at most: a store does them in one transaction or script."""
 
-_LONGEST_S: Final = 0.25
-"""Seconds that a batch may be expected to take, where no goal says less: objects may be large."""
+_MAX_BATCH_S: Final = 0.25
+"""Expected seconds of a batch at most, unless a goal says less: objects may be large."""
 
 
 @dataclass(eq=False, slots=True)
 class BatchWait:
-    """The present wait, and what it was computed from; all times in seconds.
+    """The current wait and its inputs; all times in seconds.
 
     Attributes:
-        pipelines: Whether the store lets concurrent calls share round trips; then none waits.
-        wait_s: How long after a batch the next one begins, at the earliest.
-        most: Calls that the next batch may have.
-        why: Why it is so long, in a sentence with the numbers.
+        pipelines: Whether the store lets concurrent calls share round trips; then no call waits.
+        wait_s: The minimum time from one batch to the start of the next.
+        max_calls: Calls that the next batch may have.
+        why: A sentence with the numbers that explains the wait.
     """
 
     bound: WaitBound
     pipelines: bool = False
     wait_s: float = 0.0
-    most: int = MOST_CALLS
+    max_calls: int = MAX_CALLS
     why: str = "Nothing is measured yet."
     _costs: MeasuredCosts = field(default_factory=MeasuredCosts)
     _rate: Rate = field(default_factory=Rate)
     _arrived: int = 0
 
     def executed(self, calls: int, arrived: int, seconds: float, now_s: float) -> None:
-        """Compute the wait anew after a batch.
+        """Recompute the wait after a batch.
 
         Args:
             calls: Calls that the store got.
             arrived: Operations that they answer.
-            seconds: How long the batch took.
+            seconds: The duration of the batch.
             now_s: The monotonic time.
         """
         self._arrived += arrived
         self._rate.counted(self._arrived, now_s)
         self._costs.add(calls, seconds)
         costs, rate = self._costs.costs, self._rate.value
-        self.most = self._most(costs)
+        self.max_calls = self._max_calls(costs)
         if rate is not None:
-            self.wait_s, self.why = self._computed(costs, rate)
+            self.wait_s, self.why = self._compute(costs, rate)
 
-    def _most(self, costs: Costs) -> int:
-        """Return how many calls a batch may have to end within the goal."""
-        longest_s = min(self.bound.goal_s, _LONGEST_S)
+    def _max_calls(self, costs: Costs) -> int:
+        """Return how many calls a batch can have and still meet the goal."""
+        max_s = min(self.bound.goal_s, _MAX_BATCH_S)
         if not costs.linear_s:
-            return MOST_CALLS
-        return max(1, min(MOST_CALLS, int((longest_s - costs.constant_s) / costs.linear_s)))
+            return MAX_CALLS
+        return max(1, min(MAX_CALLS, int((max_s - costs.constant_s) / costs.linear_s)))
 
-    def _computed(self, costs: Costs, rate: float) -> tuple[float, str]:
+    def _compute(self, costs: Costs, rate: float) -> tuple[float, str]:
         if self.pipelines:
             return 0.0, (
                 "The system lets concurrent calls share round trips, so nothing waits: those of one"
@@ -80,22 +80,22 @@ class BatchWait:
             f"A batch takes {a:.4g} s and {b:.4g} s for each call, and {rate:.4g} operations arrive"
             " in a second"
         )
-        computed = waiting_time(costs, rate, 1.0, self.bound.goal_s, "latency")
-        if computed.least_s is None:
+        waiting = waiting_time(costs, rate, 1.0, self.bound.goal_s, "latency")
+        if waiting.least_s is None:
             return 0.0, f"{measured}: more than batches can take, so they run back to back."
-        if not computed.is_valid:
+        if not waiting.is_valid:
             return 0.0, (
-                f"{measured}: after a wait of {computed.least_s:.4g} s the goal of"
+                f"{measured}: after a wait of {waiting.least_s:.4g} s the goal of"
                 f" {self.bound.goal_s:.4g} s could not hold, so nothing waits."
             )
-        wait_s = min(computed.least_s, self.bound.max_wait_s)
+        wait_s = min(waiting.least_s, self.bound.max_wait_s)
         if rate * wait_s < 1:
             return 0.0, (
                 f"{measured}: within {wait_s:.4g} s less than one more is expected, so nothing"
                 " waits."
             )
-        keeps_up = f"batches keep up if they begin {computed.least_s:.4g} s after one another"
-        if wait_s < computed.least_s:
+        keeps_up = f"batches keep up if they begin {waiting.least_s:.4g} s after one another"
+        if wait_s < waiting.least_s:
             keeps_up += f", and max_wait_s is {wait_s:.4g} s"
         return wait_s, f"{measured}: {keeps_up}."
 

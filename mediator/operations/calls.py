@@ -1,7 +1,7 @@
 """Store calls: one round trip for each system, all systems at the same time.
 
-Around every write the `WriteGuard` is called. Its pending write is ended only after the store has
-answered; if the store did not, it stays until its lease ends, because the write may still take
+The `WriteGuard` is called around every write. Its pending write is ended only after the store has
+answered; if the store does not, it stays until its lease ends, because the write may still take
 effect (docs/protocol.md, "Writing").
 """
 
@@ -72,11 +72,11 @@ class Acknowledging(Protocol):
 class StoreCalls:
     """Sends reads and writes to the systems that their fragments name.
 
-    Expired objects are not there, for reads and for writes (`mediator.operations.expiry`).
+    Reads and writes take expired objects for missing (`mediator.operations.expiry`).
 
     Attributes:
         coalescer: Collects single operations of classes whose schema lets them wait.
-        intents: Resolves the writes whose intents others meet; None: there are none.
+        intents: Resolves the writes whose intents other requests meet; None: no intents exist.
         acknowledging: Decides when writes may be acknowledged; None: always.
     """
 
@@ -98,7 +98,7 @@ class StoreCalls:
     ) -> list[Record | None]:
         """Read records; raises `Unavailable` if any of the systems does not answer.
 
-        With `bound` they may wait for others; raises `TooManyRequests` if too many wait.
+        With `bound` they may wait to be coalesced; raises `TooManyRequests` if too many wait.
         """
         if bound is not None:
             return await concurrently(self.coalescer.read(call, bound) for call in calls)
@@ -113,8 +113,8 @@ class StoreCalls:
     async def write(self, call: Write, bound: WaitBound | None = None) -> WriteResult:
         """Write one record; raises `Unavailable` if its system does not answer.
 
-        With `bound` it may wait for others; raises `TooManyRequests` if too many wait. A repeated
-        attempt does not: the first one met another write.
+        With `bound` it may wait to be coalesced; raises `TooManyRequests` if too many wait. A
+        retry does not wait: the first attempt met another write.
         """
         if bound is None:
             [reply] = await self._write_system(call.fragment.system, (call,))
@@ -135,36 +135,36 @@ class StoreCalls:
     async def _retry_refused(
         self, calls: Sequence[Write], results: Sequence[WriteReply]
     ) -> list[WriteReply]:
-        """Send writes again that met an intent; turn fenced and locked results into errors."""
+        """Resend writes that met an intent; turn fenced and locked results into errors."""
         replies = list(results)
         await self._retry_taken(calls, replies)
         await retry_locked(calls, replies, self._write_each, self.intents)
         return [_reply(call, result) for call, result in zip(calls, replies, strict=True)]
 
     async def _retry_taken(self, calls: Sequence[Write], replies: list[WriteReply]) -> None:
-        """Send writes again whose values an object has that has expired, once it is deleted."""
+        """Resend writes whose values an expired object holds, once it is deleted."""
         expiring = retryable(calls, replies, _is_taken_by_expiring)
         if not expiring:
             return
         holders = [(calls[i].fragment, _taken(replies[i])) for i in expiring]
-        failures = await self.end_holders(holders)
-        left = [i for i, failure in zip(expiring, failures, strict=True) if failure is None]
-        again = iter(await self._write_each([calls[i] for i in left]) if left else ())
+        failures = await self.delete_expired_holders(holders)
+        freed = [i for i, failure in zip(expiring, failures, strict=True) if failure is None]
+        retried = iter(await self._write_each([calls[i] for i in freed]) if freed else ())
         for i, failure in zip(expiring, failures, strict=True):
-            replies[i] = failure or next(again)
+            replies[i] = failure or next(retried)
 
-    async def end_holders(
+    async def delete_expired_holders(
         self, holders: Sequence[tuple[Fragment, TakenClaim]]
     ) -> list[MediatorError | None]:
-        """Delete what is left of objects that have expired, but still have what others claim.
+        """Delete the remains of expired objects that hold values which writes claim.
 
-        Returns for each why it could not be looked at, or None.
+        Returns for each object None, or the error if it could not be checked.
         """
 
-        async def end(fragment: Fragment, taken: TakenClaim) -> None:
-            await self.end_expired(self.systems.get(fragment.system), [(fragment, taken.holder)])
+        async def delete(fragment: Fragment, taken: TakenClaim) -> None:
+            await self.delete_expired(self.systems.get(fragment.system), [(fragment, taken.holder)])
 
-        return [await result_or_error(end, *holder) for holder in holders]
+        return [await result_or_error(delete, *holder) for holder in holders]
 
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         refusals = [self.admission.refusal_of(call.fragment, call.intent) for call in calls]
@@ -176,17 +176,17 @@ class StoreCalls:
         return [next(results) if refusal is None else refusal for refusal in refusals]
 
     async def _read_batch(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
-        """Read records of one fragment; each by itself if the store refuses them together."""
+        """Read records of one fragment; one by one if the store refuses them together."""
         records = await self.read_each(calls)
         if len(calls) > 1 and is_refusal(records[0]):
             return [(await self.read_each((call,)))[0] for call in calls]
         return records
 
     async def _write_batch(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
-        """Write records of one fragment, so that an error of one is not that of the others.
+        """Write records of one fragment, so that an error of one does not fail the others.
 
-        An error is of all of them. If no system is the reason, it was found before the first write,
-        in what is left of an object that has expired: then each is written by itself.
+        An error is of all of them. Unless a system caused it, it arose before the first write, in
+        the remains of an expired object: then each record is written separately.
         """
         results = await self._write_each(calls)
         if len(calls) == 1 or not isinstance(results[0], MediatorError):
@@ -205,20 +205,22 @@ class StoreCalls:
 
     async def _write_system(self, system: str, calls: Sequence[Write]) -> list[WriteReply]:
         store, fragments = self.systems.get(system), _fragments(calls)
-        self.admission.enter(fragments, calls[0].intent)  # steps come by themselves
+        self.admission.enter(fragments, calls[0].intent)  # the steps of a joint write come alone
         try:
             if any(fragment.ttl_s is not None for fragment in fragments):
                 # A record with an intent counts as live: it was when its transaction committed.
                 records = [(call.fragment, call.id) for call in calls if not call.intent]
-                await self.end_expired(store, records)
+                await self.delete_expired(store, records)
             results = await self.write_guarded(store, calls)
         finally:
             self.admission.leave(fragments)
         self.admission.confirm()
         return results
 
-    async def end_expired(self, store: GuardedStore, keys: Sequence[tuple[Fragment, str]]) -> None:
-        """Delete what is left of expired objects that are about to be written."""
+    async def delete_expired(
+        self, store: GuardedStore, keys: Sequence[tuple[Fragment, str]]
+    ) -> None:
+        """Delete the remains of expired objects that are about to be written."""
         expiring = [Read(f, id_, ()) for f, id_ in keys if f.ttl_s is not None]
         records = await _read(store, expiring) if expiring else []
         pairs = zip((read.fragment for read in expiring), records, strict=True)
@@ -230,7 +232,7 @@ class StoreCalls:
                 result_or_raise(_reply(call, result))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
-        """Fence a record against the writes of a token; return the versions that stand."""
+        """Fence a record against the writes of a token; return its final versions."""
         store = self.systems.get(fragment.system)
         try:
             return await store.fence(fragment, id_, token)
@@ -240,17 +242,17 @@ class StoreCalls:
     async def write_guarded(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteReply]:
         """Write to one system, of one database, with the guard called around it.
 
-        What has more keys than the guard takes at once is written in several calls, one after the
-        other. If a later one fails, its writes and those after it have the error as their result.
+        Writes with more keys than the guard takes at once go in several calls, one after the
+        other. If a later call fails, its writes and all after it get the error as their result.
 
         Raises:
-            Unavailable: The system does not answer, or the view could not follow what is written.
+            Unavailable: The system does not answer, or the view could not follow the writes.
         """
         bound = self.acknowledging if self._is_bound(store, calls[0].fragment) else None
         if bound is not None and not await bound.allows(calls[0].fragment):
             raise Unavailable(f"{_CUT_OFF} Nothing was written.", system=store.name)
         results = await self._write_in_turn(store, calls)
-        # Again: once the registration has ended, the feed counts as complete without this write.
+        # Check twice: after the registration ends, the feed counts as complete without this write.
         if bound is not None and not await bound.allows(calls[0].fragment):
             raise OutcomeUnknown(f"{_CUT_OFF} The write has been sent.", system=store.name)
         return results
@@ -261,9 +263,9 @@ class StoreCalls:
 
     async def _write_in_turn(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteReply]:
         replies: list[WriteReply] = []
-        for some in _by_keys(calls, self._guard.most_keys):
+        for batch in _by_keys(calls, self._guard.max_keys):
             try:
-                replies += await self._write_guarded(store, some)
+                replies += await self._write_guarded(store, batch)
             except MediatorError as error:
                 if not replies:
                     raise
@@ -285,7 +287,9 @@ class StoreCalls:
             # Not ended: the write may still take effect, so it stays pending until it is fenced.
             raise unavailable(store, error, "write", several=len(calls) > 1) from error
         effects = partial(effects_of, calls, results, records)
-        versions, created = _stands(calls, results) if self._guard.wants_versions else _NOTHING
+        versions, created = (
+            _final_versions(calls, results) if self._guard.wants_versions else _NOTHING
+        )
         await self._guard.end(database, token, versions, effects, created)
         return results
 
@@ -294,7 +298,7 @@ class StoreCalls:
         await self._guard.invalidate_results(database, class_name)
 
     def _reads_before(self, calls: Sequence[Write]) -> list[Read]:
-        """Return the reads of what the guard needs to know of records before they are written."""
+        """Return the reads of records that the guard needs before they are written."""
         needed = [
             (c.fragment, c.id)
             for c in calls
@@ -325,21 +329,21 @@ def _fragments(calls: Sequence[Write]) -> Collection[Fragment]:
     return (calls[0].fragment,) if len(calls) == 1 else {call.fragment for call in calls}
 
 
-def _by_keys(calls: Sequence[Write], most: int) -> Iterator[Sequence[Write]]:
-    """Split calls so that those of each slice have at most so many keys together."""
+def _by_keys(calls: Sequence[Write], max_keys: int) -> Iterator[Sequence[Write]]:
+    """Split calls into slices of at most `max_keys` keys each."""
     first = keys = 0
-    for at, call in enumerate(calls):
+    for index, call in enumerate(calls):
         keys += len(call.groups)
-        if keys > most and at > first:
-            yield calls[first:at]
-            first, keys = at, len(call.groups)
+        if keys > max_keys and index > first:
+            yield calls[first:index]
+            first, keys = index, len(call.groups)
     yield calls[first:]
 
 
 async def _read_before(store: GuardedStore, reads: Sequence[Read]) -> Records:
     """Read records before they are written; none if the store does not answer.
 
-    Unknown records make the effects of the writes larger than they are, never smaller.
+    Unknown records make the assumed effects of the writes larger, never smaller.
     """
     with suppress(StoreError):
         records = await store.read(reads)
@@ -347,10 +351,10 @@ async def _read_before(store: GuardedStore, reads: Sequence[Read]) -> Records:
     return {}
 
 
-def _stands(
+def _final_versions(
     calls: Sequence[Write], results: Sequence[WriteResult]
 ) -> tuple[Mapping[CacheKey, int], Collection[CacheKey]]:
-    """Return the versions that stand after writes, and which of them are first."""
+    """Return the versions after writes, and the keys of records that they created."""
     versions: dict[CacheKey, int] = {}
     created: set[CacheKey] = set()
     for call, result in zip(calls, results, strict=True):
@@ -371,7 +375,7 @@ async def _read(store: GuardedStore, calls: Sequence[Read]) -> list[Record | Non
 
 
 def _reply(call: Write, result: WriteReply) -> WriteResult | MediatorError:
-    """Turn a result of a fenced or locked record into an error that callers know."""
+    """Turn a result of a fenced or locked record into an error for callers."""
     if isinstance(result, WriteResult) and result.status is Status.FENCED:
         detail = "The write came too late; nothing was done."
         return Unavailable(detail, system=call.fragment.system)

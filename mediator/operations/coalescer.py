@@ -1,15 +1,15 @@
 """Coalescing: single operations on a class share store calls, if its schema says so.
 
 The calls of one fragment and direction wait in a queue. A batch takes the oldest of them. Unless
-the store is `Pipelining`, one batch is under way at a time: what arrives meanwhile is in the next,
-which begins before the other one has ended only if calls have waited as long as they may.
-A call never joins a batch that has begun, because what that reads may be older than the call::
+the store is `Pipelining`, one batch runs at a time: calls that arrive meanwhile are in the next,
+which starts before the first one ends only if calls have waited for as long as they may.
+A call never joins a running batch, because the batch may read data older than the call::
 
     read 1 arrives   batch begins   write is acknowledged   read 2 arrives   batch ends
                      (read 1)                               waits            read 2 begins
 
-Each caller has a future of its own. One that is cancelled takes nothing from the others; its call
-is left out if nobody else waits for it and its batch has not begun.
+Each caller has its own future. Cancelling one affects no other; its call is dropped if nobody else
+waits for it and its batch has not started.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from mediator.stores.port import Fragment, Read, Record, Write, WriteResult
 
 __all__ = ["Coalescer"]
 
-MOST_WAITING: Final = 2_000
-"""Operations that wait in one queue at most."""
+MAX_WAITING: Final = 2_000
+"""Limit of operations that wait in one queue."""
 
 _C = TypeVar("_C", Read, Write)
 _R = TypeVar("_R")
@@ -42,10 +42,10 @@ _Send: TypeAlias = Callable[[Sequence[_C]], Awaitable[Sequence[_R | MediatorErro
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting(Generic[_C, _R]):
-    """A call, when it arrived (monotonic seconds), and those that wait for its result.
+class _PendingCall(Generic[_C, _R]):
+    """A call, its arrival (monotonic seconds), and the futures that wait for its result.
 
-    `context` is that of its caller: spans of the batch go to the request that waited longest.
+    `context` is the caller's: spans of the batch go to the request that waited longest.
     """
 
     call: _C
@@ -54,7 +54,7 @@ class _Waiting(Generic[_C, _R]):
     futures: list[asyncio.Future[_R]] = field(default_factory=list)
 
     @property
-    def is_wanted(self) -> bool:
+    def is_awaited(self) -> bool:
         return not all(future.done() for future in self.futures)
 
 
@@ -72,43 +72,45 @@ class _Queue(Generic[_C, _R]):
         pipelines: bool,
     ) -> None:
         self.wait = BatchWait(bound, pipelines)
-        self._at_once = inf if pipelines else 1
+        self._max_batches = inf if pipelines else 1
         self._direction = direction
         self._send: _Send[_C, _R] = send
         self._clock = clock
         self._observe = observe
-        self._begun_s = -inf
-        self._waiting: dict[Hashable, _Waiting[_C, _R]] = {}
+        self._started_s = -inf
+        self._waiting: dict[Hashable, _PendingCall[_C, _R]] = {}
         self._operations = 0
         self._timer: asyncio.Handle | None = None
         self._timer_s = inf
         self._batches: set[asyncio.Task[None]] = set()
 
     def add(self, call: _C, key: Hashable) -> asyncio.Future[_R]:
-        """Add a call, or join an equal one that waits.
+        """Add a call, or join an equal waiting call.
 
         Raises:
             TooManyRequests: Too many wait already; nothing was done.
         """
-        if self._operations >= MOST_WAITING:
-            what = f"{call.fragment.class_name} on {call.fragment.system}"
-            detail = f"{MOST_WAITING} operations on {what} wait for a store call already."
+        if self._operations >= MAX_WAITING:
+            queue_name = f"{call.fragment.class_name} on {call.fragment.system}"
+            detail = f"{MAX_WAITING} operations on {queue_name} wait for a store call already."
             raise TooManyRequests(detail, extra={"limit": "batching"})
         waiting = self._waiting.get(key)
         if waiting is None:
-            waiting = self._waiting[key] = _Waiting(call, self._clock.monotonic(), copy_context())
+            waiting = self._waiting[key] = _PendingCall(
+                call, self._clock.monotonic(), copy_context()
+            )
         future: asyncio.Future[_R] = asyncio.get_running_loop().create_future()
         waiting.futures.append(future)
         self._operations += 1
-        # Else a call changes nothing: when the next batch is due depends on the first of its calls.
-        if self._timer is None or len(self._waiting) >= self.wait.most:
+        # Other calls change nothing: the first call of the next batch decides when it is due.
+        if self._timer is None or len(self._waiting) >= self.wait.max_calls:
             self._plan()
         return future
 
     def _plan(self, *, collected: bool = False) -> None:
-        """Have the next batch begin when it is due, unless it will anyway.
+        """Schedule the next batch for when it is due, unless it is scheduled already.
 
-        `collected`: What waits has had its time, so that the rest of this tick need not be awaited.
+        `collected`: Calls have waited enough, so the batch need not await the end of this tick.
         """
         if not self._waiting:
             return
@@ -118,69 +120,69 @@ class _Queue(Generic[_C, _R]):
                 return
             self._timer.cancel()
             self._timer = None
-        loop, left_s = asyncio.get_running_loop(), due_s - self._clock.monotonic()
+        loop, delay_s = asyncio.get_running_loop(), due_s - self._clock.monotonic()
         self._timer_s = due_s
-        if left_s > 0:
-            self._timer = loop.call_later(left_s, self._begin)
+        if delay_s > 0:
+            self._timer = loop.call_later(delay_s, self._start_batch)
         elif collected:
-            self._begin()
+            self._start_batch()
         else:
-            # Not here: what arrives in the same tick of the event loop belongs to it as well.
-            self._timer = loop.call_soon(self._begin)
+            # Not at once: calls of the same tick of the event loop belong to the batch as well.
+            self._timer = loop.call_soon(self._start_batch)
 
     def _due_s(self) -> float:
-        """Return the monotonic time at which the next batch is to begin."""
-        if len(self._batches) >= self._at_once:
+        """Return the monotonic time at which the next batch is due."""
+        if len(self._batches) >= self._max_batches:
             first = next(iter(self._waiting.values()))
             return first.since_s + self.wait.bound.max_wait_s
-        if len(self._waiting) >= self.wait.most:
+        if len(self._waiting) >= self.wait.max_calls:
             return -inf
-        return self._begun_s + self.wait.wait_s
+        return self._started_s + self.wait.wait_s
 
-    def _begin(self) -> None:
+    def _start_batch(self) -> None:
         self._timer = None
-        taken = dict(islice(self._waiting.items(), self.wait.most))
-        for key, waiting in taken.items():
+        next_calls = dict(islice(self._waiting.items(), self.wait.max_calls))
+        for key, waiting in next_calls.items():
             del self._waiting[key]
             self._operations -= len(waiting.futures)
-        batch = [waiting for waiting in taken.values() if waiting.is_wanted]
+        batch = [waiting for waiting in next_calls.values() if waiting.is_awaited]
         if batch:
-            self._begun_s = self._clock.monotonic()
+            self._started_s = self._clock.monotonic()
             loop = asyncio.get_running_loop()
             task = loop.create_task(self._execute(batch), context=batch[0].context)
             self._batches.add(task)
             task.add_done_callback(self._batches.discard)
         self._plan()
 
-    async def _execute(self, batch: Sequence[_Waiting[_C, _R]]) -> None:
+    async def _execute(self, batch: Sequence[_PendingCall[_C, _R]]) -> None:
         try:
             results = await self._results(batch)
             for waiting, result in zip(batch, results, strict=True):
                 _resolve(waiting.futures, result)
         except BaseException:
-            # Callers wait for nothing else: they must not wait for ever.
+            # Callers wait only for their futures, and must not wait for ever.
             for waiting in batch:
-                _resolve(waiting.futures, self._broken_off(waiting.call))
+                _resolve(waiting.futures, self._aborted(waiting.call))
             raise
 
-    async def _results(self, batch: Sequence[_Waiting[_C, _R]]) -> Sequence[_R | MediatorError]:
-        begun_s = self._clock.monotonic()
+    async def _results(self, batch: Sequence[_PendingCall[_C, _R]]) -> Sequence[_R | MediatorError]:
+        started_s = self._clock.monotonic()
         try:
             return await self._send([waiting.call for waiting in batch])
         finally:
-            self._measure(batch, begun_s)
+            self._measure(batch, started_s)
             self._batches -= {asyncio.current_task()}
-            # Before the callers go on, so that the store works while they are answered.
+            # Before the callers resume, so that the store works while they are answered.
             self._plan(collected=True)
 
-    def _broken_off(self, call: Read | Write) -> MediatorError:
+    def _aborted(self, call: Read | Write) -> MediatorError:
         error = OutcomeUnknown if self._direction == "write" else Unavailable
         return error("The batch was broken off.", system=call.fragment.system)
 
-    def _measure(self, batch: Sequence[_Waiting[_C, _R]], begun_s: float) -> None:
+    def _measure(self, batch: Sequence[_PendingCall[_C, _R]], started_s: float) -> None:
         ended_s = self._clock.monotonic()
         operations = sum(len(waiting.futures) for waiting in batch)
-        self.wait.executed(len(batch), operations, ended_s - begun_s, ended_s)
+        self.wait.executed(len(batch), operations, ended_s - started_s, ended_s)
         first = batch[0]
         fragment = first.call.fragment
         self._observe(
@@ -191,7 +193,7 @@ class _Queue(Generic[_C, _R]):
                 self._direction,
                 len(batch),
                 operations,
-                begun_s - first.since_s,
+                started_s - first.since_s,
             )
         )
 
@@ -199,8 +201,8 @@ class _Queue(Generic[_C, _R]):
 class Coalescer:
     """Collects single reads and writes, and sends them together.
 
-    `read_each` and `write_each` send the calls of a batch, all of one fragment; each gets its
-    result, or its error. `pipelines` says whether a system lets concurrent calls share round trips.
+    `read_each` and `write_each` send the calls of a batch, all of one fragment; each call gets
+    its result or error. `pipelines` says whether a system lets concurrent calls share round trips.
     """
 
     def __init__(
@@ -222,7 +224,7 @@ class Coalescer:
         self._reads, self._writes = WeakKeyDictionary(), WeakKeyDictionary()
 
     async def read(self, call: Read, bound: WaitBound) -> Record | None:
-        """Read a record in the next batch; equal reads are one."""
+        """Read a record in the next batch; equal reads share a call."""
         queue = self._reads.get(call.fragment)
         if queue is None:
             queue = self._queue("read", call, bound, self._read_each)
@@ -230,7 +232,7 @@ class Coalescer:
         return await queue.add(call, (call.id, call.fields))
 
     async def write(self, call: Write, bound: WaitBound) -> WriteResult:
-        """Write a record in the next batch, after those to it that have arrived before."""
+        """Write a record in the next batch, after earlier writes to it."""
         queue = self._writes.get(call.fragment)
         if queue is None:
             queue = self._queue("write", call, bound, self._write_each)
@@ -246,7 +248,7 @@ class Coalescer:
     def describe(
         self, fragment: Fragment, direction: Direction, bound: WaitBound
     ) -> dict[str, Any]:
-        """Return the present wait as JSON, with what it was computed from."""
+        """Return the current wait and its inputs as JSON."""
         queues = self._reads if direction == "read" else self._writes
         queue = queues.get(fragment)
         wait = BatchWait(bound) if queue is None else queue.wait
@@ -258,7 +260,7 @@ def _resolve(futures: Sequence[asyncio.Future[_R]], result: _R | MediatorError) 
         if future.done():
             continue
         if isinstance(result, MediatorError):
-            # Each caller gets an error of its own, because raising one changes it (its traceback).
+            # Each caller gets its own copy, because raising an error changes its traceback.
             future.set_exception(_copy_of(result))
         else:
             future.set_result(result)

@@ -2,14 +2,14 @@
 
 See docs/query-caching.md, "Which results a write changes".
 
-Before a write that a query result may depend on, its record is read, between the guard's `begin`
-and the write itself. What was read is what the write found
+If a query result may depend on a write, the record is read between the guard's `begin` and the
+write. The values read are those before the write
 
 - in groups that it does not write, if their versions are the same after the write;
-- in groups that it writes, if no other write did so in the meantime: every writer announces the
-  keys that it writes, and the guard knows whether there were others.
+- in groups that it writes, if no other write wrote them in the meantime: every writer announces
+  the keys that it writes, so the guard knows of concurrent writes.
 
-All else is unknown, and so are the fragments on other systems.
+Everything else is unknown, as are the fragments on other systems.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Records", "effects_of", "repeated", "touched_by"]
 Records = Mapping[tuple[Fragment, str], Record | None]
 """Records read before writes, by fragment and id."""
 
-_DONE = (Status.APPLIED, Status.REPLAYED)
+_IN_EFFECT = (Status.APPLIED, Status.REPLAYED)
 
 
 def touched_by(write: Write) -> tuple[str, ...] | None:
@@ -38,7 +38,7 @@ def touched_by(write: Write) -> tuple[str, ...] | None:
 
 
 def repeated(writes: Sequence[Write]) -> set[tuple[Fragment, str]]:
-    """Return the records of several writes: what was read precedes the first of them only."""
+    """Return the records of several writes: a value read precedes only the first write."""
     counts = Counter((write.fragment, write.id) for write in writes)
     return {record for record, count in counts.items() if count > 1}
 
@@ -48,7 +48,7 @@ def effects_of(
 ) -> dict[str, list[Effect]]:
     effects: dict[str, list[Effect]] = {}
     for write, result in zip(writes, results, strict=True):
-        if result.status in _DONE:
+        if result.status in _IN_EFFECT:
             record = records.get((write.fragment, write.id))
             effect = _effect(write, result, record, alone)
             effects.setdefault(write.fragment.class_name, []).append(effect)
@@ -57,7 +57,7 @@ def effects_of(
 
 def _effect(write: Write, result: WriteResult, record: Record | None, alone: bool) -> Effect:
     if result.status is Status.REPLAYED:
-        # It took effect at an earlier attempt, and others may have written since.
+        # It took effect at an earlier attempt; other writes may have followed.
         return _unknown_effect(write)
     if write.kind is WriteKind.UPDATE:
         before = _before(write, result, record, alone)
@@ -76,8 +76,8 @@ def _effect(write: Write, result: WriteResult, record: Record | None, alone: boo
 
 def _unknown_effect(write: Write) -> Effect:
     touched = touched_by(write)
-    nothing = unknown(write.id)
-    return Effect(nothing, nothing, None if touched is None else frozenset(touched))
+    image = unknown(write.id)
+    return Effect(image, image, None if touched is None else frozenset(touched))
 
 
 def _before(write: Write, result: WriteResult, record: Record | None, alone: bool) -> Image:
@@ -100,7 +100,7 @@ def _is_same(group: str, result: WriteResult, record: Record) -> bool:
 def _after_update(write: Write, result: WriteResult, before: Image) -> Image:
     returned = _returned(write)
     known = {*before.known, *write.values, *write.unset} | returned
-    # What an operator makes of a value is known only where the store returned it.
+    # The result of an operator is known only if the store returned it.
     known -= {call.field for call in write.operators} - returned
     values = {**before.values, **write.values}
     for name in (*write.unset, *returned):
@@ -117,12 +117,12 @@ def _returned(write: Write) -> set[str]:
 
 
 def _between(before: Image, after: Image, touched: Sequence[str]) -> Effect:
-    """Return the effect on an object that is there before and after."""
-    changed = frozenset(name for name in touched if not _stays(name, before, after))
+    """Return the effect on an object that exists before and after."""
+    changed = frozenset(name for name in touched if not _is_unchanged(name, before, after))
     return Effect(before, after, changed)
 
 
-def _stays(name: str, before: Image, after: Image) -> bool:
+def _is_unchanged(name: str, before: Image, after: Image) -> bool:
     if name not in before.known or name not in after.known:
         return False
     was, is_ = before.values.get(name, MISSING), after.values.get(name, MISSING)

@@ -1,15 +1,15 @@
 """Expiry: an object of a class with `ttl_s` expires that long after its creation.
 
-Its creation version is the one time on which all its fragments agree. The clock that gave it, the
-store's, also decides when it expires (`Systems.now_for`): so a replica's wrong clock expires no
-live object, and all fragments expire at the same moment. From then on
+All its fragments agree on its creation version, a time of the store's clock. The same clock decides
+when it expires (`Systems.now_for`): so a replica's wrong clock expires no live object, and all
+fragments expire at the same moment. From then on
 
 - a read takes it for missing (`live_records`);
-- a write first deletes what is left of it (`expiry_deletions`), and then finds nothing there;
-- the sweep deletes the rest.
+- a write first deletes its remains (`expiry_deletions`), and then finds no object;
+- the sweep deletes all other remains.
 
-A deletion spares every later generation (`Write.creation_version`), so that it may come late or
-twice. It is a write like any other, for the guard and for the feed.
+A deletion spares every later generation (`Write.creation_version`), so it may come late or twice.
+It is a write like any other, for the guard and for the feed.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from mediator.stores.systems import Systems
 __all__ = ["Delete", "Sweep", "expired", "expiry_deletions", "live_records"]
 
 PAGE: Final = 500
-"""Records looked at in one call."""
+"""Records scanned in one call."""
 
 PAGES: Final = 40
-"""Pages of a fragment that one run looks at, at most."""
+"""Pages of a fragment that one run scans at most."""
 
-MOST_SKEW_S: Final = 10.0
-"""Seconds by which a store's clock and ours may differ: beyond, one of them is wrong, and the sweep
-deletes nothing."""
+MAX_SKEW_S: Final = 10.0
+"""Seconds by which a store's clock and ours may differ; beyond that one of them is wrong, and the
+sweep deletes nothing."""
 
 Now: TypeAlias = Callable[[Fragment], float]
 """Returns the time by which a fragment's objects expire, in seconds since the epoch."""
 
 Delete: TypeAlias = Callable[[GuardedStore, Sequence[Write]], Awaitable[object]]
-"""Carries out deletions on one system."""
+"""Executes deletions on one system."""
 
 
 def expired(fragment: Fragment, record: Record, now: float) -> bool:
@@ -55,7 +55,7 @@ def expired(fragment: Fragment, record: Record, now: float) -> bool:
 def live_records(
     calls: Sequence[Read], records: list[Record | None], now: Now
 ) -> list[Record | None]:
-    """Return records as they were read, None for those that have expired."""
+    """Return records as read, with None for expired ones."""
     if all(call.fragment.ttl_s is None for call in calls):
         return records
     return [
@@ -69,7 +69,7 @@ def _has_expired(fragment: Fragment, record: Record, now: Now) -> bool:
 
 
 def expiry_deletions(pairs: Iterable[tuple[Fragment, Record | None]], now: Now) -> list[Write]:
-    """Return the deletions of those records that have expired, one for each."""
+    """Return the deletions of expired records, one for each."""
     return list(
         {
             (fragment, record.id): _deletion(fragment, record)
@@ -80,7 +80,7 @@ def expiry_deletions(pairs: Iterable[tuple[Fragment, Record | None]], now: Now) 
 
 
 def _deletion(fragment: Fragment, record: Record) -> Write:
-    # The same id from whichever replica deletes it: the feed has the deletion once.
+    # The same id whichever replica deletes it: the feed has the deletion once.
     identity = "\0".join(
         (fragment.database, fragment.class_name, record.id, str(record.creation_version))
     )
@@ -101,10 +101,10 @@ class Sweep:
         self._reached: dict[tuple[str, str, str], str] = {}
 
     async def run(self, model: RoutingModel) -> int:
-        """Go on where the last run stopped; return how many records were deleted.
+        """Continue where the last run stopped; return how many records were deleted.
 
-        A run ends with a page that has nothing to delete, so it costs little while nothing expires
-        and follows quickly when much does.
+        A run ends with a page that has nothing to delete, so it is cheap while nothing expires
+        and keeps up when much does.
         """
         expiring = [
             fragment
@@ -113,11 +113,11 @@ class Sweep:
             for fragment in route.fragments
             if fragment.ttl_s is not None
         ]
-        known = {_key(fragment) for fragment in expiring}
-        self._reached = {key: id_ for key, id_ in self._reached.items() if key in known}
+        keys = {_key(fragment) for fragment in expiring}
+        self._reached = {key: id_ for key, id_ in self._reached.items() if key in keys}
         deleted = 0
         for fragment in expiring:
-            # A system that is away is reported by its health check; go on with the others.
+            # The health check reports a system that is down; go on with the others.
             with suppress(StoreError, MediatorError):
                 if await self._trusts_clock(fragment):
                     deleted += await self._sweep(fragment)
@@ -128,14 +128,14 @@ class Sweep:
         store = self._systems.get(fragment.anchor_system or fragment.system)
         await store.read_clock()
         skew_s = store.time.skew_s
-        return skew_s is not None and abs(skew_s) <= MOST_SKEW_S
+        return skew_s is not None and abs(skew_s) <= MAX_SKEW_S
 
     async def _sweep(self, fragment: Fragment) -> int:
         deleted = 0
         for _ in range(PAGES):
-            on_page = await self._page(fragment)
-            deleted += on_page
-            if not on_page:
+            page_deletions = await self._page(fragment)
+            deleted += page_deletions
+            if not page_deletions:
                 break
         return deleted
 
@@ -143,7 +143,7 @@ class Sweep:
         store = self._systems.get(fragment.system)
         after = self._reached.pop(_key(fragment), None)
         records = await store.guarded(partial(store.store.scan, fragment, after, PAGE, ()))
-        # A short page is the last one: the next begins with the first again.
+        # A short page is the last one: the next run starts over.
         if len(records) == PAGE:
             self._reached[_key(fragment)] = records[-1].id
         deletions = expiry_deletions(

@@ -37,6 +37,6 @@ class FragmentCalls:
         return await self.on(route.anchor, "read", lambda store: store.count(route.anchor))
 
     async def has_objects(self, route: ClassRoute) -> bool:
-        """Whether there is an object: counting them takes as long as there are many."""
+        """Whether any object exists; counting takes time in proportion to their number."""
         anchor = route.anchor
         return bool(await self.on(anchor, "read", lambda store: store.scan(anchor, None, 1, ())))

@@ -1,4 +1,4 @@
-"""Joint writes, over several systems: which writes are, and the write intents on their records.
+"""Joint writes over several systems: which writes are joint, and their write intents.
 
 See docs/transactions.md.
 """
@@ -37,14 +37,14 @@ _K = TypeVar("_K", RecordKey, Write, SizedWrite)
 _T = TypeVar("_T")
 
 ForeignIntents: TypeAlias = Mapping[str, Sequence[RecordKey]]
-"""Write intents of others, and the records on which they were met."""
+"""Write intents of other writes, and the records on which they were met."""
 
 
 class IntentResolver(Protocol):
-    """Resolves the writes whose intents others have met."""
+    """Resolves the writes whose intents were met."""
 
     async def resolve(self, met: ForeignIntents) -> None:
-        """Roll committed writes forward, unlock those that are over; raises `Unavailable`."""
+        """Roll committed writes forward, unlock finished ones; raises `Unavailable`."""
 
 
 class IntentStore:
@@ -60,7 +60,7 @@ class IntentStore:
 
         The records of a system that does not answer get the error instead.
         """
-        return await self._send(keys, lambda store, own: store.lock(own, intent, redo))
+        return await self._send(keys, lambda store, batch: store.lock(batch, intent, redo))
 
     async def lock(
         self, keys: Sequence[RecordKey], intent: str, redo: str = ""
@@ -69,29 +69,29 @@ class IntentStore:
         return results_or_raise(await self.lock_each(keys, intent, redo))
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
-        """Remove an intent wherever it is this one; raises `Unavailable` once the others have."""
+        """Remove an intent from all its records; raises `Unavailable` once all systems are done."""
 
-        async def unlock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[None]:
-            await store.unlock(own, intent, joint=joint)
-            return [None] * len(own)
+        async def unlock(store: Lockable, batch: Sequence[RecordKey]) -> Sequence[None]:
+            await store.unlock(batch, intent, joint=joint)
+            return [None] * len(batch)
 
         results_or_raise(await self._send(keys, unlock))
 
     async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | MediatorError | None]:
-        """Reserve what writes claim under their intents; see `Claiming.reserve`."""
+        """Reserve the values that writes claim under their intents; see `Claiming.reserve`."""
 
-        async def reserve(store: Lockable, own: Sequence[Write]) -> Sequence[TakenClaim | None]:
+        async def reserve(store: Lockable, batch: Sequence[Write]) -> Sequence[TakenClaim | None]:
             if not is_claiming(store):
-                raise Conflict(f"The system {own[0].fragment.system} keeps no values unique.")
-            return await store.reserve(own)
+                raise Conflict(f"The system {batch[0].fragment.system} keeps no values unique.")
+            return await store.reserve(batch)
 
         return await self._send(writes, reserve)
 
     async def exceeding(self, calls: Sequence[SizedWrite]) -> list[bool | MediatorError]:
-        """Return which writes would make their records too large; see `Bounded.exceeding`."""
+        """Return for each write whether its record would be too large; see `Bounded.exceeding`."""
 
-        async def exceeding(store: Lockable, own: Sequence[SizedWrite]) -> Sequence[bool]:
-            return await store.exceeding(own) if is_bounded(store) else [False] * len(own)
+        async def exceeding(store: Lockable, batch: Sequence[SizedWrite]) -> Sequence[bool]:
+            return await store.exceeding(batch) if is_bounded(store) else [False] * len(batch)
 
         return await self._send(calls, exceeding)
 
@@ -105,7 +105,7 @@ class IntentStore:
     ) -> list[RecordState]:
         """Return the states of records, see `Lockable.record_states`; raises `Unavailable`."""
         return results_or_raise(
-            await self._send(keys, lambda store, own: store.record_states(own, redo=redo))
+            await self._send(keys, lambda store, batch: store.record_states(batch, redo=redo))
         )
 
     async def _send(
@@ -113,13 +113,13 @@ class IntentStore:
         keys: Sequence[_K],
         call: Callable[[Lockable, Sequence[_K]], Coroutine[Any, Any, Sequence[_T]]],
     ) -> list[_T | MediatorError]:
-        async def send(system: str, own: Sequence[_K]) -> Sequence[_T]:
+        async def send(system: str, batch: Sequence[_K]) -> Sequence[_T]:
             guarded = self._systems.get(system)
             store = guarded.store
             if not is_lockable(store):
                 raise Conflict(f"The system {system} takes no part in writes over several systems.")
             try:
-                return await guarded.guarded(partial(call, store, own))
+                return await guarded.guarded(partial(call, store, batch))
             except StoreError as error:
                 raise unavailable(guarded, error, "read") from error
 
@@ -137,10 +137,10 @@ def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:
         return False
     if not isinstance(operation, Update) or operation.is_empty or is_partial(route, operation):
         return True
-    (changed, _), *others = changed_fragments(route, operation.touched)
-    if others or not operation.condition.versions:
-        return bool(others)
-    groups = {group for named in operation.condition.versions for group in named}
+    (changed, _), *more = changed_fragments(route, operation.touched)
+    if more or not operation.condition.versions:
+        return bool(more)
+    groups = {group for versions in operation.condition.versions for group in versions}
     return any(not groups.isdisjoint(f.groups) for f in route.fragments if f is not changed)
 
 

@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902), applied by a library, within bounds of what it may cost."""
+"""JSON Patch (RFC 6902), applied by a library, with bounded cost."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ POINTER_TOKENS: Final = DOCUMENT_DEPTH + 2
 """Tokens of a pointer: a field, an item of it, and a location in a document there."""
 
 COPY_BUDGET: Final = 2**20
-"""What the copies of one patch may add up to, in values, characters and keys.
+"""Limit of what one patch copies in all, in values, characters and keys.
 
-Each copy may double the object, so that a thousand of them would fill any memory.
+Each copy can double the object, so a thousand copies would exhaust any memory.
 """
 
 _MEMBERS = {
@@ -50,14 +50,14 @@ _MEMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class _PatchStep:
-    """One operation; `copied` points to what it copies, if it does."""
+    """One operation; `copied` points to the source of a `copy`, else None."""
 
     patch: JsonPatch
     copied: JsonPointer | None
 
 
 def parse_json_patch(body: Any, pointer: str = "") -> Compute:
-    """Read a JSON Patch of an object.
+    """Parse a JSON Patch of an object.
 
     Returns:
         A function from the object's JSON to its new JSON, still to be decoded. It raises
@@ -65,7 +65,7 @@ def parse_json_patch(body: Any, pointer: str = "") -> Compute:
         location of the operation.
 
     Raises:
-        Invalid: With the location of every error that shows without the object.
+        Invalid: With the location of every error detectable without the object.
     """
     if type(body) is not list:
         raise invalid([Location(pointer, "must be an array of operations")])
@@ -109,7 +109,7 @@ def _pointer(name: str, raw: Any) -> JsonPointer:
 
 
 def _apply(steps: list[_PatchStep], pointer: str, present: dict[str, Any]) -> dict[str, Any]:
-    # A copy of our own, which the library may change in place.
+    # A copy, which the library may change in place.
     result: Any = orjson.loads(orjson.dumps(present))
     budget: float = COPY_BUDGET
     for index, step in enumerate(steps):
@@ -134,7 +134,7 @@ def _apply(steps: list[_PatchStep], pointer: str, present: dict[str, Any]) -> di
 
 
 def _weigh(value: Any, budget: float) -> int:
-    """Count values, keys and characters; stop at what is too much or nested too deep."""
+    """Count values, keys and characters; raise if too many or nested too deep."""
     weight = 0
     pending = [(value, 0)]
     while pending:

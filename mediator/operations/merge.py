@@ -1,4 +1,4 @@
-"""Merging the results of stores into one outcome, or into why a write was not applied.
+"""Merging the results of stores into one outcome, or into the error of a write.
 
 Also the rule of classes that require If-Match (428, RFC 6585). These are pure functions.
 """
@@ -57,10 +57,10 @@ _REASONS = {
 def merge_records(
     route: ClassRoute, operation: Get, records: Sequence[Record | None]
 ) -> Outcome | None:
-    """Merge the fragments of an object; None if it is not there.
+    """Merge the fragments of an object; None if it does not exist.
 
     The anchor decides whether the object exists, if it was read. A fragment of another creation
-    version is left out. Groups that may not belong to the others are partial
+    version is left out. Groups that may not belong with the others are partial
     (`mediator.operations.torn_reads`).
     """
     return merge_fragments(route, resource_of(route, operation.fields), operation.id, records)
@@ -69,11 +69,11 @@ def merge_records(
 def merge_fragments(
     route: ClassRoute, resource: ResourceFragments, id_: str, records: Sequence[Record | None]
 ) -> Outcome | None:
-    """Merge the fragments of one of many objects whose resource is the same, as `merge_records`."""
+    """Merge the fragments of one of many objects of one resource, as `merge_records`."""
     lead = (
         records[0]
         if resource.anchored
-        # Without the anchor, the latest generation that is there counts.
+        # Without the anchor, the latest existing generation counts.
         else max(filter(None, records), key=_creation_version, default=None)
     )
     if lead is None:
@@ -84,11 +84,13 @@ def merge_fragments(
 
 
 def _merge_one(route: ClassRoute, resource: ResourceFragments, record: Record) -> Outcome:
-    """Merge a single fragment. Hot: keyword arguments would double the time that this takes."""
+    """Merge a single fragment. Hot: keyword arguments would double its time."""
     versions, pending = record.versions, record.intent != ""
-    known = {group: versions.get(group) for group in resource.groups}
+    group_versions = {group: versions.get(group) for group in resource.groups}
     version, systems = route.schema_version, resource.systems
-    return Outcome(record.id, record.values, known, False, False, (), pending, version, systems)
+    return Outcome(
+        record.id, record.values, group_versions, False, False, (), pending, version, systems
+    )
 
 
 def _creation_version(record: Record) -> int:
@@ -103,19 +105,19 @@ def _merge_several(
     lead: Record,
 ) -> Outcome:
     values: Values = {}
-    known: dict[str, int] = {}
+    group_versions: dict[str, int] = {}
     fragments: dict[Fragment, Record] = {}
     for (fragment, _), record in zip(resource.fragments, records, strict=True):
         if record is not None and record.creation_version == lead.creation_version:
             fragments[fragment] = record
             values.update(record.values)
-            known.update(record.versions)
+            group_versions.update(record.versions)
     torn = _torn_groups(fragments)
     return Outcome(
         id=id_,
         values=values,
-        versions={group: known.get(group) for group in resource.groups},
-        partial=tuple(g for g in resource.groups if g not in known or g in torn),
+        versions={group: group_versions.get(group) for group in resource.groups},
+        partial=tuple(g for g in resource.groups if g not in group_versions or g in torn),
         pending=any(record.intent for record in fragments.values()),
         schema_version=route.schema_version,
         systems=resource.systems,
@@ -123,19 +125,19 @@ def _merge_several(
 
 
 def _torn_groups(fragments: Mapping[Fragment, Record]) -> set[str]:
-    """Return the groups that are behind, if fragments differ in their last joint write."""
+    """Return the groups that lag behind, if fragments differ in their last joint write."""
     if len({record.joint for record in fragments.values()}) == 1:
         return set()
     behind = [fragment for fragment, record in fragments.items() if record.intent]
-    # Without an intent none is known to be behind, so any of them may be.
+    # Without an intent no fragment is known to lag behind, so any of them may.
     return {group for fragment in behind or fragments for group in fragment.groups}
 
 
 def merge_results(route: ClassRoute, steps: Steps, results: Sequence[WriteResult]) -> Outcome:
     """Merge the results of all steps of a write that took effect.
 
-    Versions are those of the groups that took part. Values are what the client sent together with
-    what the stores computed.
+    Versions are those of the groups that took part. Values are those that the client sent and
+    those that the stores computed.
     """
     first = results[0]
     values: Values = {**steps.first.values, **first.values}
@@ -159,7 +161,7 @@ def merge_results(route: ClassRoute, steps: Steps, results: Sequence[WriteResult
 
 
 def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError | None:
-    """Return why a write was not applied, in the client's terms; None if it was."""
+    """Return the error of a write that was not applied, for the client; None if it was."""
     if result.status is Status.APPLIED or result.status is Status.REPLAYED:
         return None
     name = f"{operation.class_name}/{operation.id}"
@@ -187,7 +189,7 @@ def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError 
 
 
 def not_unique(class_name: str, taken: TakenClaim) -> NotUnique:
-    """Say that another object has the values of a unique constraint."""
+    """Return the error for values of a unique constraint that another object has."""
     names = constraint_fields(taken.constraint)
     together = f"these values of {', '.join(names)} together" if len(names) > 1 else "this value"
     locations = [Location(f"/{name}", f"another object has {together}") for name in names]
@@ -199,7 +201,7 @@ def not_unique(class_name: str, taken: TakenClaim) -> NotUnique:
 
 
 def too_large(name: str) -> ObjectTooLarge:
-    """Say that an object, or what is written at once, is larger than its system keeps it."""
+    """Return the error for an object, or a single write, beyond its system's size limit."""
     return ObjectTooLarge(f"{name} would be larger than its system keeps it; nothing was written.")
 
 
@@ -214,7 +216,7 @@ def refusal_of(failure: OperatorFailure) -> OperatorRefused:
 def outcome_of(
     route: ClassRoute, operation: WriteOperation, steps: Steps, results: Sequence[WriteResult]
 ) -> Outcome:
-    """Merge the results of a write, or raise why it was not applied."""
+    """Merge the results of a write, or raise its error."""
     if results[0].status is Status.APPLIED:
         return merge_results(route, steps, results)
     failure = failure_of(operation, results[0])
@@ -242,7 +244,7 @@ def narrow_to_creation(route: ClassRoute, operation: WriteOperation) -> WriteOpe
 
 
 def check_if_match(route: ClassRoute, operation: WriteOperation) -> None:
-    """Raise `PreconditionRequired` for a write that may not come without If-Match."""
+    """Raise `PreconditionRequired` for a write that needs If-Match and has none."""
     if (
         route.schema.require_if_match
         and operation.condition == ANYTHING
@@ -263,9 +265,9 @@ def computed_values(
     """Return the values that operators compute, as a store would.
 
     Raises:
-        OperatorRefused: One cannot be applied to the value that is there.
+        OperatorRefused: One cannot be applied to the current value.
     """
     try:
         return apply_operators(fields, calls, current, datetime.now(UTC))
-    except OperatorFailed as refused:
-        raise refusal_of(refused.failure) from refused
+    except OperatorFailed as error:
+        raise refusal_of(error.failure) from error

@@ -1,4 +1,4 @@
-"""Orphaned writes, whose replica never ended them: what stands once nothing more takes effect."""
+"""Orphaned writes, which their replica never ended: their final versions."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class OrphanResolver:
     async def resolve(
         self, database: str, keys: Sequence[CacheKey], token: str
     ) -> dict[CacheKey, int]:
-        """Fence the records of a write, and return the versions that stand.
+        """Fence the records of a write, and return their final versions.
 
-        Once this returns, nothing of the write takes effect any more; what has, is among the
-        versions. Keys of classes or groups that are gone are left out, as are those of objects of
-        which nothing is known.
+        Once this returns, no part of the write can still take effect; parts that did are in the
+        versions. Keys of removed classes or groups are left out, as are those of objects of which
+        nothing is known.
 
         Raises:
             Unavailable: A system does not answer.
         """
         records = self._records(database, keys)
-        standing = await asyncio.gather(
+        fenced = await asyncio.gather(
             *(self._calls.fence(fragment, id_, token) for fragment, id_ in records)
         )
         written = set(keys)
         versions = (
             (CacheKey(fragment.class_name, id_, group), version)
-            for (fragment, id_), by_group in zip(records, standing, strict=True)
+            for (fragment, id_), by_group in zip(records, fenced, strict=True)
             for group, version in by_group.items()
         )
         return {key: version for key, version in versions if key in written}
@@ -50,8 +50,8 @@ class OrphanResolver:
         records = (
             (fragment, key.id)
             for key in keys
-            if (holder := classes.get(key.class_name)) is not None
-            for fragment in holder.fragments
+            if (class_route := classes.get(key.class_name)) is not None
+            for fragment in class_route.fragments
             if key.group in fragment.groups
         )
         return list(dict.fromkeys(records))

@@ -1,4 +1,4 @@
-"""Parsing a PATCH, in each of its three formats, to field changes or to a computation."""
+"""Parsing a PATCH, in any of its three formats, to field changes or to a computation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FieldChanges(NamedTuple):
 
 
 def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = "") -> FieldChanges:
-    """Read an operator patch such as `{"hits": {"inc": 1}}`; raises `Invalid` with all mistakes."""
+    """Parse an operator patch such as `{"hits": {"inc": 1}}`; raises `Invalid` with all errors."""
     values: Values = {}
     unset: list[str] = []
     operators: list[OperatorCall] = []
@@ -57,14 +57,14 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
 def parse_merge_patch(
     schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
 ) -> FieldChanges | Compute:
-    """Read a Merge Patch (RFC 7396) of an object.
+    """Parse a Merge Patch (RFC 7396) of an object.
 
     Returns:
-        Field changes that need no read; or, if members of a document or map are merged with what is
-        there, a function from the object's JSON to its new JSON, still to be decoded.
+        Field changes that need no read; or, if members are merged into an existing document or map,
+        a function from the object's JSON to its new JSON, still to be decoded.
 
     Raises:
-        Invalid: With the location of every error that shows without the object.
+        Invalid: With the location of every error detectable without the object.
     """
     values: Values = {}
     unset: list[str] = []
@@ -74,7 +74,7 @@ def parse_merge_patch(
         try:
             field = _field(schema, name)
             if raw is None:
-                _removable(codec, field, raw)
+                _check_removable(codec, field, raw)
                 unset.append(name)
             elif type(raw) is dict and field.type in _MERGED:
                 _check_depth(raw)
@@ -113,11 +113,11 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
     usage = _USAGES[field.type].get(operator_name)
     if usage is None:
         choice = ", ".join(_USAGES[field.type])
-        meant = did_you_mean(operator_name, _USAGES[field.type])
-        detail = f"is no operator for type {field.type}, which has {choice}{meant}"
+        suggestion = did_you_mean(operator_name, _USAGES[field.type])
+        detail = f"is no operator for type {field.type}, which has {choice}{suggestion}"
         raise InvalidValue(locations=[Location(token(operator_name), detail)])
     operator, decode = usage
-    if name in codec.unique and operator not in _STATED:
+    if name in codec.unique and operator not in _STATE_INDEPENDENT:
         detail = "is no operator for a field that is unique: set its value"
         raise InvalidValue(locations=[Location(token(operator_name), detail)])
     try:
@@ -132,7 +132,7 @@ def _value(codec: Codec, field: Field, raw: Any) -> Value:
 
 
 def _operand(_codec: Codec, field: Field, raw: Any) -> Value:
-    """Decode what is combined with the value: only the result is bound by constraints."""
+    """Decode an operand; constraints apply only to the result."""
     value: Value = SCALAR_DECODERS[field.type](raw)
     return value
 
@@ -150,7 +150,7 @@ def _item_or_key(codec: Codec, field: Field, raw: Any) -> Any:
 
 
 def _entries(codec: Codec, field: Field, raw: Any) -> Value:
-    # Without keys it would make an empty map of a missing one, which is not what `put` says.
+    # Without keys it would turn a missing map into an empty one, which `put` must not do.
     if raw == {}:
         raise InvalidValue("must have at least one key")
     return _value(codec, field, raw)
@@ -163,11 +163,11 @@ def _true(_codec: Codec, _field: Field, raw: Any) -> Value:
 
 
 def _unset(codec: Codec, field: Field, raw: Any) -> Value:
-    _removable(codec, field, raw)
+    _check_removable(codec, field, raw)
     return _true(codec, field, raw)
 
 
-def _removable(codec: Codec, field: Field, _raw: Any) -> None:
+def _check_removable(codec: Codec, field: Field, _raw: Any) -> None:
     if field.name not in codec.nullable:
         raise InvalidValue("must not be removed, because the field is required")
 
@@ -199,7 +199,7 @@ _USAGES: Final[Mapping[FieldType, Mapping[str, tuple[Operator, _Argument]]]] = {
     }
     for type_ in FieldType
 }
-_STATED: Final = frozenset({Operator.SET, Operator.UNSET})
+_STATE_INDEPENDENT: Final = frozenset({Operator.SET, Operator.UNSET})
 """Operators whose result does not depend on what is stored."""
 
 _MERGED: Final = frozenset({FieldType.DOCUMENT, FieldType.MAP})

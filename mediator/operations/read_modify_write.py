@@ -26,7 +26,7 @@ __all__ = ["ATTEMPTS", "alternative", "matching_versions", "read_modify_write", 
 _Read: TypeAlias = Callable[[Get], Awaitable[Outcome]]
 
 ATTEMPTS = 32
-"""How often a write bound to the versions read is tried."""
+"""How often a write conditional on the versions read is tried."""
 
 
 async def read_modify_write(
@@ -35,47 +35,46 @@ async def read_modify_write(
     read: _Read,
     apply: Callable[[ClassRoute, Update, Mapping[str, int]], Awaitable[Outcome]],
 ) -> Outcome:
-    """Carry out a read-modify-write, starting over when another write was faster.
+    """Execute a read-modify-write, starting over when another write was faster.
 
-    Of an update, only what it lacks is read (`completed`). One that changes nothing is written all
-    the same if it came with a key: a repetition of it must find its answer, and not what others
-    have written since.
+    An update reads only what it lacks (`completed`). A write that changes nothing is still written
+    if it came with a key: a retry must find its answer, and not the values of later writes.
 
     Raises:
         PreconditionFailed: The object does not meet the operation's condition.
         Conflict: Other writes were faster every time.
     """
     for _ in range(ATTEMPTS):
-        current, _ = await _matching(operation, read)
-        # In a thread: a patch may move what is large many times, which only computing it shows.
+        current, _ = await _match(operation, read)
+        # In a thread: a patch may move large values many times, which only computing it shows.
         update = await offload(True, update_of, route, operation, current)
         if update.is_void:
             return current
         try:
-            return await apply(route, update, _expected(current.versions))
+            return await apply(route, update, _expectations(current.versions))
         except PreconditionFailed:
             continue
     raise Conflict("The object is being changed by others all the time; try again.")
 
 
 async def matching_versions(operation: WriteOperation, read: _Read) -> Mapping[str, int]:
-    """Read which of several alternatives of If-Match holds, to bind the write to it.
+    """Read which of several alternatives of If-Match holds, to make it the write's condition.
 
     Raises:
         PreconditionFailed: None does.
     """
-    _, matched = await _matching(operation, read)
-    return _expected(matched)
+    _, matched = await _match(operation, read)
+    return _expectations(matched)
 
 
-def _expected(versions: Mapping[str, int | None]) -> Mapping[str, int]:
+def _expectations(versions: Mapping[str, int | None]) -> Mapping[str, int]:
     return {group: version or 0 for group, version in versions.items()}
 
 
-async def _matching(
+async def _match(
     operation: WriteOperation, read: _Read
 ) -> tuple[Outcome, Mapping[str, int | None]]:
-    """Read the object, and the versions of it that the condition names."""
+    """Read the object, and select its versions that the condition names."""
     current = await _current(operation, read)
     matched = alternative(operation.condition, current.versions)
     if matched is None:
@@ -97,20 +96,20 @@ def alternative(
     condition: Condition, current: Mapping[str, int | None]
 ) -> Mapping[str, int | None] | None:
     """Find the alternative of If-Match that names the current versions; empty: no condition."""
-    for named in condition.versions or ({},):
-        if all(current.get(group) == version for group, version in named.items()):
-            return named
+    for versions in condition.versions or ({},):
+        if all(current.get(group) == version for group, version in versions.items()):
+            return versions
     return None
 
 
 def update_of(route: ClassRoute, operation: ReadModifyWrite | Update, current: Outcome) -> Update:
-    """Reduce the object's new form to the fields that differ, and the time, if any of them do."""
+    """Reduce the object's new form to the fields that differ, plus the time if any do."""
     if isinstance(operation, Update):
         return completed(route, replace(operation, condition=ANYTHING), current.values or {})
-    return completed(route, _reduced(route, operation, current), current.values or {})
+    return completed(route, _reduce(route, operation, current), current.values or {})
 
 
-def _reduced(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) -> Update:
+def _reduce(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) -> Update:
     before = route.codec.encode(current.values or {})
     after = operation.compute(route.codec.encode(current.values or {}))
     changed = {k: v for k, v in after.items() if k not in before or not _same(before[k], v)}
@@ -122,21 +121,21 @@ def _reduced(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) ->
         id=operation.id,
         operation=operation.operation,
         fingerprint=operation.fingerprint,
-        values=_decoded(route, changed) if changed or unset else {},
+        values=_decode(route, changed) if changed or unset else {},
         unset=unset,
         whole=operation.whole,
     )
 
 
-def _decoded(route: ClassRoute, changed: dict[str, Any]) -> Values:
-    # The time of a write that is computed, as of a backfill, gives way to that of this attempt.
-    given = {name: value for name, value in changed.items() if name != route.codec.updated}
-    return route.codec.stamped(route.codec.decode_fields(given))
+def _decode(route: ClassRoute, changed: dict[str, Any]) -> Values:
+    # The computed time of a write, as in a backfill, is replaced by that of this attempt.
+    members = {name: value for name, value in changed.items() if name != route.codec.updated}
+    return route.codec.stamped(route.codec.decode_fields(members))
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     # 1, 1.0 and True are equal in Python and different in JSON, at any depth.
-    return repr(one) == repr(other)
+    return repr(left) == repr(right)
 
 
 def _check_required(route: ClassRoute, unset: tuple[str, ...]) -> None:

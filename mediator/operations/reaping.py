@@ -1,4 +1,4 @@
-"""Removing what has been remembered for long enough: page by page, until nothing is left."""
+"""Removing overdue records: page by page, until none are left."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from mediator.stores.port import Reapable
 __all__ = ["PAGE", "Reap", "reap_all", "reaps_of"]
 
 PAGE: Final = 1_000
-"""What one call removes at most."""
+"""Limit of records that one call removes."""
 
 Reap: TypeAlias = Callable[[int], Awaitable[int]]
-"""Removes up to so many of what is due; returns how many."""
+"""Removes up to a limit of overdue records; returns how many."""
 
 
 async def reap_all(reaps: Callable[[], Sequence[Reap]], clock: Clock) -> None:
-    """Let each remove pages until none finds a full one.
+    """Run all reaps page by page until none removes a full page.
 
-    After each page they rest for as long as it took, so that half of the time is left to others.
+    After each page they pause for as long as it took, which leaves half of the time to other work.
 
     Args:
-        reaps: Returns those that there are by then.
+        reaps: Returns the current reaps.
         clock: Measures the pages.
 
     Raises:
-        Exception: What one of them has raised, once the others have nothing left.
+        Exception: The error of one reap, once the others are done.
     """
     while True:
         started_at = clock.monotonic()
@@ -45,7 +45,7 @@ async def reap_all(reaps: Callable[[], Sequence[Reap]], clock: Clock) -> None:
 
 
 def reaps_of(systems: Iterable[GuardedStore]) -> list[Reap]:
-    """Return those of the stores that forget nothing by themselves."""
+    """Return the reaps of the stores that expire no records themselves."""
     return [
         partial(_reap_store, guarded, guarded.store)
         for guarded in systems

@@ -1,4 +1,4 @@
-"""Replaying answers that stores remember under an operation id (idempotency)."""
+"""Replaying answers that stores recorded under an operation id (idempotency)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["recall"]
 
 
 async def recall(systems: Systems, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
-    """Merge what the class's stores remember of an operation; None: nothing.
+    """Merge the answers that the class's stores recorded for an operation; None: no answer.
 
     Raises:
         IdempotencyReused: The operation id was used with another fingerprint.
@@ -24,14 +24,14 @@ async def recall(systems: Systems, route: ClassRoute, operation: WriteOperation)
     answers = await asyncio.gather(
         *(_recall(systems, fragment, operation) for fragment in route.fragments)
     )
-    known = [answer for answer in answers if answer is not None]
-    if not known:
+    recorded = [answer for answer in answers if answer is not None]
+    if not recorded:
         return None
-    if known[0].fingerprint != operation.fingerprint:
+    if recorded[0].fingerprint != operation.fingerprint:
         raise IdempotencyReused("The Idempotency-Key was used with another request before.")
     versions: dict[str, int | None] = {}
     values = _sent_values(operation)
-    for answer in known:
+    for answer in recorded:
         versions.update(answer.result.versions)
         if values is not None:
             values.update(answer.result.values)
@@ -39,7 +39,7 @@ async def recall(systems: Systems, route: ClassRoute, operation: WriteOperation)
         id=operation.id,
         values=values,
         versions=dict(sorted(versions.items())),
-        created=known[0].result.created,
+        created=recorded[0].result.created,
         replayed=True,
         schema_version=route.schema_version,
     )

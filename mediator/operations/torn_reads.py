@@ -1,13 +1,13 @@
 """Torn reads: fragments of one object that may not belong together, and how they are confirmed.
 
-Fragments belong together if they are of one creation version, and have the same last joint write
-(`Record.joint`). Else a joint write is under way, or took effect while they were read, or the
-object lacks a fragment: a group that is added to a class on a further system has nothing of the
-objects that were there before.
+Fragments belong together if they have one creation version and the same last joint write
+(`Record.joint`). Otherwise a joint write is under way, or took effect while they were read, or the
+object lacks a fragment: a group that is added to a class on another system has no records of
+earlier objects.
 
 To confirm them, the versions and intents of the records are read. A joint write that has reached
-some of them has its intent on the others. So if there is no intent, and all versions are those that
-were read, they were so at one moment (docs/transactions.md, "Foreign intents").
+some records has its intent on the others. So if no record has an intent, and all versions are as
+read, the fragments existed together at one moment (docs/transactions.md, "Foreign intents").
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def read_objects(
 
 
 RESOLVED_WITHIN_S: Final = 3.0
-"""How long a strong read, or who looks for an absent object, waits for joint writes."""
+"""How long a strong read, or a search for an absent object, waits for joint writes."""
 
 
 class TornReads:
@@ -59,9 +59,9 @@ class TornReads:
         *,
         whole: bool = False,
     ) -> list[Outcome | None]:
-        """Return outcomes of one resource; torn ones have been confirmed, or read again.
+        """Return outcomes of one resource; torn ones are confirmed or reread.
 
-        `resource` is that of any object of the class. With `whole`, joint writes under way are
+        `resource` names any object of the class. With `whole`, joint writes under way are
         resolved until no outcome is partial or pending.
 
         Raises:
@@ -81,10 +81,10 @@ class TornReads:
         return current
 
     async def resolve_absent(self, route: ClassRoute, ids: Sequence[str]) -> None:
-        """Resolve the writes under way that may create objects of a class, which were not found.
+        """Resolve pending writes that may create objects of a class that were not found.
 
-        An object that a committed transaction has written already may name one that it has still to
-        create. Whatever is there of it once this returns can be read.
+        An object that a committed transaction has written may refer to one that it has yet to
+        create. Once this returns, such an object can be read.
 
         Raises:
             Unavailable: A system does not answer, or some write could not be resolved.
@@ -94,7 +94,7 @@ class TornReads:
         keys: Sequence[RecordKey] = [(route.anchor, id_) for id_ in ids]
         backoff = Backoff(RESOLVED_WITHIN_S)
         while met := await self._met(keys):
-            keys = [key for own in met.values() for key in own]
+            keys = [key for records in met.values() for key in records]
             if backoff.is_exhausted:
                 raise _unresolved(route, keys[0][1])
             await backoff.wait_for(met, self._calls.intents)
@@ -110,7 +110,7 @@ class TornReads:
         current: list[Outcome | None],
         torn: Mapping[int, Outcome],
     ) -> ForeignIntents:
-        """Confirm outcomes, or read them again; returns the intents that were met."""
+        """Confirm or reread outcomes; returns the intents met."""
         whole = resource_of(route, resource.fields)
         keys = [(f, outcome.id) for outcome in torn.values() for f, _ in whole.fragments]
         states = dict(zip(keys, await self._intents.record_states(keys), strict=True))
@@ -122,9 +122,9 @@ class TornReads:
             else:
                 changed[i] = outcome
         ids = [outcome.id for outcome in changed.values()]
-        again = await read_objects(self._calls, route, resource, ids) if ids else ()
-        for i, read in zip(changed, again, strict=True):
-            current[i] = read
+        reread = await read_objects(self._calls, route, resource, ids) if ids else ()
+        for i, outcome_read in zip(changed, reread, strict=True):
+            current[i] = outcome_read
         return _intents(states)
 
 
@@ -145,7 +145,7 @@ def _torn(outcomes: Sequence[Outcome | None], *, whole: bool) -> dict[int, Outco
 def _is_unchanged(
     resource: ResourceFragments, outcome: Outcome, states: Mapping[Fragment, RecordState]
 ) -> bool:
-    """Whether all records are at the versions that were read, and none has an intent."""
+    """Whether all records are at the versions read, and none has an intent."""
     if any(state.intent for state in states.values()):
         return False
     creation_versions = [state.creation_version for state in states.values()]

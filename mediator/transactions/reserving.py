@@ -54,7 +54,7 @@ async def _reserve(
     }
     if not expiring:
         return replies
-    failures = await calls.end_holders(list(expiring.values()))
+    failures = await calls.delete_expired_holders(list(expiring.values()))
     again = await intents.reserve([writes[i] for i in expiring])
     for i, failure, reply in zip(expiring, failures, again, strict=True):
         replies[i] = failure or reply

@@ -223,7 +223,7 @@ async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
 @pytest.fixture
 def narrow(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> Tokens:
     """The guard, which takes three keys at once."""
-    monkeypatch.setattr(tokens, "most_keys", 3)
+    monkeypatch.setattr(tokens, "max_keys", 3)
     monkeypatch.setattr(tokens, "started", [])
     return tokens
 
@@ -252,7 +252,7 @@ async def test_one_object_of_more_groups_than_the_guard_takes_is_written_by_itse
     guarded: Service, database: str, narrow: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guard itself decides whether to take it."""
-    monkeypatch.setattr(narrow, "most_keys", 0)
+    monkeypatch.setattr(narrow, "max_keys", 0)
     outcomes = await guarded.mediator.data.batch(new_notes(database, 2))
     assert all(isinstance(outcome, Outcome) for outcome in outcomes)
 
