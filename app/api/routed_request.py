@@ -211,7 +211,7 @@ class RoutedRequest:
         selection, age = self.resource.select(given.get("fields")), given.get("max_age")
         if age is None:
             return selection, None
-        return selection, parse_integer(age, "max_age", least=1, most=LONGEST_AGE_S)
+        return selection, parse_integer(age, "max_age", minimum=1, maximum=LONGEST_AGE_S)
 
     def patching(self) -> tuple[FieldSelection, bool]:
         """Return what a patch may change, and whether it creates an object that does not exist."""

@@ -192,7 +192,7 @@ class DataApi:
 
         Where a handler authorises each class, it refuses who may do nothing in the database.
         """
-        version = parse_integer(field, HEADER, least=1, most=_MOST_VERSIONS)
+        version = parse_integer(field, HEADER, minimum=1, maximum=_MOST_VERSIONS)
         if self._former_schemas is None or not routed.route.is_pinnable:
             locations = [Location(HEADER, "means nothing here")]
             raise HttpError(INVALID, "No version can be pinned here.", locations=locations)

@@ -19,7 +19,7 @@ from app.admin.application import create_admin_app
 from app.api.options import DataOptions, DataServices
 from app.api.queries import LARGEST
 from app.api.router import DataApi
-from app.http.jsonbody import MOST_VALUES
+from app.http.jsonbody import MAX_VALUES
 from app.telemetry.metrics import Metrics
 from mediator.operations import read_modify_write
 from mediator.stores.port import Write
@@ -36,7 +36,7 @@ SYSTEMS: Final = ("postgres", "mongo", "redis")
 JSON: Final = {"content-type": "application/json"}
 JSON_PATCH: Final = {"content-type": "application/json-patch+json"}
 NDJSON: Final = {"content-type": "application/x-ndjson"}
-MANY: Final = MOST_VALUES - 1_000
+MANY: Final = MAX_VALUES - 1_000
 PAIRS: Final = MANY // 3
 
 
@@ -205,12 +205,12 @@ async def test_schemas(admin: httpx.AsyncClient) -> None:
 
 
 async def test_bodies_with_too_many_values_are_refused(http: httpx.AsyncClient) -> None:
-    many = {"list": [0] * (MOST_VALUES + 1)}
+    many = {"list": [0] * (MAX_VALUES + 1)}
     for method, path in (("PUT", "on_redis/a"), ("POST", "on_redis"), ("POST", "batch")):
         answer = await http.request(method, path, **body(many))
         assert answer.status_code == 400
         assert answer.json()["detail"] == "The body has too many values."
-    texts = {"text": '[{"\\,' * (MOST_VALUES + 1)}
+    texts = {"text": '[{"\\,' * (MAX_VALUES + 1)}
     with counted() as steps:
         answer = await http.put("on_redis/texts", **body(texts))
     assert answer.status_code == 201, "what stands in a text is no value"
