@@ -68,7 +68,7 @@ class _Subscriber:
         allowed = self._allowed(names)
         if allowed != names:
             # Another replica may have made a class a moment ago.
-            await self.directory.look_for(self.routed.database, *(names - allowed))
+            await self.directory.refresh_if_missing(self.routed.database, *(names - allowed))
             allowed = self._allowed(names)
         access, database = self.routed.access, self.routed.database
         since = {name: access.owned_until(database, name) for name in allowed}

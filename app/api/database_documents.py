@@ -88,7 +88,7 @@ class DatabaseDocuments:
         names = names[: CLASSES_PER_DATABASE + 1]  # of more, one is not there
         for name in names:
             access.require(Scope.READ, database, name)
-        await self._directory.look_for(database, *names)
+        await self._directory.refresh_if_missing(database, *names)
         classes = (await self._directory.database(database)).classes
         for name in names:
             if name not in classes:

@@ -93,7 +93,7 @@ async def find_dependent(
     database = await directory.database(routed.database)
     found = await find(database, routed.id)
     # Another replica may have made a class a moment ago.
-    await directory.look_for(routed.database, *found.class_names)
+    await directory.refresh_if_missing(routed.database, *found.class_names)
     require_definition(routed, found)
     return database, found
 

@@ -54,7 +54,7 @@ class Objects:
 
     async def get(self, routed: RoutedRequest) -> Response:
         forbid_body(routed.request)
-        (selection, max_age_s), preference = routed.reading(), routed.preference()
+        (selection, max_age_s), preference = routed.read_parameters(), routed.preference()
         routed.request.phases.end("parse")
         reads = self._reads if selection.canonical else None
         if max_age_s is not None:
@@ -143,7 +143,9 @@ class Objects:
             body = parse_json(raw)
         identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
-            selection, upserts = routed.patching() if has_upsert else (routed.selection(), False)
+            selection, upserts = (
+                routed.patch_parameters() if has_upsert else (routed.selection(), False)
+            )
             condition, refusal = await _condition(routed, selection, identity)
             target = _target(routed, selection, identity, condition)
             planned = await offload(len(raw) > LARGE_BODY, build, target, body)

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from app.http.message import Header, Headers
 from mediator.schema.tree import Visibility
 
-__all__ = ["NO_STORE", "cache_headers", "confined", "varying"]
+__all__ = ["NO_STORE", "cache_headers", "merge_vary", "restrict_caching"]
 
 NO_STORE: Final = (b"cache-control", b"no-store")
 _PRIVATE: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
@@ -64,7 +64,7 @@ def cache_headers(
     ]
 
 
-def confined(headers: Headers, visibility: Visibility) -> Headers:
+def restrict_caching(headers: Headers, visibility: Visibility) -> Headers:
     """Restrict the caching of an answer that may have needed a credential.
 
     A shared cache must not keep an answer that is not public (RFC 9111, section 3.5), whatever its
@@ -78,7 +78,7 @@ def confined(headers: Headers, visibility: Visibility) -> Headers:
     return [*remaining, _PRIVATE, (b"vary", b"Authorization")]
 
 
-def varying(headers: Headers, required: bytes) -> Header:
+def merge_vary(headers: Headers, required: bytes) -> Header:
     """Remove the Vary fields of an answer, and return one that joins them.
 
     Of several Vary fields nginx before 1.23 obeys only the last: a client of another origin would

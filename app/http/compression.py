@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.http.browser import is_own
-from app.http.caching import varying
+from app.http.caching import merge_vary
 from app.http.message import Headers, Receive, Scope, Send
 from app.http.negotiation import accepts_gzip, prefers_gzip
 from app.http.preconditions import GZIP_END, gzip_tag
@@ -102,7 +102,7 @@ async def _compress_message(
     accepted: str, start: MutableMapping[str, Any], message: MutableMapping[str, Any]
 ) -> None:
     headers: Headers = list(start["headers"])
-    headers.append(varying(headers, b"Accept-Encoding"))
+    headers.append(merge_vary(headers, b"Accept-Encoding"))
     body: bytes = message.get("body", b"")
     if len(body) >= COMPRESSED_FROM:
         message["body"] = await compress(accepted, headers, body)

@@ -202,7 +202,7 @@ def request_id(scope: Scope) -> str:
 
 
 def field_of(scope: Scope, name: bytes) -> str | None:
-    """Return a field of the request; values are joined by commas, so two credentials are invalid."""
+    """Return a field of the request; repeated values are joined: two credentials are invalid."""
     values = [value for field, value in scope["headers"] if field == name]
     return b", ".join(values).decode("latin-1") if values else None
 

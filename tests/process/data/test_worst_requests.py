@@ -17,7 +17,7 @@ import pytest
 
 from app.admin.application import create_admin_app
 from app.api.options import DataOptions, DataServices
-from app.api.queries import LARGEST
+from app.api.queries import MAX_QUERY_BYTES
 from app.api.router import DataApi
 from app.http.jsonbody import MAX_VALUES
 from app.telemetry.metrics import Metrics
@@ -187,7 +187,7 @@ async def test_queries(http: httpx.AsyncClient, system: str) -> None:
         {"filter": {"or": conditions}},
         {"filter": {"and": [{"not": like}, *conditions[1::2]]}},
         {"filter": {"and": [numbers, *conditions[1::2]]}},
-        {"filter": {"eq": ["doc", {"k": [0] * (LARGEST // 3)}]}},
+        {"filter": {"eq": ["doc", {"k": [0] * (MAX_QUERY_BYTES // 3)}]}},
         {"order": [["text", "desc"], "n", ["id", "desc"]], "limit": 1_000},
         {"aggregate": {**groups, "filter": having}},
     ):
@@ -215,6 +215,6 @@ async def test_bodies_with_too_many_values_are_refused(http: httpx.AsyncClient) 
         answer = await http.put("on_redis/texts", **body(texts))
     assert answer.status_code == 201, "what stands in a text is no value"
     assert steps.longest <= MOST_CALLS
-    query = {"filter": {"in": ["text", ["x" * 1_000] * (LARGEST // 1_000)]}}
+    query = {"filter": {"in": ["text", ["x" * 1_000] * (MAX_QUERY_BYTES // 1_000)]}}
     answer = await http.post("on_redis/query", **body(query))
     assert answer.status_code == 413
