@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import orjson
 
-from app.api.dependents import find_dependent, refuse_content, require_objects, required
-from app.api.following import Followed, Followers, Item, Page, last_event_id
+from app.api.dependents import find_dependent, refuse_content, require_objects, require_service
+from app.api.following import EventFeed, Followers, Item, Page, last_event_id
 from app.api.models.common import RESULT_POSITION
 from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayParameters
 from app.api.resources import Directory
@@ -124,9 +124,9 @@ class MessageFlows:
             return b""
 
         names = "items", "position"
-        followed = Followed("message", names, read, check)
+        feed = EventFeed("message", names, read, check)
         position = None if start is None else ResultPosition.parse(start)
-        return await self._followers.answer(routed, followed, position, page.limit)
+        return await self._followers.answer(routed, feed, position, page.limit)
 
     async def dead_letters(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed, with_parameters=True)
@@ -154,7 +154,7 @@ class MessageFlows:
         return answer_json(202, counts._asdict())
 
     def _service(self) -> FlowService:
-        return required(self._flows, "are no message flows")
+        return require_service(self._flows, "are no message flows")
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False

@@ -93,7 +93,7 @@ class DataApi:
 
     def end_streams(self) -> None:
         """End endless answers, so that the server can shut down."""
-        self._table.followers.have_ended = True
+        self._table.followers.is_stopping = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.following import Followed, Item, Page
+from app.api.following import EventFeed, Item, Page
 from app.api.jobs.rights import Permission
 from mediator.base.errors import Forbidden, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 
-__all__ = ["followed_run", "run_document"]
+__all__ = ["run_document", "run_feed"]
 
 _PROGRESS: Final = ("stages", "counters", "elapsed_s", "eta_s", "log")
 _OUTCOME: Final = ("forecast", "reasons", "rows", "reports")
 
 
-def followed_run(
+def run_feed(
     runs: CatalogueRuns, run: StoredRun, permission: Permission
-) -> tuple[Followed[int], Page[int]]:
+) -> tuple[EventFeed[int], Page[int]]:
     """Return the source of a run's events, and a page with its current state, the first event.
 
     The events end with the run, and when the sender may no longer see it.
@@ -39,7 +39,7 @@ def followed_run(
             raise Forbidden("The run may not be shown any more.")
         return b""
 
-    return Followed("run", ("runs", "version"), read, check), _page(run)
+    return EventFeed("run", ("runs", "version"), read, check), _page(run)
 
 
 def run_document(run: StoredRun, *, detailed: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from app.api.cursors import Cursors
 from app.api.following import Followers
-from app.api.jobs.progress import followed_run, run_document
+from app.api.jobs.progress import run_document, run_feed
 from app.api.jobs.rights import RunRights
 from app.api.models.jobs import RunListParameters, SubmissionParameters
 from app.api.resources import ClassResource, Directory
@@ -112,8 +112,8 @@ class Jobs:
         permission = await self._rights.require_view(routed.access, run)
         if not accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
-        followed, page = followed_run(job_backend.runs, run, permission)
-        return answer_events(self._followers.follow(routed.request, followed, page))
+        feed, page = run_feed(job_backend.runs, run, permission)
+        return answer_events(self._followers.follow(routed.request, feed, page))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         """Cancel a run: 202 while a worker still executes it, 200 when it has ended."""
