@@ -1,4 +1,4 @@
-"""The data application: the hand-written data API, and FastAPI for everything around it."""
+"""The data application: the data API, which bypasses FastAPI, and FastAPI for other paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREFIX = "/v1/"
 
 
 def create_app() -> FastAPI:
-    """Make the FastAPI part: the OpenAPI document of the data API, its page, and 404s."""
+    """Create the FastAPI part: the OpenAPI document of the data API, its page, and 404s."""
     app = FastAPI(
         title="Portolan",
         summary="Declare what your data needs; the right database serves it.",
@@ -42,41 +42,40 @@ def create_app() -> FastAPI:
     serve_reference(app)
     document = app.openapi
 
-    def with_data_routes() -> dict[str, Any]:
-        described = document()
-        described["paths"] = {**described.get("paths", {}), **data_paths()}
-        described["components"] = {**described.get("components", {}), **COMPONENTS}
-        described["security"] = SECURITY
-        return described
+    def openapi() -> dict[str, Any]:
+        merged = document()
+        merged["paths"] = {**merged.get("paths", {}), **data_paths()}
+        merged["components"] = {**merged.get("components", {}), **COMPONENTS}
+        merged["security"] = SECURITY
+        return merged
 
-    app.openapi = with_data_routes  # type: ignore[method-assign]  # FastAPI's documented extension
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented extension
     return app
 
 
 @dataclass(eq=False)
 class DataApp:
-    """Sends data requests past the framework, straight to the data API.
+    """Passes data requests directly to the data API, without the framework.
 
-    The documents of the API name no database, but they need a key as everything does, where there
-    is an authoriser.
+    The documents of the API name no database, but with an authoriser they also need a key.
     """
 
     _data: DataApi
     _authoriser: RequestAuthoriser | None = None
-    _rest: FastAPI = field(default_factory=create_app, init=False)
+    _framework_app: FastAPI = field(default_factory=create_app, init=False)
 
     def __post_init__(self) -> None:
         if self._data.compresses:
-            self._rest.add_middleware(Compression)
+            self._framework_app.add_middleware(Compression)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and scope["path"].startswith(_PREFIX):
             return self._data(scope, receive, send)
-        return self._answer_rest(scope, receive, send)
+        return self._answer_other(scope, receive, send)
 
-    async def _answer_rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if await self._admit(scope, send):
-            await self._rest(scope, receive, send)
+            await self._framework_app(scope, receive, send)
 
     async def _admit(self, scope: Scope, send: Send) -> bool:
         if self._authoriser is None:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from app.api.conditions import if_match_condition
 from app.api.models.operations import BatchItem, CreateItem, parse_batch, parse_operation
-from app.api.object_ids import given_id, object_id
+from app.api.object_ids import id_in_body, object_id
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory, FieldSelection
 from app.api.responses import answer_json
@@ -37,7 +37,7 @@ from mediator.schema.ids import check_id
 
 __all__ = ["Batches", "plan_item"]
 
-_Addressed: TypeAlias = tuple[BatchItem, ClassResource, str | None]
+_RoutedItem: TypeAlias = tuple[BatchItem, ClassResource, str | None]
 """An operation, its class, and the subject that owns its new objects."""
 
 
@@ -57,10 +57,10 @@ class Batches:
     _ids: OperationIds
 
     async def post(self, routed: RoutedRequest) -> Response:
-        """Execute every operation; a malformed one does not prevent the others."""
+        """Execute every operation; a malformed one does not fail the others."""
         body, raw = await routed.json_body(self._options.max_body_bytes)
         operations = self._operations(body)
-        if not operations:  # each operation is authorised for its class
+        if not operations:  # otherwise each is authorised for its class
             routed.access.require_some(Scope.READ, routed.database)
             await self._directory.database(routed.database)
         identity = routed.identity(self._ids, raw)
@@ -89,36 +89,36 @@ class Batches:
         is_large: bool,
     ) -> list[Item]:
         classes: dict[tuple[str, bool], tuple[ClassResource, str | None]] = {}
-        addressed: list[_Addressed | MediatorError | HttpError] = []
+        routed_items: list[_RoutedItem | MediatorError | HttpError] = []
         for body in operations:
             try:
                 operation = parse_operation(body)
                 key = name, reads = operation["class"], operation["op"] == "get"
                 if key not in classes:
                     classes[key] = await self._find(routed, name, reads=reads)
-                addressed.append((operation, *classes[key]))
+                routed_items.append((operation, *classes[key]))
             except (MediatorError, HttpError) as error:
-                addressed.append(error)
-        return await offload(is_large, _plan_all, identity, addressed)
+                routed_items.append(error)
+        return await offload(is_large, _plan_all, identity, routed_items)
 
     async def _find(
         self, routed: RoutedRequest, name: str, *, reads: bool
     ) -> tuple[ClassResource, str | None]:
-        """Return a class that the request may read, or write, and the owner of its new objects."""
+        """Authorise access to a class; return it, and the owner of its new objects."""
         routed.access.require(Scope.READ if reads else Scope.WRITE, routed.database, name)
         resource = await self._directory.find(routed.database, name, routed.access, routed.pinned)
         return resource, routed.access.owner_of(routed.database, name)
 
 
 def _plan_all(
-    identity: Identity, addressed: Sequence[_Addressed | MediatorError | HttpError]
+    identity: Identity, routed_items: Sequence[_RoutedItem | MediatorError | HttpError]
 ) -> list[Item]:
     items: list[Item] = []
-    for index, each in enumerate(addressed):
-        if not isinstance(each, tuple):
-            items.append(each)
+    for index, item in enumerate(routed_items):
+        if not isinstance(item, tuple):
+            items.append(item)
             continue
-        operation, resource, owner = each
+        operation, resource, owner = item
         try:
             items.append(plan_item(resource, identity, operation, index, owner))
         except (MediatorError, HttpError) as error:
@@ -127,11 +127,14 @@ def _plan_all(
 
 
 def _new_id(resource: ClassResource, identity: Identity, item: CreateItem, index: int) -> str:
-    return given_id(item["body"], "/body") or object_id(identity, resource.name, index)
+    return id_in_body(item["body"], "/body") or object_id(identity, resource.name, index)
 
 
 def _condition(tags: Tags, selection: FieldSelection, identity: Identity) -> Condition:
-    """Return the condition of a write; under a key one that no tag can meet may be a repetition."""
+    """Return the condition of a write; one that no tag can meet is refused, unless it has a key.
+
+    With a key, the write may repeat an earlier one.
+    """
     try:
         return if_match_condition(tags, selection)
     except PreconditionFailed:
@@ -147,7 +150,7 @@ def plan_item(
     index: int,
     owner: str | None = None,
 ) -> PlannedOperation:
-    """`index` is the position in the request; `owner` owns a new object whose body names none."""
+    """Plan the operation at `index` of a request; `owner` owns new objects that name no owner."""
     selection = resource.full_selection
     id_ = check_id(item["id"], "/id") if "id" in item else _new_id(resource, identity, item, index)
     if item["op"] == "get":

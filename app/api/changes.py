@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
-from app.api.dependents import required
-from app.api.following import POLL_S, Followed, Item, Page
+from app.api.dependents import require_service
+from app.api.following import POLL_S, EventFeed, Item, Page
 from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
@@ -31,11 +31,11 @@ from mediator.routing.former_schemas import FormerSchema
 __all__ = ["PAGE_BYTES", "ChangesRoute"]
 
 PAGE_BYTES: Final = 2**22
-"""Bytes of changes after which a page ends, though it has fewer than were requested."""
+"""Bytes of changes after which a page ends early."""
 
 _BEGINNING: Final = "beginning"
-_LONGEST_SEARCH_S: Final = 5.0
-"""How long changes of a class are looked for among those of others, if there is no wait."""
+_MAX_SEARCH_S: Final = 5.0
+"""Time limit of the search for changes of a class among those of others, without a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,48 +50,50 @@ class _Subscriber:
 
     @property
     def has_database(self) -> bool:
-        """Whether the database is there, and is still the one that was requested."""
+        """Whether the requested database still exists, and was not recreated."""
         return self.directory.id_of(self.routed.database) == self.database_id
 
-    async def shown(
+    async def filter(
         self, events: Sequence[tuple[Event, FeedPosition]]
     ) -> list[tuple[Event, FeedPosition]]:
-        """Return the events that are requested and may be seen.
+        """Return the requested events that the sender may see.
 
         Raises:
-            Unavailable: It cannot be found out whether a class exists.
-            SchemaRetired: The version that the request is pinned to is not served any more.
+            Unavailable: The existence of a class cannot be determined.
+            SchemaRetired: The version that the request is pinned to is no longer served.
         """
         names = {event.class_name for event, _ in events}
         if self.class_name is not None:
             names &= {self.class_name}
         allowed = self._allowed(names)
         if allowed != names:
-            # Another replica may have made a class a moment ago.
-            await self.directory.look_for(self.routed.database, *(names - allowed))
+            # Another replica may just have created a class.
+            await self.directory.refresh_if_missing(self.routed.database, *(names - allowed))
             allowed = self._allowed(names)
         access, database = self.routed.access, self.routed.database
-        since = {name: access.owned_until(database, name) for name in allowed}
-        seen = [
+        owned_until = {name: access.owned_until(database, name) for name in allowed}
+        visible = [
             (event, position)
             for event, position in events
             if event.class_name in allowed
-            and ((until := since[event.class_name]) is None or was_made_after(event.data, until))
+            and (
+                (time := owned_until[event.class_name]) is None or was_made_after(event.data, time)
+            )
         ]
-        if self.routed.pinned is None or not seen:
-            return seen
-        return _named(await self.routed.find_pinned(), seen)
+        if self.routed.pinned is None or not visible:
+            return visible
+        return _rename_fields(await self.routed.find_pinned(), visible)
 
     def _allowed(self, names: AbstractSet[str]) -> set[str]:
-        """Return the classes whose changes may be shown; others may be gone, or have got owners."""
+        """Return the classes whose changes may be shown; others are dropped, or have owners now."""
         access, database = self.routed.access, self.routed.database
         return {name for name in names if access.may_read_all(database, name, by_anybody=False)}
 
 
-def _named(
+def _rename_fields(
     schema: FormerSchema, events: Sequence[tuple[Event, FeedPosition]]
 ) -> list[tuple[Event, FeedPosition]]:
-    """Return the events of classes that a version has, with its names of their fields."""
+    """Return the events of the classes in a version, with that version's names of fields."""
     names = schema.names
     return [
         (named_as(event, names[event.class_name].former), position)
@@ -109,10 +111,10 @@ class ChangesRoute:
         forbid_body(routed.request)
         parameters = parse_parameters(ChangesParameters, routed.request.query)
         _require(routed, parameters.class_name)
-        subscriptions = required(self._subscriptions, "is no change feed")
+        subscriptions = require_service(self._subscriptions, "is no change feed")
         subscriber = await self._subscriber(routed, parameters, subscriptions)
         routed.request.phases.end("parse")
-        # A position that is gone, or a feed without an answer, is noticed before a status is sent.
+        # Expired positions and feed failures are detected before the status is sent.
         subscription = await subscriptions.open(subscriber.database_id, subscriber.position)
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return answer_events(_events(subscriptions, subscription, subscriber))
@@ -141,8 +143,8 @@ class ChangesRoute:
 
 
 def _require(routed: RoutedRequest, class_name: str | None) -> None:
-    """Return if all changes of a class, or of the whole database, may be shown from now on."""
-    # The feed shows what was, and not only what is: that a class is public is not enough.
+    """Require the permission for all future changes of a class, or of the whole database."""
+    # The feed also shows past states, so a class that is public now is not enough.
     routed.access.require(Scope.READ, routed.database, class_name, by_anybody=False)
     for name in _classes_of(routed, class_name):
         routed.access.require_changes(routed.database, name)
@@ -158,31 +160,31 @@ def _classes_of(routed: RoutedRequest, class_name: str | None) -> Iterable[str]:
 async def _page(
     subscription: Subscription, subscriber: _Subscriber, parameters: ChangesParameters
 ) -> Response:
-    """Collect a page; the wait ends with the first change that is shown."""
+    """Collect a page; the wait ends with the first visible change."""
     routed, limit, wait_s = subscriber.routed, parameters.limit, parameters.wait
-    shown: list[bytes] = []
+    changes: list[bytes] = []
     size = 0
-    started = monotonic()
-    latest = started + max(wait_s, _LONGEST_SEARCH_S)
+    start = monotonic()
+    deadline = start + max(wait_s, _MAX_SEARCH_S)
 
-    def goes_on() -> bool:
-        has_room = len(shown) < limit and size < PAGE_BYTES
-        return has_room and monotonic() < latest and not subscription.ended
+    def has_capacity() -> bool:
+        has_room = len(changes) < limit and size < PAGE_BYTES
+        return has_room and monotonic() < deadline and not subscription.ended
 
-    while goes_on():
-        left_s = 0.0 if shown else max(0.0, started + wait_s - monotonic())
-        events = await subscription.next(min(left_s, POLL_S), limit - len(shown))
+    while has_capacity():
+        remaining_s = 0.0 if changes else max(0.0, start + wait_s - monotonic())
+        events = await subscription.next(min(remaining_s, POLL_S), limit - len(changes))
         await routed.revalidate()
         _require(routed, subscriber.class_name)
-        more = [event.data for event, _ in await subscriber.shown(events)]
-        shown += more
-        size += sum(map(len, more))
-        if not events and not left_s:
+        visible = [event.data for event, _ in await subscriber.filter(events)]
+        changes += visible
+        size += sum(map(len, visible))
+        if not events and not remaining_s:
             break
     routed.request.phases.end("feed")
     body = b'{"changes":[%b],"position":"%b"}'
     position = subscription.position.text.encode()
-    return Response(200, [JSON_TYPE, NO_STORE], body % (b",".join(shown), position))
+    return Response(200, [JSON_TYPE, NO_STORE], body % (b",".join(changes), position))
 
 
 async def _events(
@@ -194,14 +196,14 @@ async def _events(
         except Unavailable:
             await asyncio.sleep(wait_s)
             events = []
-        shown = await subscriber.shown(events)
-        # A client of a database that was dropped comes again, and gets a problem.
+        visible = await subscriber.filter(events)
+        # If the database was dropped, the client reconnects, and gets a problem.
         is_last = subscription.ended or not subscriber.has_database
-        items = [Item(position.text, event.data) for event, position in shown]
+        items = [Item(position.text, event.data) for event, position in visible]
         return Page(items, subscription.position.text, is_last)
 
-    followed = Followed("change", ("changes", "position"), read)
-    events = followed.stream(subscriber.routed.request, Page([], subscription.position.text))
+    feed = EventFeed("change", ("changes", "position"), read)
+    events = feed.stream(subscriber.routed.request, Page([], subscription.position.text))
     try:
         async with aclosing(events):
             async for chunk in events:

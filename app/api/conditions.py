@@ -1,4 +1,4 @@
-"""From preconditions of HTTP to the condition of a write."""
+"""Translation of HTTP preconditions to the condition of a write."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ async def condition_of(
 ) -> Condition:
     """Translate If-Match and If-None-Match in the order of RFC 9110, section 13.2.2.
 
-    If-None-Match with tags allows every version but some; a store only binds to given ones. So the
-    current versions are read and compared, and the write is bound to exactly these. They are read
-    from the systems: a view that lags behind has others, which exclude what is allowed.
+    If-None-Match with tags excludes versions, but a store can only require versions. So the current
+    versions are read and compared, and the write requires exactly these. They are read from the
+    systems, because a view that lags behind could exclude what is allowed.
 
     Raises:
         NotFound: If-None-Match on a method that does not create, and no object.
-        PreconditionFailed: They cannot hold whatever the object is.
+        PreconditionFailed: The preconditions cannot hold for any state of the object.
     """
     match, none = preconditions.if_match, preconditions.if_none_match
     if none is None:
@@ -45,11 +45,11 @@ async def condition_of(
             return Condition(present=False)
         raise
     versions = {group: outcome.versions.get(group) for group in selection.groups}
-    return _exactly(versions, match, none, selection)
+    return _condition_on(versions, match, none, selection)
 
 
 def if_match_condition(match: Tags, selection: FieldSelection) -> Condition:
-    """Bind a write to the groups of its own resource; raises `PreconditionFailed` if no tag can."""
+    """Return the condition of If-Match; raise `PreconditionFailed` if no tag fits the resource."""
     if match.any:
         return Condition(present=True)
     versions = binding_versions(match, selection.groups, selection.schema_version, selection.pinned)
@@ -58,7 +58,7 @@ def if_match_condition(match: Tags, selection: FieldSelection) -> Condition:
     return Condition(versions=versions)
 
 
-def _exactly(
+def _condition_on(
     versions: _Versions, match: Tags | None, none: Tags, selection: FieldSelection
 ) -> Condition:
     tag = format_tag(selection.schema_version, selection.groups, versions, selection.pinned)

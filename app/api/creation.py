@@ -1,11 +1,11 @@
-"""``POST /v1/{database}/{class}``: creates one object, or many, under ids of clients or of ours."""
+"""``POST /v1/{database}/{class}``: creates one object or many, with given or generated ids."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from app.api.object_ids import given_id, object_id
+from app.api.object_ids import id_in_body, object_id
 from app.api.options import DataOptions
 from app.api.responses import answer_json, answer_write, location_of
 from app.api.routed_request import RoutedRequest
@@ -70,7 +70,7 @@ def _plan(
 ) -> PlannedOperation:
     resource = routed.resource
     document = require_object(body)
-    id_ = given_id(document) or object_id(identity, resource.name, index or 0)
+    id_ = id_in_body(document) or object_id(identity, resource.name, index or 0)
     operation = identity.operation(resource.name, id_, index)
     fingerprint = identity.fingerprint
     target = WriteTarget(

@@ -27,12 +27,12 @@ from mediator.schema.tree import ClassSchema
 __all__ = ["DatabaseDocuments"]
 
 _PRIVATE: Final = (b"cache-control", b"private, no-cache")
-"""Each reader's document has other classes, and it changes with the schema."""
+"""Documents differ between readers, and change with the schema."""
 
-_MOST_FIELDS: Final = 5_000
-"""Fields that one document describes; it has some hundred bytes of each."""
+_MAX_FIELDS: Final = 5_000
+"""Fields that one document describes, in some hundred bytes each."""
 
-_MOST_CACHED_BYTES: Final = 16 * 2**20
+_MAX_CACHED_BYTES: Final = 16 * 2**20
 
 
 class _Document(NamedTuple):
@@ -45,7 +45,7 @@ _Key: TypeAlias = tuple[str, tuple[str, ...]]
 
 @dataclass(eq=False)
 class DatabaseDocuments:
-    """Documents by database and classes; they last as long as the routing model."""
+    """Caches documents by database and classes, for the current routing model."""
 
     _directory: Directory
     _documents: dict[_Key, _Document] = field(default_factory=dict, init=False)
@@ -63,61 +63,63 @@ class DatabaseDocuments:
         return Response(200, [*headers, JSON_TYPE], document.body)
 
     async def _classes(self, routed: RoutedRequest) -> Sequence[ClassSchema]:
-        """Return the classes requested, or all that may be read, in the order of their names.
+        """Return the requested classes, or all readable ones, sorted by name.
 
         Raises:
-            Invalid: They have more fields than a document describes.
+            Invalid: They have more fields than a document can describe.
         """
         database, access = routed.database, routed.access
-        listed = parse_parameters(DocumentParameters, routed.request.query).class_names
-        if listed is None:
+        requested = parse_parameters(DocumentParameters, routed.request.query).class_names
+        if requested is None:
             access.require_some(Scope.READ, database)
             classes = (await self._directory.database(database)).classes
             names = sorted(name for name in classes if access.may_read(database, name))
         else:
-            names = sorted(set(listed.split(",")))
-            classes = await self._named(routed, names)
-        found = [classes[name].schema for name in names]
-        if sum(len(each.fields) for each in found) > _MOST_FIELDS:
-            detail = f"names the classes of a document, which have at most {_MOST_FIELDS} fields"
+            names = sorted(set(requested.split(",")))
+            classes = await self._requested_routes(routed, names)
+        schemas = [classes[name].schema for name in names]
+        if sum(len(schema.fields) for schema in schemas) > _MAX_FIELDS:
+            detail = f"names the classes of a document, which have at most {_MAX_FIELDS} fields"
             raise Invalid(f"class {detail}.", locations=[Location("class", detail)])
-        return found
+        return schemas
 
-    async def _named(self, routed: RoutedRequest, names: Sequence[str]) -> Mapping[str, ClassRoute]:
+    async def _requested_routes(
+        self, routed: RoutedRequest, names: Sequence[str]
+    ) -> Mapping[str, ClassRoute]:
         database, access = routed.database, routed.access
-        names = names[: CLASSES_PER_DATABASE + 1]  # of more, one is not there
+        names = names[: CLASSES_PER_DATABASE + 1]  # of more names, at least one is unknown
         for name in names:
             access.require(Scope.READ, database, name)
-        await self._directory.look_for(database, *names)
+        await self._directory.refresh_if_missing(database, *names)
         classes = (await self._directory.database(database)).classes
         for name in names:
             if name not in classes:
-                meant = self._directory.did_you_mean(database, name, access)
-                raise NotFound(f"There is no such class{meant or '.'}")
+                hint = self._directory.did_you_mean(database, name, access)
+                raise NotFound(f"There is no such class{hint or '.'}")
         return classes
 
     async def _document(self, routed: RoutedRequest, classes: Collection[ClassSchema]) -> _Document:
-        key = routed.database, tuple(each.name for each in classes)
+        key = routed.database, tuple(schema.name for schema in classes)
         model = routed.plane.model
-        if (known := self._known(model).get(key)) is not None:
-            return known
-        async with self._building:  # one at a time: many may request the same after a change
-            known = self._known(model).get(key)
-            if known is None:
-                known = await offload(True, _written, routed.database, classes)
-                self._keep(model, key, known)
-            return known
+        if (document := self._cached(model).get(key)) is not None:
+            return document
+        async with self._building:  # one at a time: a change makes many clients request the same
+            document = self._cached(model).get(key)
+            if document is None:
+                document = await offload(True, _build_document, routed.database, classes)
+                self._keep(model, key, document)
+            return document
 
-    def _known(self, model: RoutingModel) -> dict[_Key, _Document]:
+    def _cached(self, model: RoutingModel) -> dict[_Key, _Document]:
         return self._documents if model is self._model else {}
 
     def _keep(self, model: RoutingModel, key: _Key, document: _Document) -> None:
-        held = sum(len(each.body) for each in self._known(model).values())
-        if model is not self._model or held + len(document.body) > _MOST_CACHED_BYTES:
+        cached_bytes = sum(len(entry.body) for entry in self._cached(model).values())
+        if model is not self._model or cached_bytes + len(document.body) > _MAX_CACHED_BYTES:
             self._model, self._documents = model, {}
         self._documents[key] = document
 
 
-def _written(database: str, classes: Collection[ClassSchema]) -> _Document:
+def _build_document(database: str, classes: Collection[ClassSchema]) -> _Document:
     body = orjson.dumps(database_document(database, classes))
     return _Document(body, f'"{blake2b(body, digest_size=16).hexdigest()}"')

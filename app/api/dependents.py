@@ -1,7 +1,7 @@
-"""What routes of views, standing queries, flows and event streams have in common.
+"""Shared code of the routes of views, standing queries, flows and event streams.
 
-All but the streams depend on classes, and outlive them: a class may be gone from the schema, or
-have got owners or lost them, since one was created.
+All but the streams depend on classes, and can outlive them: since the creation, a class may have
+been dropped, or its objects may have got or lost owners.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = [
     "refuse_content",
     "require_definition",
     "require_objects",
+    "require_service",
     "require_stream",
-    "required",
 ]
 
 
 class Dependent(Protocol):
-    """What was created over classes of a database."""
+    """A view, standing query or flow, which depends on classes of a database."""
 
     @property
     def class_names(self) -> Collection[str]:
@@ -45,30 +45,31 @@ _D = TypeVar("_D", bound=Dependent)
 _S = TypeVar("_S")
 
 
-def required(service: _S | None, there: str) -> _S:
-    """Return a service; raises `Unavailable` where there is no coordination Redis for it.
+def require_service(service: _S | None, clause: str) -> _S:
+    """Return a service; raise `Unavailable` if there is no coordination Redis for it.
 
     Args:
-        there: What is missing without, such as ``is no change feed``.
+        service: The service, if there is one.
+        clause: The rest of the sentence after "There", such as ``is no change feed``.
     """
     if service is None:
-        detail = f"There {there} here: PORTOLAN_COORDINATION_URL is not set."
+        detail = f"There {clause} here: PORTOLAN_COORDINATION_URL is not set."
         raise Unavailable(detail, system="coordination", retry_after_s=60)
     return service
 
 
 def refuse_content(routed: RoutedRequest, *, with_parameters: bool = False) -> None:
-    """Refuse a body, and parameters unless the route has some; raises `Invalid`."""
+    """Refuse a body, and parameters unless the route has some; raise `Invalid`."""
     forbid_body(routed.request)
     if not with_parameters:
         parse_query(routed.request.query, frozenset())
 
 
 def require_stream(routed: RoutedRequest, scope: Scope, stream: str) -> None:
-    """Return if the request may do that with an event stream; raises as `Access.require`."""
+    """Require a permission for an event stream; raise the errors of `Access.require`."""
     database = routed.plane.model.databases.get(routed.database)
-    # What a grant says of a class that was created under the name later, it does not say of the
-    # stream: then only those of the whole database do.
+    # If a class of this name was created later, grants for the name mean the class: then only
+    # grants for the whole database cover the stream.
     name = None if database is not None and stream in database.classes else stream
     routed.access.require(scope, routed.database, name, by_anybody=False)
 
@@ -78,42 +79,42 @@ async def find_dependent(
     routed: RoutedRequest,
     find: Callable[[DatabaseRoute, str], Awaitable[_D]],
 ) -> tuple[DatabaseRoute, _D]:
-    """Find what a request addresses by the id in its path, if its sender may see the definition.
+    """Find the dependent that a request addresses, if the sender may see its definition.
 
     Args:
         directory: Finds the database.
         routed: The request.
-        find: Finds it in a database; raises `NotFound`.
+        find: Finds the dependent in a database; raises `NotFound`.
 
     Raises:
         NotFound: There is none.
         Forbidden: As `require_definition`.
-        Unavailable: It is not known whether its classes are there.
+        Unavailable: The existence of its classes cannot be determined.
     """
     database = await directory.database(routed.database)
-    found = await find(database, routed.id)
-    # Another replica may have made a class a moment ago.
-    await directory.look_for(routed.database, *found.class_names)
-    require_definition(routed, found)
-    return database, found
+    dependent = await find(database, routed.id)
+    # Another replica may just have created a class.
+    await directory.refresh_if_missing(routed.database, *dependent.class_names)
+    require_definition(routed, dependent)
+    return database, dependent
 
 
 def require_definition(routed: RoutedRequest, dependent: Dependent) -> None:
-    """Return if the request may see a definition, with its state, and remove it with all it keeps.
+    """Require the permission to see a definition and its state, and to drop it with its data.
 
     Raises:
-        Forbidden: Its sender may not see all objects of a class that is there; or some had owners
-            since it was created.
+        Forbidden: The sender may not see all objects of an existing class, or some of them had
+            owners since the creation.
     """
     for name in dependent.class_names:
         routed.access.require_definition(routed.database, name, dependent.created)
 
 
 def require_objects(routed: RoutedRequest, dependent: Dependent) -> None:
-    """Return if the request may see what was kept of objects since it was created.
+    """Require the permission to see the object values that a dependent stores since its creation.
 
     Raises:
-        Forbidden: As `require_definition`; or a class is gone.
+        Forbidden: As `require_definition`; or a class was dropped.
     """
     for name in dependent.class_names:
         routed.access.require_all_since(routed.database, name, dependent.created)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.dependents import refuse_content, require_stream, required
-from app.api.following import Followed, Followers, Item, Page, last_event_id
+from app.api.dependents import refuse_content, require_service, require_stream
+from app.api.following import EventFeed, Followers, Item, Page, last_event_id
 from app.api.models.event_streams import TuplesParameters
 from app.api.resources import Directory
 from app.api.responses import NO_STORE, REPLAYED, answer_created, answer_json
@@ -30,8 +30,8 @@ from mediator.event_streams.service import EventStreamService
 
 __all__ = ["EventStreamRoutes"]
 
-_LARGEST_DECLARATION: Final = 2**14
-_LINES: Final = "application/ndjson"
+_MAX_DECLARATION_BYTES: Final = 2**14
+_NDJSON_ALIAS: Final = "application/ndjson"
 _NUMBER: Final = r"[0-9]{1,15}"
 
 
@@ -39,8 +39,8 @@ _NUMBER: Final = r"[0-9]{1,15}"
 class EventStreamRoutes:
     """The routes of event streams.
 
-    Streams are declared, listed and dropped by who may do that with the whole database. Grants name
-    a stream, which is sent to and read, as they name a class.
+    Declaring, listing and dropping streams needs the permission for the whole database. Appending
+    to a stream and reading it needs a grant that names the stream, as grants name classes.
     """
 
     _directory: Directory
@@ -52,7 +52,7 @@ class EventStreamRoutes:
     async def post(self, routed: RoutedRequest) -> Response:
         """Declare a stream."""
         streams = self._service()
-        body, _ = await routed.json_body(min(_LARGEST_DECLARATION, self._limit))
+        body, _ = await routed.json_body(min(_MAX_DECLARATION_BYTES, self._limit))
         stream = parse_stream(body)
         await streams.declare(await self._directory.database(routed.database), stream)
         path = f"{routed.database}/event-streams/{stream.name}"
@@ -61,8 +61,8 @@ class EventStreamRoutes:
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         database = await self._directory.database(routed.database)
-        found = await self._service().of_database(database)
-        return answer_json(200, {"items": list(map(stream_document, found))})
+        declared = await self._service().of_database(database)
+        return answer_json(200, {"items": list(map(stream_document, declared))})
 
     async def get(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
@@ -77,13 +77,13 @@ class EventStreamRoutes:
         return Response(204, [NO_STORE])
 
     async def append(self, routed: RoutedRequest) -> Response:
-        """Append tuples: JSON, or one on each line."""
-        streams, type_ = self._service(), routed.media_type(JSON, NDJSON, _LINES)
+        """Append tuples, as JSON or NDJSON."""
+        streams, type_ = self._service(), routed.media_type(JSON, NDJSON, _NDJSON_ALIAS)
         key = await self._enter(routed, Scope.WRITE)
         parse_query(routed.request.query, frozenset())
         raw = await read_body(routed.request, self._limit)
-        read = _read_batch if type_ == JSON else _read_lines
-        documents = await offload(len(raw) > LARGE_BODY, read, raw)
+        decode = _read_batch if type_ == JSON else _read_lines
+        documents = await offload(len(raw) > LARGE_BODY, decode, raw)
         retry = routed.identity(self._ids, raw).retry("tuples", routed.id)
         last, is_new = await streams.append(routed.database, key, documents, retry)
         numbers = {"first": last - len(documents) + 1, "last": last}
@@ -98,27 +98,27 @@ class EventStreamRoutes:
         last = last_event_id(routed, _NUMBER)
 
         async def read(after: int | None, limit: int, wait_s: float) -> Page[int | None]:
-            found = await streams.read(key, after, limit, wait_s)
-            items = [Item(str(each.number), orjson.dumps(each._asdict())) for each in found.tuples]
-            return Page(items, found.position)
+            page = await streams.read(key, after, limit, wait_s)
+            items = [
+                Item(str(tuple_.number), orjson.dumps(tuple_._asdict())) for tuple_ in page.tuples
+            ]
+            return Page(items, page.position)
 
         async def check() -> bytes:
             _require(routed, Scope.READ)
             return b""
 
         names = "tuples", "position"
-        followed = Followed("tuple", names, read, check)
+        feed = EventFeed("tuple", names, read, check)
         after = parameters.after if last is None else int(last)
-        return await self._followers.answer(
-            routed, followed, after, parameters.limit, parameters.wait
-        )
+        return await self._followers.answer(routed, feed, after, parameters.limit, parameters.wait)
 
     def _service(self) -> EventStreamService:
-        return required(self._streams, "are no event streams")
+        return require_service(self._streams, "are no event streams")
 
     async def _enter(self, routed: RoutedRequest, scope: Scope) -> StreamKey:
-        """Return the stream of a request that may do that with it."""
-        # A sender without the permission must not make us look for a newer routing model.
+        """Return the key of the request's stream; raise the errors of `Access.require`."""
+        # A sender without the permission must not cause a look for a newer routing model.
         routed.access.require(scope, routed.database, routed.id, by_anybody=False)
         database = await self._directory.database(routed.database)
         _require(routed, scope)
@@ -126,7 +126,7 @@ class EventStreamRoutes:
 
 
 def _require(routed: RoutedRequest, scope: Scope) -> None:
-    """Return if the request may do that with its stream; raises as `Access.require`."""
+    """Require a permission for the request's stream; raise the errors of `Access.require`."""
     require_stream(routed, scope, routed.id)
 
 
@@ -145,6 +145,7 @@ def _read_line(index: int, line: bytes) -> Any:
         return parse_json(line)
     except HttpError as error:
         error.locations = tuple(
-            Location(f"/tuples/{index}{each.pointer}", each.detail) for each in error.locations
+            Location(f"/tuples/{index}{location.pointer}", location.detail)
+            for location in error.locations
         )
         raise

@@ -1,8 +1,8 @@
 """``PATCH`` and ``DELETE /v1/{database}/{class}?…``: writes to all objects that meet conditions.
 
-Objects are taken in the order of their ids, and each is written by itself, bound to the versions
-that the conditions were tested against: none is written that has ceased to meet them. A request
-works for some seconds, and answers with the last id that it came to; ``?after=`` goes on there.
+Objects are written one by one, in the order of their ids, on condition of the versions that were
+tested: an object that no longer meets the conditions is not written. A request works for some
+seconds, and answers with the last id that it reached; ``?after=`` continues there.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from mediator.schema.ids import check_id
 __all__ = ["CHUNK", "FilteredWrites"]
 
 WORK_S: Final = 10.0
-"""Seconds after which a request answers; less than what proxies wait for."""
+"""Seconds after which a request answers, before proxies time out."""
 
 CHUNK: Final = 200
-_ATTEMPTS: Final = 5
-_SAMPLE: Final = 5
+_MAX_ATTEMPTS: Final = 5
+_SAMPLE_SIZE: Final = 5
 _FLAGS: Final = frozenset({"all", "dry_run"})
-_OTHER_WAYS: Final = ("order", "limit", "fields", "join", "aggregate", "count", "explain")
-"""Parameters of a listing that mean nothing here."""
+_LISTING_PARAMETERS: Final = ("order", "limit", "fields", "join", "aggregate", "count", "explain")
+"""Parameters of a listing that a filtered write refuses."""
 
 Outcomes: TypeAlias = Sequence[Outcome]
 _Answer: TypeAlias = Outcome | MediatorError | HttpError
@@ -64,13 +64,13 @@ _Answer: TypeAlias = Outcome | MediatorError | HttpError
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a request asks for.
+    """The parsed parameters of a request.
 
     Attributes:
-        filter: Which objects; None: all.
-        after: Only objects whose ids come after this one.
+        filter: Selects objects; None: all.
+        after: Only objects with greater ids.
         is_dry: Whether objects are only counted.
-        identity: The conditions as one text, alike for alike conditions.
+        identity: The conditions as one canonical text.
     """
 
     filter: Filter | None
@@ -80,25 +80,25 @@ class _Request:
     identity: str
 
     def query(self, resource: ClassResource, limit: int) -> Query:
-        """Return the query for the objects; one that may scan reads them all, page by page."""
-        named = {path[0] for path in paths_of(self.filter)}
+        """Return the query for the objects; with `allow_scan` it reads all, page by page."""
+        field_names = {path[0] for path in paths_of(self.filter)}
         return Query(
             resource.database,
             resource.name,
             None if self.allow_scan else self.filter,
             limit=limit,
             after=None if self.after is None else Position((), self.after),
-            fields=tuple(sorted(named & resource.schema.fields.keys())),
+            fields=tuple(sorted(field_names & resource.schema.fields.keys())),
             may_end_early=True,
         )
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How many objects up to `next` met the conditions, and what became of them.
+    """Counts of the objects up to `next`: matched, written and failed.
 
     Attributes:
-        next: The last id that was come to; None if there is nothing beyond.
+        next: The last id that was reached; None if no objects follow.
         sample: Ids of some objects that would be written.
     """
 
@@ -108,12 +108,12 @@ class _Progress:
     failures: Failures = field(default_factory=Failures)
     sample: list[str] = field(default_factory=list)
 
-    def count(self, found: Outcomes) -> None:
-        self.matched += len(found)
-        self.sample += [outcome.id for outcome in found[: _SAMPLE - len(self.sample)]]
+    def count(self, outcomes: Outcomes) -> None:
+        self.matched += len(outcomes)
+        self.sample += [outcome.id for outcome in outcomes[: _SAMPLE_SIZE - len(self.sample)]]
 
     def note(self, id_: str, answer: _Answer) -> None:
-        """Count what became of an object that was to be written."""
+        """Count the result of writing an object."""
         if isinstance(answer, NotFound):
             return  # it was deleted meanwhile
         self.matched += 1
@@ -135,7 +135,7 @@ class FilteredWrites:
     _upserts: KeyedUpserts
 
     async def patch(self, routed: RoutedRequest) -> Response:
-        """Apply one patch to each object, by any of the media types that one object takes."""
+        """Apply one patch, of any patch type of single objects, to each object."""
         if is_keyed(routed):
             return await self._upserts.patch(routed)
         type_ = routed.media_type(*PATCH_TYPES)
@@ -149,9 +149,9 @@ class FilteredWrites:
     async def _answer(
         self, routed: RoutedRequest, build: Builder, raw: bytes, body: Any
     ) -> Response:
-        wanted = await offload(len(routed.request.query) > SMALL_QUERY, _parse, routed)
-        # Whatever id it begins after: a request that goes on may write an object again.
-        identity = routed.identity(self._ids, raw, wanted.identity.encode())
+        parameters = await offload(len(routed.request.query) > SMALL_QUERY, _parse, routed)
+        # Without `after`: a retry that continues elsewhere is the same request to each object.
+        identity = routed.identity(self._ids, raw, parameters.identity.encode())
         resource = routed.resource
 
         def plan(id_: str, condition: Condition) -> PlannedOperation:
@@ -159,12 +159,12 @@ class FilteredWrites:
             head = resource, resource.full_selection, id_, operation, condition
             return build(WriteTarget(*head, identity.fingerprint), body)
 
-        plan("-", ANYTHING)  # a body that is wrong is refused even if there are no objects
-        progress = _Progress(wanted.after)
+        plan("-", ANYTHING)  # refuses an invalid body even if no objects match
+        progress = _Progress(parameters.after)
         with self._ids.claim(identity):
             routed.request.phases.end("parse")
-            query = wanted.query(resource, self._options.page_limit)
-            run = _Run(routed, wanted, query, plan, progress)
+            query = parameters.query(resource, self._options.page_limit)
+            run = _Run(routed, parameters, query, plan, progress)
             try:
                 await run.work()
             except MediatorError as error:
@@ -179,80 +179,80 @@ class _Run:
     """The work of one request."""
 
     _routed: RoutedRequest
-    _wanted: _Request
+    _parameters: _Request
     _query: Query
     _plan: Callable[[str, Condition], PlannedOperation]
     _progress: _Progress
 
     def __post_init__(self) -> None:
-        filter_ = self._wanted.filter
+        filter_ = self._parameters.filter
         self._test = None if filter_ is None else compile_filter(filter_)
 
     async def work(self) -> None:
-        """Write the objects, page by page, until all are done or the time is over.
+        """Write the objects, page by page, until all are written or `WORK_S` is over.
 
         Raises:
             NeedsScan: No index serves the conditions, and a scan is not allowed.
-            Unavailable: A system does not answer. What is done so far is in the progress.
+            Unavailable: A system does not answer. The progress so far is kept.
         """
-        until_s = perf_counter() + WORK_S
+        deadline_s = perf_counter() + WORK_S
         while True:
             page = await self._routed.plane.query(self._query, STRONG)
-            found = [item.outcome for item in page.items]
-            if self._wanted.allow_scan:
-                found = await self._matching(found)
-            for start in range(0, len(found), CHUNK):
-                if start and perf_counter() >= until_s:
+            outcomes = [item.outcome for item in page.items]
+            if self._parameters.allow_scan:
+                outcomes = await self._matching(outcomes)
+            for start in range(0, len(outcomes), CHUNK):
+                if start and perf_counter() >= deadline_s:
                     return
-                chunk = found[start : start + CHUNK]
+                chunk = outcomes[start : start + CHUNK]
                 await self._chunk(chunk)
                 self._progress.next = chunk[-1].id
             if page.next is None:
                 self._progress.next = None
                 return
             self._progress.next = page.next.id
-            if perf_counter() >= until_s:
+            if perf_counter() >= deadline_s:
                 return
             self._query = replace(self._query, after=Position((), page.next.id))
 
-    async def _chunk(self, found: Outcomes) -> None:
-        if self._wanted.is_dry:
-            self._progress.count(found)
+    async def _chunk(self, outcomes: Outcomes) -> None:
+        if self._parameters.is_dry:
+            self._progress.count(outcomes)
             return
-        # A chunk that breaks off comes again, as it lies beyond `next`: it is counted only then.
-        for id_, answer in await self._written(found):
+        # A failed chunk lies beyond `next`, so the client repeats it: it is not counted now.
+        for id_, answer in await self._write_with_retries(outcomes):
             self._progress.note(id_, answer)
 
-    async def _written(self, found: Outcomes) -> list[tuple[str, _Answer]]:
-        """Write objects, those that others write meanwhile a few times; return what became of each.
+    async def _write_with_retries(self, outcomes: Outcomes) -> list[tuple[str, _Answer]]:
+        """Write objects, retry those that change meanwhile, and return all answers.
 
         Raises:
-            Unavailable: A system does not answer; some of them may have been written.
+            Unavailable: A system does not answer; some objects may have been written.
         """
-        done: list[tuple[str, _Answer]] = []
-        for attempt in range(1, _ATTEMPTS + 1):
-            overtaken = []
-            for id_, answer in await self._write(found):
-                if isinstance(answer, PreconditionFailed) and attempt < _ATTEMPTS:
-                    overtaken.append(id_)
+        answers: list[tuple[str, _Answer]] = []
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            changed_ids = []
+            for id_, answer in await self._write(outcomes):
+                if isinstance(answer, PreconditionFailed) and attempt < _MAX_ATTEMPTS:
+                    changed_ids.append(id_)
                 else:
-                    done.append((id_, answer))
-            if not overtaken:
+                    answers.append((id_, answer))
+            if not changed_ids:
                 break
-            found = await self._matching(await self._read(overtaken))
-        return done
+            outcomes = await self._matching(await self._read(changed_ids))
+        return answers
 
-    async def _write(self, found: Outcomes) -> list[tuple[str, _Answer]]:
-        items = await offload(len(found) >= CHUNK, self._items, found)
+    async def _write(self, outcomes: Outcomes) -> list[tuple[str, _Answer]]:
+        items = await offload(len(outcomes) >= CHUNK, self._items, outcomes)
         answers = await submit_all(self._routed.plane, items)
         for answer in answers:
             if isinstance(answer, Unavailable | StorageFull | TooManyRequests):
                 raise answer
-        return [(outcome.id, answer) for outcome, answer in zip(found, answers, strict=True)]
+        return [(outcome.id, answer) for outcome, answer in zip(outcomes, answers, strict=True)]
 
-    def _items(self, found: Outcomes) -> list[Item]:
+    def _items(self, outcomes: Outcomes) -> list[Item]:
         return [
-            plan_or_refuse(self._plan, outcome.id, self._condition(outcome)) for outcome in found
+            plan_or_refuse(self._plan, outcome.id, self._condition(outcome)) for outcome in outcomes
         ]
 
     def _condition(self, outcome: Outcome) -> Condition:
@@ -261,16 +261,16 @@ class _Run:
         return Condition(versions=(outcome.versions,))
 
     async def _read(self, ids: Iterable[str]) -> list[Outcome]:
-        """Read objects anew; those that were deleted meanwhile are left out."""
+        """Reread objects, except those that were deleted meanwhile."""
         query = self._query
         gets = [Get(query.database, query.class_name, id_, query.fields) for id_ in ids]
-        found = []
+        outcomes = []
         for answer in await self._routed.plane.batch(gets):
             if isinstance(answer, Outcome):
-                found.append(answer)
+                outcomes.append(answer)
             elif not isinstance(answer, NotFound):
                 raise answer
-        return found
+        return outcomes
 
     async def _matching(self, outcomes: Outcomes) -> list[Outcome]:
         if self._test is None:
@@ -279,16 +279,16 @@ class _Run:
 
 
 def _select(test: Callable[[Any], bool], outcomes: Outcomes) -> list[Outcome]:
-    return [each for each in outcomes if test(lookup_of(each.id, each.values or {}))]
+    return [outcome for outcome in outcomes if test(lookup_of(outcome.id, outcome.values or {}))]
 
 
 def _parse(routed: RoutedRequest) -> _Request:
-    """Read the parameters: those of a listing, and two flags."""
+    """Parse the parameters: conditions as in a listing, and two flags."""
     if routed.preconditions() is not NO_PRECONDITIONS:
         raise Invalid("If-Match and If-None-Match mean nothing to many objects.")
     pairs = parse_pairs(routed.request.query)
-    for name in _OTHER_WAYS:
-        if any(name == given for given, _ in pairs):
+    for name in _LISTING_PARAMETERS:
+        if any(name == parameter for parameter, _ in pairs):
             raise wrong_parameter(name, f"means nothing to {routed.request.method}")
     flags: dict[str, bool] = {}
     conditions = []

@@ -1,4 +1,4 @@
-"""What clients follow from a position on: as server-sent events, or by long polling."""
+"""Event feeds that clients follow from a position, by server-sent events or long polling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mediator.base.errors import Invalid, Location, MediatorError, Unavailable
 
 __all__ = [
     "POLL_S",
-    "Followed",
+    "EventFeed",
     "Followers",
     "Item",
     "Page",
@@ -29,30 +29,30 @@ __all__ = [
 ]
 
 POLL_S: Final = 1.0
-"""How soon it is seen that a client has gone."""
+"""Time within which the disconnection of a client is detected."""
 
 _HEARTBEAT_S: Final = 15.0
 
-_MOST_FOLLOWERS: Final = 200
-"""Clients that follow one kind of events at a time: each of them takes part of a server."""
+_MAX_FOLLOWERS: Final = 200
+"""Clients that follow one kind of events at a time, as each uses resources of the server."""
 
-_AT_ONCE: Final = 100
+_BATCH_ITEMS: Final = 100
 """Items of one read for a stream of events."""
 
 P = TypeVar("P")
 
 
 class Item(NamedTuple):
-    """Something that is followed: the id of its event, and what is shown of it, as JSON."""
+    """An item of a feed: the id of its event, and its JSON."""
 
     id: str
     document: bytes
 
 
 class Page(NamedTuple, Generic[P]):
-    """Items in their order, and the position behind them, whose text is the id of an event.
+    """Items in order, and the position after them, whose text is the id of an event.
 
-    After one that `is_last` none follow.
+    No items follow a page that `is_last`.
     """
 
     items: Sequence[Item]
@@ -65,16 +65,16 @@ async def _unchecked() -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed(Generic[P]):
-    """What one request follows.
+class EventFeed(Generic[P]):
+    """The feed that one request follows.
 
     Attributes:
         event: The name of the events, and of their kind.
         members: Names in the JSON of a page: of its items, and of its position.
-        read: Reads what follows a position: so many at most, waiting some seconds for the first.
-        check: Raises an error if what was read may not be shown any more; returns the event that
-            ends the stream when nothing follows, or nothing if more may come. Unless given, what
-            is read may be shown.
+        read: Reads a page after a position, with a limit of items and of seconds to wait for one.
+        check: Raises an error if the items may no longer be shown; returns the event that ends the
+            stream once no items follow, or no bytes if more can come. By default, all items may be
+            shown.
     """
 
     event: str
@@ -83,115 +83,119 @@ class Followed(Generic[P]):
     check: Callable[[], Awaitable[bytes]] = _unchecked
 
     async def stream(
-        self, request: Request, page: Page[P], goes_on: Callable[[], bool] = lambda: True
+        self, request: Request, page: Page[P], is_open: Callable[[], bool] = lambda: True
     ) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events from a page on, and now and then the position to resume from.
+        """Yield server-sent events from a page on, and regularly the position to resume from.
 
-        An error ends them: the client comes again, from what it has seen, and gets a problem.
+        An error ends them: the client reconnects from its last position, and gets a problem.
         """
-        sent_s = monotonic()
+        last_sent_s = monotonic()
         try:
-            # Also the position, so that a client resumes that loses the connection before an event.
+            # With the position, so that a client can resume if it disconnects before an event.
             yield self._events(page) + _position_event(page)
-            while goes_on() and not (page.is_last or request.is_disconnected):
-                page = await self.read(page.position, _AT_ONCE, POLL_S)
-                last = await self.check()
-                if last and not page.items:
-                    yield last
+            while is_open() and not (page.is_last or request.is_disconnected):
+                page = await self.read(page.position, _BATCH_ITEMS, POLL_S)
+                final_event = await self.check()
+                if final_event and not page.items:
+                    yield final_event
                     return
                 chunk = self._events(page)
-                if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
+                if not chunk and monotonic() - last_sent_s >= _HEARTBEAT_S:
                     chunk = b": heartbeat\n" + _position_event(page)
                 if chunk:
                     yield chunk
-                    sent_s = monotonic()
+                    last_sent_s = monotonic()
         except MediatorError:
             return
 
     def _events(self, page: Page[P]) -> bytes:
         event = self.event.encode()
         return b"".join(
-            b"id: %b\nevent: %b\ndata: %b\n\n" % (each.id.encode(), event, each.document)
-            for each in page.items
+            b"id: %b\nevent: %b\ndata: %b\n\n" % (item.id.encode(), event, item.document)
+            for item in page.items
         )
 
     def body(self, page: Page[P]) -> bytes:
         items, position = (name.encode() for name in self.members)
-        shown = page.position if isinstance(page.position, int) else str(page.position)
-        listed = b",".join(each.document for each in page.items)
-        return b'{"%b":[%b],"%b":%b}' % (items, listed, position, orjson.dumps(shown))
+        position_value = page.position if isinstance(page.position, int) else str(page.position)
+        documents = b",".join(item.document for item in page.items)
+        return b'{"%b":[%b],"%b":%b}' % (items, documents, position, orjson.dumps(position_value))
 
 
 @dataclass(eq=False)
 class Followers:
-    """The clients that follow something, by the kinds of its events.
+    """The clients that follow feeds, by the kinds of events.
 
     Attributes:
-        have_ended: Whether the process is about to end: answers without an end are to end, too.
+        is_stopping: Whether the process is shutting down, which ends endless answers.
     """
 
-    have_ended: bool = False
-    _present: Counter[str] = field(default_factory=Counter, init=False)
+    is_stopping: bool = False
+    _counts: Counter[str] = field(default_factory=Counter, init=False)
 
     async def answer(
         self,
         routed: RoutedRequest,
-        followed: Followed[P],
+        feed: EventFeed[P],
         after: P,
         limit: int,
         wait_s: float = 0.0,
     ) -> Response:
-        """Answer events, if Accept names them, or else a page, for which it may wait (seconds).
+        """Answer events if Accept names them, otherwise a page, for which to wait `wait_s`.
 
         Raises:
-            Unavailable: There are too many.
+            Unavailable: There are too many followers.
         """
-        # What is gone is noticed before a status is sent.
-        page = await followed.read(after, limit, 0.0)
+        # Expired positions are detected before the status is sent.
+        page = await feed.read(after, limit, 0.0)
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            return answer_events(self.follow(routed.request, followed, page))
+            return answer_events(self.follow(routed.request, feed, page))
         if wait_s and not page.items:
-            page = await self._wait(routed, followed, page, limit, wait_s)
-        return Response(200, [JSON_TYPE, NO_STORE], followed.body(page))
+            page = await self._wait(routed, feed, page, limit, wait_s)
+        return Response(200, [JSON_TYPE, NO_STORE], feed.body(page))
 
     def follow(
-        self, request: Request, followed: Followed[P], page: Page[P]
+        self, request: Request, feed: EventFeed[P], page: Page[P]
     ) -> AsyncGenerator[bytes, None]:
-        """Return the events of a page, and of what follows; raises `Unavailable` as `answer`."""
-        self._check(followed.event)
-        events = followed.stream(request, page, lambda: not self.have_ended)
-        return self._counting(followed.event, events)
+        """Return the events of a page and of later ones; raise `Unavailable` like `answer`."""
+        self._check(feed.event)
+        events = feed.stream(request, page, lambda: not self.is_stopping)
+        return self._count_events(feed.event, events)
 
     async def _wait(
-        self, routed: RoutedRequest, followed: Followed[P], page: Page[P], limit: int, wait_s: float
+        self, routed: RoutedRequest, feed: EventFeed[P], page: Page[P], limit: int, wait_s: float
     ) -> Page[P]:
-        self._check(followed.event)
-        until = monotonic() + wait_s
-        with self.counted(followed.event):
-            while not page.items and (left_s := until - monotonic()) > 0 and not self.have_ended:
-                page = await followed.read(page.position, limit, min(left_s, POLL_S))
+        self._check(feed.event)
+        deadline = monotonic() + wait_s
+        with self.counted(feed.event):
+            while (
+                not page.items
+                and (remaining_s := deadline - monotonic()) > 0
+                and not self.is_stopping
+            ):
+                page = await feed.read(page.position, limit, min(remaining_s, POLL_S))
                 await routed.revalidate()
-                await followed.check()
+                await feed.check()
         return page
 
     def _check(self, kind: str) -> None:
-        if self._present[kind] >= _MOST_FOLLOWERS:
+        if self._counts[kind] >= _MAX_FOLLOWERS:
             detail = f"Too many clients follow events of the kind {kind}."
             raise Unavailable(detail, system="service")
 
     @contextmanager
     def counted(self, kind: str) -> Iterator[None]:
-        """Count one while it waits."""
-        self._present[kind] += 1
+        """Count a follower while it waits."""
+        self._counts[kind] += 1
         try:
             yield
         finally:
-            self._present[kind] -= 1
+            self._counts[kind] -= 1
 
-    async def _counting(
+    async def _count_events(
         self, kind: str, events: AsyncGenerator[bytes, None]
     ) -> AsyncGenerator[bytes, None]:
-        # In here: a generator that never starts would not reach its `finally`.
+        # Counted in here: a generator that never starts would not reach its `finally`.
         with self.counted(kind):
             async with aclosing(events):
                 async for chunk in events:
@@ -199,15 +203,15 @@ class Followers:
 
 
 def stopped_event(detail: Any) -> bytes:
-    """Return the last event of something that was stopped, with the reason."""
+    """Return the last event of a stopped view or query, with the reason."""
     return b"event: stopped\ndata: %b\n\n" % orjson.dumps({"detail": detail})
 
 
 def last_event_id(routed: RoutedRequest, pattern: str) -> str | None:
-    """Return the id of the last event that the client has received, if it sends one.
+    """Return the Last-Event-ID of a client, if any.
 
     Raises:
-        Invalid: It is not of the form of a pattern.
+        Invalid: It does not match the pattern.
     """
     text = routed.request.headers.get(b"last-event-id")
     if text and not re.fullmatch(pattern, text, re.ASCII):
@@ -217,5 +221,5 @@ def last_event_id(routed: RoutedRequest, pattern: str) -> str | None:
 
 
 def _position_event(page: Page[Any]) -> bytes:
-    """Return a position without an event (HTML, section 9.2.6: no data, no event)."""
+    """Return a position that triggers no event (HTML, section 9.2.6: no data, no event)."""
     return b"id: %b\n\n" % str(page.position).encode()

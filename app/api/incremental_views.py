@@ -1,12 +1,12 @@
-"""``/v1/{database}/incremental-views``: views, their results, and how these change."""
+"""``/v1/{database}/incremental-views``: views, their results, and the deltas of these."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.api.dependents import find_dependent, refuse_content, require_objects, required
-from app.api.following import Followed, Followers, Item, Page, last_event_id, stopped_event
+from app.api.dependents import find_dependent, refuse_content, require_objects, require_service
+from app.api.following import EventFeed, Followers, Item, Page, last_event_id, stopped_event
 from app.api.models.views import DELTA, DeltasParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_created, answer_json
@@ -21,16 +21,16 @@ from mediator.views.service import IncrementalViews, view_document
 
 __all__ = ["IncrementalViewRoutes"]
 
-_LARGEST_VIEW: Final = 2**16
-"""Bytes of a view: its holder keeps it in memory."""
+_MAX_VIEW_BYTES: Final = 2**16
+"""Bytes of a view: the replica that maintains it keeps it in memory."""
 
 
 @dataclass(eq=False)
 class IncrementalViewRoutes:
     """The routes of incremental views.
 
-    Who asks for a view has to see all objects of each class that it reads, and what they were since
-    the view was created.
+    The sender must have the permission to read all objects of each class of the view, as they are
+    and as they were since the view was created.
     """
 
     _directory: Directory
@@ -41,7 +41,7 @@ class IncrementalViewRoutes:
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a view."""
         views = self._service()
-        body, _ = await routed.json_body(min(_LARGEST_VIEW, self._limit))
+        body, _ = await routed.json_body(min(_MAX_VIEW_BYTES, self._limit))
         database = await self._directory.database(routed.database)
         view = parse_view(body, database.schema)
         stored = StoredView(view.document, tuple(sorted(view.class_names)), ViewState(BUILDING))
@@ -74,48 +74,46 @@ class IncrementalViewRoutes:
         """Answer deltas: as server-sent events, or by long polling."""
         parameters = parse_parameters(DeltasParameters, routed.request.query)
         views, database, _ = await self._find(routed, with_parameters=True)
-        begin = last_event_id(routed, DELTA) or parameters.after
-        if begin is None:
-            begin = await views.last_delta(database, routed.id)
+        start = last_event_id(routed, DELTA) or parameters.after
+        if start is None:
+            start = await views.last_delta(database, routed.id)
 
         async def read(after: str, limit: int, wait_s: float) -> Page[str]:
-            found = await views.deltas(database, routed.id, after, limit, wait_s)
-            return Page([*map(_item, found)], found[-1].id if found else after)
+            deltas = await views.deltas(database, routed.id, after, limit, wait_s)
+            return Page([*map(_item, deltas)], deltas[-1].id if deltas else after)
 
         async def check() -> bytes:
             stored = await views.find(database, routed.id)
             require_objects(routed, stored)
             return stopped_event(stored.state.detail) if stored.state.name == STOPPED else b""
 
-        followed = Followed("delta", ("deltas", "delta"), read, check)
-        return await self._followers.answer(
-            routed, followed, begin, parameters.limit, parameters.wait
-        )
+        feed = EventFeed("delta", ("deltas", "delta"), read, check)
+        return await self._followers.answer(routed, feed, start, parameters.limit, parameters.wait)
 
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         database = await self._directory.database(routed.database)
-        found = await self._service().of_database(database)
-        return answer_json(200, {"items": [view_document(*each) for each in found.items()]})
+        views = await self._service().of_database(database)
+        return answer_json(200, {"items": [view_document(*entry) for entry in views.items()]})
 
     def _service(self) -> IncrementalViews:
-        return required(self._views, "are no incremental views")
+        return require_service(self._views, "are no incremental views")
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[IncrementalViews, DatabaseRoute, StoredView]:
-        """Find a view that is not stopped, whose result the sender may see."""
-        found = await self._find_any(routed, with_parameters=with_parameters)
-        _, _, stored = found
+        """Find a view that is not stopped, if the sender may see its result."""
+        context = await self._find_any(routed, with_parameters=with_parameters)
+        _, _, stored = context
         require_objects(routed, stored)
         if stored.state.name == STOPPED:
             raise Conflict(f"The view was stopped. {stored.state.detail}")
-        return found
+        return context
 
     async def _find_any(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[IncrementalViews, DatabaseRoute, StoredView]:
-        """Find the view of a request without a body, whose sender may see its definition."""
+        """Find the view of a bodiless request, if the sender may see its definition."""
         refuse_content(routed, with_parameters=with_parameters)
         views = self._service()
         return views, *await find_dependent(self._directory, routed, views.find)

@@ -1,8 +1,8 @@
 """``PATCH /v1/{database}/{class}?email=…&upsert=true``: upserts by values of a unique constraint.
 
-The object that has the values is patched, bound to the versions by which it was found. If there is
-none, one that has them is created, under an id of ours. The constraint decides races: who comes too
-late with a creation finds the object of the other.
+The object with the values is patched, on condition of the versions that the query returned. If
+there is none, one is created, under a generated id. The constraint decides races: the loser of two
+creations finds the object of the winner.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.api.resources import ClassResource
 from app.api.responses import answer_write, location_of
 from app.api.routed_request import RoutedRequest
 from app.api.submission import submit
-from app.api.upserts import created_by, updated
+from app.api.upserts import apply_update, creation_from_patch
 from app.api.writes import Builder, PlannedOperation, WriteTarget
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json
@@ -53,19 +53,19 @@ from mediator.schema.unique import claim_of
 __all__ = ["KeyedUpserts", "is_keyed"]
 
 _UPSERT: Final = "upsert"
-_MISSES: Final = 3
-"""How often others may have values of which no object is found: it is one that is hidden."""
+_MAX_MISSES: Final = 3
+"""Conflicts on values of which no object is found, before a hidden object is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """Values of all fields of a unique constraint, and the condition that an object has them."""
+    """Values of all fields of a unique constraint, and the filter for them."""
 
     values: Values
     filter: Filter
 
     def check(self, resource: ClassResource, values: Values) -> None:
-        """Refuse a patch that makes them others; raises `Invalid`, with the locations of fields."""
+        """Refuse a patch that changes them; raise `Invalid`, with the locations of fields."""
         fields = resource.schema.fields
         changed = [
             Location(f"/{name}", "must be what the address says")
@@ -115,29 +115,29 @@ class _Upsert:
     is_large: bool
 
     async def run(self) -> tuple[PlannedOperation, Outcome]:
-        """Patch the object, or create it; returns which of them took effect, and its outcome.
+        """Patch the object, or create it; return the operation that took effect, and its outcome.
 
         Raises:
             Invalid: The patch changes the key, or the new object would lack a required field.
-            NotUnique: Another object has other values of the new one, or one that is hidden has
-                these.
+            NotUnique: Another object has other unique values of the new one, or a hidden object
+                has the key.
             NeedsScan: No index serves the condition.
             Conflict: Others keep writing to the object.
         """
         plane, id_ = self.routed.plane, object_id(self.identity, self.routed.class_name)
         new = self._target(id_, ANYTHING)
-        patch_of_new = await self._planned(new)
+        patch_of_new = await self._plan(new)
         self.routed.request.phases.end("parse")
-        first = await self._first_answer(patch_of_new)
-        if first is not None:
-            return self._creation(patch_of_new, new), first
+        first_answer = await self._first_answer(patch_of_new)
+        if first_answer is not None:
+            return self._creation(patch_of_new, new), first_answer
         misses = 0
         for _ in range(ATTEMPTS):
-            found = await self._find()
-            # Whoever has the new one's id was made by this request, in another attempt meanwhile.
-            if found is not None and found.id != id_:
-                bound = self._target(found.id, Condition(versions=(found.versions,)))
-                patch = await self._planned(bound)
+            existing = await self._find()
+            # An object with the new id was created by another attempt of this request meanwhile.
+            if existing is not None and existing.id != id_:
+                target = self._target(existing.id, Condition(versions=(existing.versions,)))
+                patch = await self._plan(target)
                 try:
                     return patch, await submit(plane, patch)
                 except (NotFound, PreconditionFailed):
@@ -147,25 +147,25 @@ class _Upsert:
                 return creation, await submit(plane, creation)
             except NotUnique as error:
                 misses += 1
-                if misses == _MISSES or not self._is_about_key(error):
+                if misses == _MAX_MISSES or not self._is_about_key(error):
                     raise
         raise Conflict("The object is being changed by others all the time; try again.")
 
     async def _first_answer(self, patch_of_new: PlannedOperation) -> Outcome | None:
-        """Return the answer to the creation if this request, sent before under its key, made it.
+        """Return the answer to the creation by an earlier attempt under the Idempotency-Key.
 
-        The new object may have other values by now, and another one those of the key: that one is
-        not to be patched.
+        By now the new object can have other values, and another object those of the key, which must
+        not be patched.
         """
         operation = patch_of_new.operation
         assert isinstance(operation, Update | ReadModifyWrite)
         if operation.fingerprint is None:
             return None
-        # The patch may be one of a single system, which has its part of the creation already.
+        # A patch of a single system finds only that system's fragment of the creation.
         return await self.routed.plane.recall(operation, whole=True)
 
     def _creation(self, patch_of_new: PlannedOperation, new: WriteTarget) -> PlannedOperation:
-        return created_by(patch_of_new, new, new.resource.codec.encode(self.key.values))
+        return creation_from_patch(patch_of_new, new, new.resource.codec.encode(self.key.values))
 
     async def _find(self) -> Outcome | None:
         resource, fields = self.routed.resource, tuple(sorted(self.key.values))
@@ -176,7 +176,9 @@ class _Upsert:
         return items[0].outcome if items else None
 
     def _is_about_key(self, error: NotUnique) -> bool:
-        return {at.pointer for at in error.locations} == {f"/{name}" for name in self.key.values}
+        return {location.pointer for location in error.locations} == {
+            f"/{name}" for name in self.key.values
+        }
 
     def _target(self, id_: str, condition: Condition) -> WriteTarget:
         routed, resource = self.routed, self.routed.resource
@@ -191,19 +193,19 @@ class _Upsert:
             returns_object=routed.preferences.representation,
         )
 
-    async def _planned(self, target: WriteTarget) -> PlannedOperation:
+    async def _plan(self, target: WriteTarget) -> PlannedOperation:
         """Build the patch, which keeps the values of the key."""
         planned = await offload(self.is_large, self.build, target, self.body)
         operation, key, resource = planned.operation, self.key, target.resource
         if isinstance(operation, Update):
-            key.check(resource, updated(key.values, operation))
+            key.check(resource, apply_update(key.values, operation))
             return planned
         assert isinstance(operation, ReadModifyWrite)
 
         def compute(document: dict[str, Any]) -> dict[str, Any]:
             revised = operation.compute(document)
-            named = {name: revised[name] for name in key.values if name in revised}
-            key.check(resource, resource.codec.decode_fields(named))
+            key_members = {name: revised[name] for name in key.values if name in revised}
+            key.check(resource, resource.codec.decode_fields(key_members))
             return revised
 
         planned.operation = replace(operation, compute=compute)
@@ -211,7 +213,7 @@ class _Upsert:
 
 
 def _parse(routed: RoutedRequest) -> _Key:
-    """Read the parameters: equality for each field of one unique constraint, and `upsert`."""
+    """Parse the parameters: equality for each field of one unique constraint, and `upsert`."""
     if routed.preconditions() is not NO_PRECONDITIONS:
         raise wrong_parameter(_UPSERT, "does not go together with If-Match or If-None-Match")
     pairs = parse_pairs(routed.request.query)
@@ -224,26 +226,26 @@ def _parse(routed: RoutedRequest) -> _Key:
     read = parse_parameters(conditions, routed.schema, routed.class_name, most=1)
     values = _values(read.query.filter)
     constraints = routed.resource.schema.unique_constraints
-    named = {name for name, _ in conditions}
-    if values is None or len(values) < len(named) or not _is_key(values, constraints):
-        known = "; ".join(", ".join(names) for names in constraints) or "there is none"
+    field_names = {name for name, _ in conditions}
+    if values is None or len(values) < len(field_names) or not _is_key(values, constraints):
+        keys = "; ".join(", ".join(names) for names in constraints) or "there is none"
         raise wrong_parameter(
             _UPSERT,
-            f"takes a value for each field of one unique constraint ({known}), and nothing else",
+            f"takes a value for each field of one unique constraint ({keys}), and nothing else",
         )
     assert read.query.filter is not None
     return _Key(values, read.query.filter)
 
 
 def _values(filter_: Filter | None) -> Values | None:
-    """Return what fields have to be equal to; None: there are other conditions."""
+    """Return the values of equality conditions; None: there are other conditions."""
     values: Values = {}
-    for each in conjuncts(filter_):
-        if not isinstance(each, Compare) or each.comparison is not Comparison.EQ:
+    for condition in conjuncts(filter_):
+        if not isinstance(condition, Compare) or condition.comparison is not Comparison.EQ:
             return None
-        if len(each.path) > 1 or each.path[0] in values or each.value is None:
+        if len(condition.path) > 1 or condition.path[0] in values or condition.value is None:
             return None
-        values[each.path[0]] = each.value
+        values[condition.path[0]] = condition.value
     return values
 
 

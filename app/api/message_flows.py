@@ -1,4 +1,4 @@
-"""``/v1/{database}/message-flows``: flows, their messages, and what failed."""
+"""``/v1/{database}/message-flows``: flows, their messages, and dead letters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import orjson
 
-from app.api.dependents import find_dependent, refuse_content, require_objects, required
-from app.api.following import Followed, Followers, Item, Page, last_event_id
+from app.api.dependents import find_dependent, refuse_content, require_objects, require_service
+from app.api.following import EventFeed, Followers, Item, Page, last_event_id
 from app.api.models.common import RESULT_POSITION
 from app.api.models.flows import DeadLetterParameters, EndedParameters, ReplayParameters
 from app.api.resources import Directory
@@ -30,8 +30,8 @@ from mediator.routing.model import DatabaseRoute
 
 __all__ = ["MessageFlows"]
 
-_LARGEST_FLOW: Final = 2**16
-"""Bytes of a flow: every replica keeps all of them in memory."""
+_MAX_FLOW_BYTES: Final = 2**16
+"""Bytes of a flow: every replica keeps all flows in memory."""
 
 _POLL_S: Final = 0.25
 
@@ -40,9 +40,9 @@ _POLL_S: Final = 0.25
 class MessageFlows:
     """The routes of flows.
 
-    What a flow does is not done in the name of who sends a message. So a request for a flow needs
-    the right to write the whole database, and to see all objects of each class of the plan, as they
-    are and as they were since the flow was created.
+    A flow does not act on behalf of the senders of messages. So a request for a flow needs the
+    permission to write the whole database, and to read all objects of each class of the plan, as
+    they are and as they were since the flow was created.
     """
 
     _directory: Directory
@@ -54,7 +54,7 @@ class MessageFlows:
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a flow."""
         flows = self._service()
-        body, _ = await routed.json_body(min(_LARGEST_FLOW, self._limit))
+        body, _ = await routed.json_body(min(_MAX_FLOW_BYTES, self._limit))
         database = await self._directory.database(routed.database)
         parsed = parse_flow(body, database.schema)
         for name in parsed.class_names:
@@ -66,8 +66,8 @@ class MessageFlows:
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         database = await self._directory.database(routed.database)
-        found = await self._service().of_database(database)
-        return answer_json(200, {"items": [flow_document(*each) for each in found.items()]})
+        flows = await self._service().of_database(database)
+        return answer_json(200, {"items": [flow_document(*flow) for flow in flows.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
         flows, database, flow = await self._find_any(routed)
@@ -82,29 +82,29 @@ class MessageFlows:
         """Queue messages: 202 with a ticket for each."""
         flows = self._service()
         body, raw = await routed.json_body(self._limit)
-        database, found = await find_dependent(self._directory, routed, flows.find)
-        flow = _executed(routed, found)
+        database, declared = await find_dependent(self._directory, routed, flows.find)
+        flow = _require_executed(routed, declared)
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
             raise routed.access.meter.full()
         messages = require_list(body, "messages", MOST_MESSAGES)
         identity = routed.identity(self._ids, raw)
         retry, seed = identity.retry("messages", routed.id), uuid4().hex
-        if retry is not None:  # its tickets are the same when it comes again
+        if retry is not None:  # a retry gets the same tickets
             seed = identity.derive("tickets", routed.id, retry[1])
         key = FlowKey(database.id, routed.id)
-        queued = await flows.enqueue(key, flow, messages, seed, retry)
-        return answer_json(202, {"tickets": queued.tickets}, [] if queued.is_new else [REPLAYED])
+        receipt = await flows.enqueue(key, flow, messages, seed, retry)
+        return answer_json(202, {"tickets": receipt.tickets}, [] if receipt.is_new else [REPLAYED])
 
     async def ticket(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed)
-        found = await flows.ticket(FlowKey(database.id, routed.id), routed.ticket)
-        return answer_json(200, _state_of(routed.ticket, found.state, found.document))
+        status = await flows.ticket(FlowKey(database.id, routed.id), routed.ticket)
+        return answer_json(200, _state_of(routed.ticket, status.state, status.document))
 
     async def results(self, routed: RoutedRequest) -> Response:
-        """Show messages in the order in which they ended: a page, or events without end."""
+        """Return messages in the order in which they ended: a page, or endless events."""
         flows, database, flow = await self._find(routed, with_parameters=True)
         page = parse_parameters(EndedParameters, routed.request.query)
-        begin = last_event_id(routed, RESULT_POSITION) or page.after
+        start = last_event_id(routed, RESULT_POSITION) or page.after
         key = FlowKey(database.id, routed.id)
 
         async def read(
@@ -116,7 +116,7 @@ class MessageFlows:
             except Unavailable:
                 if not wait_s:
                     raise
-                return Page([], after)  # the next time may succeed
+                return Page([], after)  # the next poll can succeed
             return Page([*map(_item, ended.items)], ended.position)
 
         async def check() -> bytes:
@@ -124,9 +124,9 @@ class MessageFlows:
             return b""
 
         names = "items", "position"
-        followed = Followed("message", names, read, check)
-        position = None if begin is None else ResultPosition.parse(begin)
-        return await self._followers.answer(routed, followed, position, page.limit)
+        feed = EventFeed("message", names, read, check)
+        position = None if start is None else ResultPosition.parse(start)
+        return await self._followers.answer(routed, feed, position, page.limit)
 
     async def dead_letters(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed, with_parameters=True)
@@ -142,53 +142,53 @@ class MessageFlows:
             }
             for letter in letters
         ]
-        following = letters[-1].position if len(letters) == page.limit else None
-        return answer_json(200, {"items": items, "next": following})
+        next_position = letters[-1].position if len(letters) == page.limit else None
+        return answer_json(200, {"items": items, "next": next_position})
 
     async def replay(self, routed: RoutedRequest) -> Response:
-        """Queue dead letters again, under their tickets."""
+        """Requeue dead letters under their tickets."""
         flows, database, flow = await self._find(routed, with_parameters=True)
-        chosen = parse_parameters(ReplayParameters, routed.request.query)
-        key, expired = FlowKey(database.id, routed.id), chosen.expired == "true"
-        replayed = await flows.replay(key, flow, expired=expired)
-        return answer_json(202, replayed._asdict())
+        parameters = parse_parameters(ReplayParameters, routed.request.query)
+        key, expired = FlowKey(database.id, routed.id), parameters.expired == "true"
+        counts = await flows.replay(key, flow, expired=expired)
+        return answer_json(202, counts._asdict())
 
     def _service(self) -> FlowService:
-        return required(self._flows, "are no message flows")
+        return require_service(self._flows, "are no message flows")
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[FlowService, DatabaseRoute, Flow]:
-        """Find a flow that is executed, if the sender may see what is kept of its messages."""
+        """Find an executed flow, if the sender may see its stored messages."""
         flows, database, flow = await self._find_any(routed, with_parameters=with_parameters)
-        return flows, database, _executed(routed, flow)
+        return flows, database, _require_executed(routed, flow)
 
     async def _find_any(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[FlowService, DatabaseRoute, Flow | RefusedFlow]:
-        """Find the flow of a request without a body, executed or not, if its sender may see it."""
+        """Find the flow of a bodiless request, executed or not, if the sender may see it."""
         refuse_content(routed, with_parameters=with_parameters)
         flows = self._service()
         return flows, *await find_dependent(self._directory, routed, flows.find)
 
 
-def _executed(routed: RoutedRequest, flow: Flow | RefusedFlow) -> Flow:
-    """Return a flow that is executed; raises `Conflict`, and as `require_objects`."""
+def _require_executed(routed: RoutedRequest, flow: Flow | RefusedFlow) -> Flow:
+    """Return the flow if it is executed; raise `Conflict`, and the errors of `require_objects`."""
     if isinstance(flow, RefusedFlow):
         raise flow.error()
-    # What is kept of its messages may show objects as they were since it was created.
+    # Its stored messages can contain objects as they were since it was created.
     require_objects(routed, flow)
     return flow
 
 
 def _state_of(ticket: str, state: str, document: Any) -> dict[str, Any]:
-    """Return what became of a message as JSON; `document` is its result, or its dead letter."""
-    shown: dict[str, Any] = {"ticket": ticket, "state": state}
+    """Return the state of a message as JSON; `document` is its result or dead letter."""
+    status: dict[str, Any] = {"ticket": ticket, "state": state}
     if state == "failed":
-        shown |= {"error": _error_of(document)}
+        status |= {"error": _error_of(document)}
     elif state == "done":
-        shown |= {"result": document}
-    return shown
+        status |= {"result": document}
+    return status
 
 
 def _error_of(letter: Any) -> dict[str, Any]:
@@ -197,5 +197,5 @@ def _error_of(letter: Any) -> dict[str, Any]:
 
 
 def _item(message: EndedMessage) -> Item:
-    shown = _state_of(message.ticket, message.end, message.document)
-    return Item(str(message.position), orjson.dumps(shown))
+    status = _state_of(message.ticket, message.end, message.document)
+    return Item(str(message.position), orjson.dumps(status))

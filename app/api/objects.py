@@ -46,7 +46,7 @@ PATCH_TYPES: dict[str, Builder] = {
 
 @dataclass(eq=False)
 class Objects:
-    """The methods of one object; `_limit` is the largest body, in bytes."""
+    """The methods of one object; `_limit` bounds bodies, in bytes."""
 
     _limit: int
     _ids: OperationIds
@@ -54,14 +54,13 @@ class Objects:
 
     async def get(self, routed: RoutedRequest) -> Response:
         forbid_body(routed.request)
-        (selection, max_age_s), preference = routed.reading(), routed.preference()
+        (selection, max_age_s), preference = routed.read_parameters(), routed.preference()
         routed.request.phases.end("parse")
         reads = self._reads if selection.canonical else None
         if max_age_s is not None:
             return await self._read_dated(routed, selection, preference, max_age_s)
         conditional = routed.preconditions().if_none_match is not None
-        # Before the store is read: a write in between would not know of a copy that is reported
-        # later.
+        # Before the read of the store: a write in between would miss a copy that is reported later.
         grant = reads and await reads.grant_object(
             Partition(routed.database, routed.class_name),
             routed.resource.route,
@@ -85,14 +84,14 @@ class Objects:
         preference: ReadPreference,
         max_age_s: int,
     ) -> Awaitable[Response]:
-        dated = None
+        grant = None
         if self._reads is not None and selection.canonical:
             partition, route = Partition(routed.database, routed.class_name), routed.resource.route
-            dated = self._reads.grant_dated(
+            grant = self._reads.grant_dated(
                 partition, route, routed.id, selection.groups, preference, max_age_s
             )
         return self._read(
-            routed, selection, _from_systems(preference) if dated else preference, dated
+            routed, selection, _from_systems(preference) if grant else preference, grant
         )
 
     async def _read(
@@ -143,7 +142,9 @@ class Objects:
             body = parse_json(raw)
         identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
-            selection, upserts = routed.patching() if has_upsert else (routed.selection(), False)
+            selection, upserts = (
+                routed.patch_parameters() if has_upsert else (routed.selection(), False)
+            )
             condition, refusal = await _condition(routed, selection, identity)
             target = _target(routed, selection, identity, condition)
             planned = await offload(len(raw) > LARGE_BODY, build, target, body)
@@ -159,9 +160,9 @@ class Objects:
 async def _condition(
     routed: RoutedRequest, selection: FieldSelection, identity: Identity
 ) -> tuple[Condition, MediatorError | None]:
-    """Return the condition of a write, and what it is refused with unless it repeats one.
+    """Return the condition of a write, and the error that refuses it unless it is a retry.
 
-    The object may be what it is because of the first attempt, whose answer comes first.
+    The first attempt, whose answer a retry gets, may have changed the object.
     """
     preconditions = routed.preconditions()
     if preconditions is NO_PRECONDITIONS:
@@ -186,5 +187,5 @@ def _target(
 
 
 def _from_systems(preference: ReadPreference) -> ReadPreference:
-    """What caches may keep is read from the systems, not from the view."""
+    """Return the preference of a cacheable read, which reads the systems, not the view."""
     return WHOLE if preference.whole else STRONG

@@ -1,4 +1,4 @@
-"""What the composition root gives the data API: options, from the settings, and services."""
+"""The data API's options, from the settings, and its services."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class DataOptions:
     Attributes:
         cursor_key: Secret that authenticates cursors; the same in every replica.
         origins: Origins that may read a database from a browser, by database (`app.http.cors`).
-        max_body_bytes: Largest body, imports excepted.
-        max_line_bytes: Longest line of an import.
+        max_body_bytes: Limit of a body, except for imports.
+        max_line_bytes: Limit of a line of an import.
         chunk_lines: Lines of an import written, and objects of an export read, at a time.
-        batch_limit: Most operations in a batch, objects in a list, and ids in a query.
-        page_limit: Most objects in a page of a listing.
-        sketch_valid_s: The longest time that a client may use a filter of the sketch.
+        batch_limit: Maximum of operations in a batch, of objects in a list, and of ids in a query.
+        page_limit: Maximum of objects in a page of a listing.
+        sketch_valid_s: How long a client may use a filter of the sketch.
         compresses: Whether answers are compressed for clients that accept it.
     """
 
@@ -46,7 +46,7 @@ class DataOptions:
 
 @dataclass(frozen=True, slots=True)
 class DataServices:
-    """What routes of the data API work with, besides the data plane; without one, they refuse.
+    """Services of the data API besides the data plane; without one, its routes refuse requests.
 
     Attributes:
         subscriptions: None: there is no change feed.

@@ -47,17 +47,17 @@ from sketch.protocol.port import Partition
 
 __all__ = ["SMALL_QUERY", "Queries"]
 
-_BY_ID: Final = frozenset({"ids", "fields"})
-_MANY_VALUES: Final = 4_000
-"""Values from which on to write objects takes more than about a millisecond."""
+_ID_PARAMETERS: Final = frozenset({"ids", "fields"})
+_LARGE_RESULT: Final = 4_000
+"""Values from which on encoding objects takes more than about a millisecond."""
 
-_MOST_CACHED: Final = 256
+_MAX_CACHED: Final = 256
 
-LARGEST: Final = 2**17
-"""Bytes of a query in a body."""
+MAX_QUERY_BYTES: Final = 2**17
+"""Size limit of a query in a body."""
 
 SMALL_QUERY: Final = 2**12
-"""Bytes of a query that is read in a millisecond or two."""
+"""Bytes of a query that is parsed in a millisecond or two."""
 
 
 @dataclass(eq=False)
@@ -65,11 +65,11 @@ class Queries:
     _options: DataOptions
     _cursors: Cursors
     _reads: CachedReads | None
-    _known: dict[tuple[Any, ...], ParsedQuery] = field(default_factory=dict, init=False)
-    _known_by: RoutingModel | None = field(default=None, init=False)
+    _parsed: dict[tuple[Any, ...], ParsedQuery] = field(default_factory=dict, init=False)
+    _parsed_model: RoutingModel | None = field(default=None, init=False)
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Answer ``?ids=``, or the query that the parameters make up."""
+        """Answer ``?ids=``, or the query in the parameters."""
         forbid_body(routed.request)
         pairs = parse_pairs(routed.request.query)
         if any(name == "ids" for name, _ in pairs):
@@ -91,7 +91,7 @@ class Queries:
     async def post(self, routed: RoutedRequest) -> Response:
         parse_query(routed.request.query, frozenset())
         routed.media_type(JSON)
-        raw = await read_body(routed.request, min(self._options.max_body_bytes, LARGEST))
+        raw = await read_body(routed.request, min(self._options.max_body_bytes, MAX_QUERY_BYTES))
         read = await self._read(
             routed, (raw,), len(raw), lambda: parse_json(raw), parse_query_document
         )
@@ -108,30 +108,29 @@ class Queries:
         parse: Callable[[], Any],
         reader: Callable[..., ParsedQuery],
     ) -> ParsedQuery:
-        """Parse a query, or reuse the one that was parsed from the same text under the same schema.
+        """Parse a query, or reuse the result for the same text and schema.
 
-        A query that is long (`length` is in bytes), that has a cursor, or whose request is pinned,
-        is not cached.
+        Queries that are long (`length` is in bytes), have a cursor or are pinned are not cached.
         """
         resource, model = routed.resource, routed.plane.model
         # The cache of this model: a newer model may replace it during the await.
-        known = {} if routed.pinned is not None else self._known_in(model)
+        cached = {} if routed.pinned is not None else self._parsed_for(model)
         key = (resource.database, resource.name, *key_parts)
-        read = known.get(key)
+        read = cached.get(key)
         if read is None:
             schema = routed.schema
-            most, is_long = self._options.page_limit, length > SMALL_QUERY
-            read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
+            page_limit, is_long = self._options.page_limit, length > SMALL_QUERY
+            read = await offload(is_long, reader, parse(), schema, resource.name, most=page_limit)
             query = replace(read.query, as_documents=True, may_end_early=True)
             read = replace(read, query=query)
             if read.after is None and not is_long:
-                known[key] = read
+                cached[key] = read
         return read
 
-    def _known_in(self, model: RoutingModel) -> dict[tuple[Any, ...], ParsedQuery]:
-        if self._known_by is not model or len(self._known) >= _MOST_CACHED:
-            self._known_by, self._known = model, {}
-        return self._known
+    def _parsed_for(self, model: RoutingModel) -> dict[tuple[Any, ...], ParsedQuery]:
+        if self._parsed_model is not model or len(self._parsed) >= _MAX_CACHED:
+            self._parsed_model, self._parsed = model, {}
+        return self._parsed
 
     async def _answer(
         self,
@@ -142,11 +141,11 @@ class Queries:
         *,
         parameters: Sequence[tuple[str, str]] | None = None,
     ) -> Response:
-        """Answer a query; one without `parameters` came in a body, and has no address."""
+        """Answer a query; without `parameters` it came in a body, and has no URL."""
         resource = routed.resource
         for class_name in sorted(read.query.joined_classes):
             routed.access.require(Scope.READ, resource.database, class_name)
-        if read.explain:  # it shows how much of others' there is
+        if read.explain:  # the plan reveals how many objects other owners have
             routed.access.require_all(resource.database, resource.name)
         query = read.query
         if read.after is not None:
@@ -157,7 +156,7 @@ class Queries:
             query, STRONG if grant and not preference.whole else preference
         )
         routed.request.phases.end("store")
-        document: dict[str, Any] = {"items": await self._shown(routed, selection, read, answer)}
+        document: dict[str, Any] = {"items": await self._documents(routed, selection, read, answer)}
         if query.aggregate is None:
             document["next"] = self._next(resource, read, answer.next)
         if answer.total is not None:
@@ -170,7 +169,7 @@ class Queries:
             path = f"/v1/{resource.database}/{resource.name}"
             headers = [*headers, *next_link(path, parameters, document.get("next"))]
         body = orjson.dumps(document)
-        return _represented(routed, body, headers, answer.freshness, answer.partial)
+        return _respond(routed, body, headers, answer.freshness, answer.partial)
 
     def _cache_headers(self, grant: ReadGrant | None) -> Headers:
         if grant is None or self._reads is None:
@@ -178,7 +177,7 @@ class Queries:
         return self._reads.cache_headers(grant)
 
     def _position(self, resource: ClassResource, read: ParsedQuery, after: str) -> Position:
-        sealed = self._cursors.open(_bound(resource, read), _database_id(resource), after)
+        sealed = self._cursors.open(_cursor_binding(resource, read), _database_id(resource), after)
         return decode_position(read.levels, sealed)
 
     def _next(
@@ -187,9 +186,9 @@ class Queries:
         if position is None:
             return None
         sealed = encode_position(read.levels, position)
-        return self._cursors.seal(_bound(resource, read), _database_id(resource), sealed)
+        return self._cursors.seal(_cursor_binding(resource, read), _database_id(resource), sealed)
 
-    async def _shown(
+    async def _documents(
         self,
         routed: RoutedRequest,
         selection: FieldSelection,
@@ -202,11 +201,11 @@ class Queries:
             classes = [join.class_name for join in read.query.joins]
             codecs = [routed.resource.codec, *[routed.route_of(name).codec for name in classes]]
             if not all(codec.is_plain for codec in codecs):
-                is_large = len(documents) * width > _MANY_VALUES
+                is_large = len(documents) * width > _LARGE_RESULT
                 await offload(is_large, _encode, documents, codecs, read.query.joins)
             return documents
-        listed = sum(len(objects) for item in answer.items for objects in item.lists.values())
-        is_large = (len(answer.items) + len(answer.rows) + listed) * width > _MANY_VALUES
+        list_size = sum(len(objects) for item in answer.items for objects in item.lists.values())
+        is_large = (len(answer.items) + len(answer.rows) + list_size) * width > _LARGE_RESULT
         return await offload(is_large, self._items, routed, selection, read, answer)
 
     def _items(
@@ -221,18 +220,23 @@ class Queries:
                 row_document(read.results, (*row.group, *row.computed.values()))
                 for row in answer.rows
             ]
-        documents = _all_shown(routed.resource, selection, [it.outcome for it in answer.items])
+        documents = _documents_of(
+            routed.resource, selection, [item.outcome for item in answer.items]
+        )
         for join in read.query.joins:
             codec = routed.route_of(join.class_name).codec
             for document, item in zip(documents, answer.items, strict=True):
                 outcome = item.joined[join.alias]
-                document[join.alias] = None if outcome is None else _joined(codec, join, outcome)
+                document[join.alias] = (
+                    None if outcome is None else _joined_document(codec, join, outcome)
+                )
         lists: tuple[Join | ReverseJoin, ...] = (*read.query.list_joins, *read.query.reverse_joins)
-        for listed in lists:
-            codec = routed.route_of(listed.class_name).codec
+        for list_join in lists:
+            codec = routed.route_of(list_join.class_name).codec
             for document, item in zip(documents, answer.items, strict=True):
-                document[listed.alias] = [
-                    _joined(codec, listed, outcome) for outcome in item.lists[listed.alias]
+                document[list_join.alias] = [
+                    _joined_document(codec, list_join, outcome)
+                    for outcome in item.lists[list_join.alias]
                 ]
         return documents
 
@@ -245,36 +249,36 @@ class Queries:
         routed.request.phases.end("parse")
         outcomes = await routed.plane.batch(gets, whole=routed.preference().whole)
         routed.request.phases.end("store")
-        found: list[Outcome] = []
+        outcomes_found: list[Outcome] = []
         missing: list[str] = []
         for get, outcome in zip(gets, outcomes, strict=True):
             if isinstance(outcome, Outcome):
-                found.append(outcome)
+                outcomes_found.append(outcome)
             elif isinstance(outcome, NotFound):
                 missing.append(get.id)
             else:
                 raise outcome
-        partial = {group for outcome in found for group in outcome.partial}
+        partial = {group for outcome in outcomes_found for group in outcome.partial}
         kept = selection.canonical and not partial
         headers: Headers = [JSON_TYPE, REVALIDATE if kept else NO_STORE]
         add_preference_headers(headers, routed.preferences, tuple(sorted(partial)))
-        is_large = len(found) * len(resource.schema.fields) > _MANY_VALUES
-        items = await offload(is_large, _all_shown, resource, selection, found)
+        is_large = len(outcomes_found) * len(resource.schema.fields) > _LARGE_RESULT
+        items = await offload(is_large, _documents_of, resource, selection, outcomes_found)
         return Response(200, headers, orjson.dumps({"items": items, "missing": missing}))
 
 
-def _represented(
+def _respond(
     routed: RoutedRequest,
     body: bytes,
-    own_headers: Headers,
+    query_headers: Headers,
     freshness: Freshness | None,
     partial: tuple[str, ...],
 ) -> Response:
-    """Answer a query; its tag is a digest of what it shows.
+    """Answer a query; its tag is a digest of the body.
 
-    The answer to a POST has none: no cache keeps it, so it is never revalidated.
+    The answer to a POST has none: caches do not keep it, so it is never revalidated.
     """
-    headers: Headers = [*own_headers]
+    headers: Headers = [*query_headers]
     add_freshness(headers, freshness)
     if routed.request.method != "POST":
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
@@ -289,59 +293,59 @@ def _represented(
 def _is_registered(read: ParsedQuery) -> bool:
     """Whether writes to the class invalidate the result.
 
-    What is joined changes by writes to other classes, and an estimate without any.
+    Joined objects change by writes to other classes, and an estimate changes without writes.
     """
     query = read.query
     return not (read.explain or query.joined_classes or query.count is CountMode.ESTIMATED)
 
 
-def _bound(resource: ClassResource, read: ParsedQuery) -> tuple[str, ...]:
+def _cursor_binding(resource: ClassResource, read: ParsedQuery) -> tuple[str, ...]:
     pinned = resource.full_selection.pinned
-    bound = resource.database, resource.name, read.identity
-    # The same text may mean other fields under another version.
-    return (*bound, str(pinned)) if pinned else bound
+    binding = resource.database, resource.name, read.identity
+    # The same text can mean different fields in another version.
+    return (*binding, str(pinned)) if pinned else binding
 
 
 def _database_id(resource: ClassResource) -> str:
     return resource.route.anchor.database_id
 
 
-def _all_shown(
-    resource: ClassResource, selection: FieldSelection, found: Sequence[Outcome]
+def _documents_of(
+    resource: ClassResource, selection: FieldSelection, outcomes: Sequence[Outcome]
 ) -> list[dict[str, Any]]:
     codec, names = resource.codec, selection.fields
-    return [document_of(codec, o.id, projected(o.values or {}, names)) for o in found]
+    return [document_of(codec, o.id, projected(o.values or {}, names)) for o in outcomes]
 
 
-def _joined(codec: Codec, join: Join | ReverseJoin, outcome: Outcome) -> dict[str, Any]:
+def _joined_document(codec: Codec, join: Join | ReverseJoin, outcome: Outcome) -> dict[str, Any]:
     return {"id": outcome.id, **codec.encode(projected(outcome.values or {}, join.fields))}
 
 
 def _encode(
     documents: list[dict[str, Any]], codecs: Sequence[Codec], joins: Sequence[Join]
 ) -> None:
-    """Replace the values of documents, and of what is joined, by their JSON."""
-    own, *others = codecs
-    own.encode_all(documents)
-    for join, codec in zip(joins, others, strict=True):
+    """Replace the values of documents, and of joined objects, by their JSON."""
+    codec_of_class, *joined_codecs = codecs
+    codec_of_class.encode_all(documents)
+    for join, codec in zip(joins, joined_codecs, strict=True):
         joined = [document[join.alias] for document in documents]
-        codec.encode_all([each for each in joined if each is not None])
+        codec.encode_all([document for document in joined if document is not None])
 
 
 def _only_ids(routed: RoutedRequest) -> dict[str, str]:
     pairs = parse_pairs(routed.request.query)
-    beyond = sorted({name for name, _ in pairs} - _BY_ID)
-    if beyond:
-        locations = [Location(name, "does not go together with ids") for name in beyond]
+    unexpected = sorted({name for name, _ in pairs} - _ID_PARAMETERS)
+    if unexpected:
+        locations = [Location(name, "does not go together with ids") for name in unexpected]
         raise Invalid("ids go together with fields only.", locations=locations)
-    return parse_query(routed.request.query, _BY_ID)
+    return parse_query(routed.request.query, _ID_PARAMETERS)
 
 
-def _ids(text: str, most: int) -> list[str]:
-    """Split the list; each id is percent-encoded in it, so that it may hold a comma."""
+def _ids(text: str, limit: int) -> list[str]:
+    """Split the list of ids, each of which is percent-encoded and so can contain a comma."""
     parts = text.split(",")
-    if len(parts) > most:
-        locations = [Location("ids", f"at most {most} are allowed")]
+    if len(parts) > limit:
+        locations = [Location("ids", f"at most {limit} are allowed")]
         raise HttpError(INVALID, "There are too many ids.", locations=locations)
     ids = [decode_text(part.encode(), "ids") if "%" in part else part for part in parts]
     return [check_id(id_, "ids") for id_ in dict.fromkeys(ids)]

@@ -1,4 +1,4 @@
-"""The class that a request addresses, and the fields of its objects that are selected."""
+"""The class that a request addresses, and the selected fields of its objects."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from mediator.schema.ids import NAME
 
 __all__ = ["ClassResource", "Directory", "FieldSelection"]
 
-_MOST_CACHED = 256
-_LONGEST_CACHED: Final = 256
-"""Bytes of the longest update that is cached."""
-_SCALARS: Final = frozenset({int, float, str, bool, Decimal, type(None)})
+_MAX_CACHED = 256
+_MAX_CACHED_BYTES: Final = 256
+"""Size of the largest cached update, in bytes."""
+_SCALAR_TYPES: Final = frozenset({int, float, str, bool, Decimal, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class FieldSelection:
 
     Attributes:
         fields: Sorted names, without duplicates; None: the whole object.
-        groups: The cache groups of these fields, in order: what the ETag is made of.
+        groups: The cache groups of these fields, in order; the ETag consists of their versions.
         schema_version: Version of the class's schema.
-        canonical: Whether the request named the fields sorted, and once each, and by their present
-            names: nothing else is kept by caches.
+        canonical: Whether the request named the fields in order, without duplicates, and by their
+            current names. Only such answers are cached.
         pinned: The version of the database's schema that the request is pinned to; 0: none.
     """
 
@@ -48,7 +48,7 @@ class FieldSelection:
 
 
 class ClassResource:
-    """A class with its route in one routing model, and what its requests have parsed before."""
+    """A class with its route in one routing model, and a cache of parsed requests."""
 
     __slots__ = (
         "_selections",
@@ -99,46 +99,48 @@ class ClassResource:
         selection = FieldSelection(selected, groups, version, canonical, pinned)
         if not canonical:
             return selection
-        if len(self._selections) >= _MOST_CACHED:
+        if len(self._selections) >= _MAX_CACHED:
             self._selections.clear()
         return self._selections.setdefault(fields, selection)
 
     def parse_update(self, body: Any, pointer: str) -> FieldChanges:
-        """Parse an operator patch; most equal an earlier one, such as those that count."""
+        """Parse an operator patch, or return it from the cache: many, such as counters, recur."""
         encoded = orjson.dumps(body)
         changes = self._updates.get(encoded)
         if changes is None:
             changes = parse_update(self.schema, self.codec, body, pointer)
-            if len(encoded) <= _LONGEST_CACHED and _is_constant(changes):
-                if len(self._updates) >= _MOST_CACHED:
+            if len(encoded) <= _MAX_CACHED_BYTES and _is_constant(changes):
+                if len(self._updates) >= _MAX_CACHED:
                     self._updates.clear()
                 self._updates[encoded] = changes
         return changes
 
 
-def _is_constant(parts: FieldChanges) -> bool:
-    """Whether it holds no mutable value, so that requests may share it."""
-    return not parts.values and all(type(call.argument) in _SCALARS for call in parts.operators)
+def _is_constant(changes: FieldChanges) -> bool:
+    """Whether the changes hold no mutable value, so that requests can share them."""
+    return not changes.values and all(
+        type(call.argument) in _SCALAR_TYPES for call in changes.operators
+    )
 
 
 @dataclass(eq=False)
 class Directory:
-    """Finds classes and databases; its cache lasts as long as the routing model."""
+    """Finds classes and databases; a new routing model empties its cache."""
 
     _plane: DataPlane
     _model: RoutingModel | None = field(default=None, init=False)
     _resources: dict[tuple[str, str], ClassResource] = field(default_factory=dict, init=False)
 
-    def present(self, database: str, name: str) -> ClassResource | None:
-        """Return a class of the routing model in force; None: a newer model may have it."""
+    def lookup(self, database: str, name: str) -> ClassResource | None:
+        """Return a class of the current routing model; None: a newer model may have it."""
         model = self._plane.model
         if model is not self._model:
             self._model = model
             self._resources = {}
         resource = self._resources.get((database, name))
         if resource is None:
-            found = model.databases.get(database)
-            route = None if found is None else found.classes.get(name)
+            database_route = model.databases.get(database)
+            route = None if database_route is None else database_route.classes.get(name)
             if route is not None:
                 resource = ClassResource(database, name, route)
                 self._resources[database, name] = resource
@@ -147,51 +149,51 @@ class Directory:
     async def find(
         self, database: str, name: str, access: Access, pinned: FormerSchema | None = None
     ) -> ClassResource:
-        """Find a class, also one that only a newer routing model has; or raise `NotFound`.
+        """Find a class, also in a newer routing model; raise `NotFound` if there is none.
 
-        Of a request that is `pinned`, it is the class under the names of that version.
+        For a `pinned` request, return the class with the names of that version.
         """
-        present = await self._find(database, name, access)
+        resource = await self._find(database, name, access)
         if pinned is None:
-            return present
+            return resource
         return ClassResource(database, name, pinned.route_of(name), pinned.version)
 
     async def _find(self, database: str, name: str, access: Access) -> ClassResource:
-        resource = self.present(database, name)
+        resource = self.lookup(database, name)
         if resource is not None:
             return resource
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-            meant = self.did_you_mean(database, name, access)
-            raise NotFound(f"The address names no class{meant or '.'}")
+            hint = self.did_you_mean(database, name, access)
+            raise NotFound(f"The address names no class{hint or '.'}")
         try:
             route = await self._plane.route(database, name)
         except NotFound as error:
-            meant = self.did_you_mean(database, name, access)
-            raise NotFound(error.detail.removesuffix(".") + (meant or ".")) from None
-        return self.present(database, name) or ClassResource(database, name, route)
+            hint = self.did_you_mean(database, name, access)
+            raise NotFound(error.detail.removesuffix(".") + (hint or ".")) from None
+        return self.lookup(database, name) or ClassResource(database, name, route)
 
     def did_you_mean(self, database: str, name: str, access: Access) -> str:
-        """Return how a sentence about an unknown class ends, for who may read the one meant."""
-        present = self._plane.model.databases.get(database)
-        known = () if present is None else present.classes
-        return did_you_mean(name, known, lambda each: access.may_read(database, each))
+        """Return the end of a message that suggests a class which the sender may read."""
+        route = self._plane.model.databases.get(database)
+        classes = () if route is None else route.classes
+        return did_you_mean(name, classes, lambda class_: access.may_read(database, class_))
 
-    async def look_for(self, database: str, *names: str) -> None:
-        """Look for a newer routing model, once, if the one in force lacks some of these classes."""
-        present = self._plane.model.databases.get(database)
-        missing = [name for name in names if present is None or name not in present.classes]
+    async def refresh_if_missing(self, database: str, *names: str) -> None:
+        """Look for a newer routing model, once, if the current one lacks some of these classes."""
+        route = self._plane.model.databases.get(database)
+        missing = [name for name in names if route is None or name not in route.classes]
         if missing:
             with suppress(NotFound, AdvisoryOnly):
                 await self._plane.route(database, missing[0])
 
     def id_of(self, database: str) -> str | None:
-        """Return the id of a database, unlike that of earlier ones of its name; None: unknown."""
-        found = self._plane.model.databases.get(database)
-        return None if found is None else found.id
+        """Return the id of a database, which differs from those of earlier ones; None: unknown."""
+        route = self._plane.model.databases.get(database)
+        return None if route is None else route.id
 
     async def database(self, name: str) -> DatabaseRoute:
         if name not in self._plane.model.databases:
-            with suppress(NotFound):  # which is said only after a look for a newer model
+            with suppress(NotFound):  # checked below, after the look for a newer model
                 await self._plane.route(name, "")
         route = self._plane.model.databases.get(name)
         if route is None:

@@ -1,4 +1,4 @@
-"""From outcomes to responses: representations, their tags, and the fields that go with them."""
+"""Responses for outcomes: representations, entity tags and header fields."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ __all__ = [
 JSON_TYPE: Final = (b"content-type", JSON.encode())
 REVALIDATE: Final = (b"cache-control", b"no-cache")
 REPLAYED: Final = (b"idempotency-replayed", b"true")
-_LONGEST_LINK: Final = 2_000
-"""Bytes of an address: proxies have a few kilobytes for all header fields of an answer."""
+_MAX_LINK_BYTES: Final = 2_000
+"""Bytes of a link: proxies have a few kilobytes for all header fields of an answer."""
 
-# Ids that are names of routes as well: a route is found by the raw path, in which these differ.
+# Ids that are also names of routes: routes are matched by the raw path, where the escapes differ.
 _ESCAPED_IDS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65xport"}
 
 
 def tag_of(selection: FieldSelection, outcome: Outcome) -> str | None:
-    """Return the strong tag of a resource; None if a write does not know all of its versions."""
+    """Return the strong tag of a resource; None if the outcome of a write lacks a version."""
     versions = outcome.versions
     for group in selection.groups:
         if group not in versions:
@@ -71,10 +71,10 @@ def location_of(planned: PlannedOperation) -> str:
 
 
 def represent(planned: PlannedOperation, outcome: Outcome) -> dict[str, Any]:
-    """Return the JSON form of what an operation shows: its resource, or the fields it touched.
+    """Return the JSON of an operation's resource, or of the fields that it touched.
 
-    Fields follow by their names. Stores and replicas each have an order of their own, and a strong
-    tag promises the same bytes from all of them (RFC 9110, section 8.8.1).
+    Fields are sorted by name. Stores and replicas return them in different orders, but a strong tag
+    requires the same bytes from all of them (RFC 9110, section 8.8.1).
     """
     operation = planned.operation
     values = outcome.values or {}
@@ -86,9 +86,9 @@ def represent(planned: PlannedOperation, outcome: Outcome) -> dict[str, Any]:
 
 
 def document_of(codec: Codec, id_: str, values: Values) -> dict[str, Any]:
-    """Return the JSON form of an object: its id, and the fields given, by their names."""
+    """Return the JSON of an object: its id, and these fields, sorted by name."""
     encoded = codec.encode(values)
-    if tuple(encoded) == codec.names:  # full, and in this order already, as stores send most
+    if tuple(encoded) == codec.names:  # all fields, already in order, as in most answers of stores
         return {"id": id_, **encoded}
     return {"id": id_, **{name: encoded[name] for name in sorted(encoded)}}
 
@@ -101,12 +101,13 @@ def answer_read(
 ) -> Response:
     """Answer a GET or HEAD: 200, or 304 with the fields of RFC 9110, 15.4.5.
 
-    The cache headers say who may keep it; an answer of a view never is kept, as it has an age.
+    Caches must not keep answers of a view, which are stale, nor partial or non-canonical ones;
+    `cache_headers` govern the others.
     """
     selection = planned.selection
     tag = format_tag(selection.schema_version, selection.groups, outcome.versions, selection.pinned)
-    kept = selection.canonical and outcome.freshness is None and not outcome.partial
-    headers = [(b"etag", tag.encode()), *(cache_headers if kept else (NO_STORE,))]
+    cacheable = selection.canonical and outcome.freshness is None and not outcome.partial
+    headers = [(b"etag", tag.encode()), *(cache_headers if cacheable else (NO_STORE,))]
     add_freshness(headers, outcome.freshness)
     if not outcome.partial and routed.preconditions().not_modified(tag):
         return Response(304, headers)
@@ -116,17 +117,17 @@ def answer_read(
 
 
 def answer_json(status: int, document: Any, headers: Sequence[Header] = ()) -> Response:
-    """Answer JSON that no cache keeps."""
+    """Answer with uncacheable JSON."""
     return Response(status, [JSON_TYPE, NO_STORE, *headers], orjson.dumps(document))
 
 
 def answer_created(path: str, document: Any) -> Response:
-    """Answer what was created, which is now at a path of the data API."""
+    """Answer the creation of a resource at a path of the data API."""
     return answer_json(201, document, [(b"location", f"/v1/{path}".encode())])
 
 
 def answer_events(events: AsyncIterator[bytes]) -> Response:
-    """Answer with server-sent events (HTML, section 9.2), which no proxy is to gather."""
+    """Answer with server-sent events (HTML, section 9.2), which proxies must not buffer."""
     headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE, (b"x-accel-buffering", b"no")]
     return Response(200, headers, chunks=events)
 
@@ -134,9 +135,9 @@ def answer_events(events: AsyncIterator[bytes]) -> Response:
 def answer_absence(
     routed: RoutedRequest, error: NotFound, cache_headers: Sequence[Header]
 ) -> Response:
-    """Answer a GET or HEAD of what is not there: it may be kept like what is (RFC 9110, 15.5.5).
+    """Answer a GET or HEAD of a missing object, which caches can keep (RFC 9110, 15.5.5).
 
-    It has no tag: a condition on one would not be looked at anyway (RFC 9110, 13.2.1).
+    It has no tag: preconditions are ignored for such an answer (RFC 9110, 13.2.1).
     """
     problem = problem_of(error)
     headers = [(b"content-type", PROBLEM_JSON.encode()), *cache_headers]
@@ -147,8 +148,8 @@ def answer_write(routed: RoutedRequest, planned: PlannedOperation, outcome: Outc
     preferences = routed.preferences
     status = _status(planned, outcome, minimal=preferences.minimal)
     headers = [NO_STORE, (b"portolan-position", position_of(planned, outcome).encode())]
-    deleted = isinstance(planned.operation, Delete)
-    tag = None if deleted else tag_of(planned.selection, outcome)
+    is_delete = isinstance(planned.operation, Delete)
+    tag = None if is_delete else tag_of(planned.selection, outcome)
     if tag is not None:
         headers.append((b"etag", tag.encode()))
     if outcome.replayed:
@@ -156,30 +157,30 @@ def answer_write(routed: RoutedRequest, planned: PlannedOperation, outcome: Outc
     add_preference_headers(
         headers, preferences, outcome.partial, is_full=_is_representation(planned, outcome)
     )
-    if deleted or preferences.minimal:
+    if is_delete or preferences.minimal:
         return Response(status, headers)
     headers.append(JSON_TYPE)
     return Response(status, headers, orjson.dumps(represent(planned, outcome)))
 
 
 def result_of(planned: PlannedOperation, outcome: Outcome, *, minimal: bool) -> dict[str, Any]:
-    read = isinstance(planned.operation, Get)
-    deleted = isinstance(planned.operation, Delete)
-    minimal = minimal and not read
+    is_read = isinstance(planned.operation, Get)
+    is_delete = isinstance(planned.operation, Delete)
+    minimal = minimal and not is_read
     status = _status(planned, outcome, minimal=minimal)
     result: dict[str, Any] = {"status": status, "id": outcome.id}
-    tag = None if deleted else tag_of(planned.selection, outcome)
+    tag = None if is_delete else tag_of(planned.selection, outcome)
     if tag is not None:
         result["etag"] = tag
         if planned.client_tags is not None and planned.client_tags.match_weakly(tag):
             return {**result, "status": 304}
-    if not read:
+    if not is_read:
         result["position"] = position_of(planned, outcome)
     if outcome.replayed:
         result["replayed"] = True
     if outcome.partial:
         result["partial"] = list(outcome.partial)
-    if not (deleted or minimal):
+    if not (is_delete or minimal):
         result["body"] = represent(planned, outcome)
     return result
 
@@ -191,22 +192,22 @@ def _status(planned: PlannedOperation, outcome: Outcome, *, minimal: bool) -> in
 
 
 def add_freshness(headers: Headers, freshness: Freshness | None) -> None:
-    """Add how old an answer of the view may be: the bound kept, and what was measured (s)."""
+    """Add the staleness of a view's answer: the guaranteed bound and the measured value, in s."""
     if freshness is not None:
         staleness = f"bound={freshness.bound_s:g}, measured={freshness.measured_s:.3f}"
         headers.append((b"portolan-staleness", staleness.encode()))
 
 
 def _is_representation(planned: PlannedOperation, outcome: Outcome) -> bool:
-    """Whether the answer to a write is what a read would have answered then."""
-    known = outcome.values is not None and not (outcome.replayed or outcome.partial)
-    return known and planned.touched is None
+    """Whether the answer to a write equals that to a read at the same time."""
+    is_complete = outcome.values is not None and not (outcome.replayed or outcome.partial)
+    return is_complete and planned.touched is None
 
 
 def add_preference_headers(
     headers: Headers, preferences: Preferences, partial: tuple[str, ...], *, is_full: bool = True
 ) -> None:
-    """Add what was done of the preferences, and the groups that are still to be rolled forward."""
+    """Add the applied preferences, and the groups that have yet to be rolled forward."""
     applied = preferences.applied if is_full else preferences.applied_in_part
     if applied:
         headers.append((b"preference-applied", applied.encode("latin-1")))
@@ -215,14 +216,14 @@ def add_preference_headers(
 
 
 def next_link(path: str, parameters: Iterable[tuple[str, str]], cursor: str | None) -> Headers:
-    """Return the field that leads to the page after a cursor (RFC 8288), as caches keep it.
+    """Return the Link field of the next page (RFC 8288), with a canonical, cacheable URL.
 
-    Nothing if no page follows, or if the address is too long for a field: the body has the cursor.
+    Empty if there is no next page, or if the URL is too long for a field: the body has the cursor.
     """
     if cursor is None:
         return []
-    kept = [(name, value) for name, value in parameters if name != "after"]
-    address = f"{path}?{canonical_query([*kept, ('after', cursor)])}"
-    if len(address) > _LONGEST_LINK:
+    remaining = [(name, value) for name, value in parameters if name != "after"]
+    address = f"{path}?{canonical_query([*remaining, ('after', cursor)])}"
+    if len(address) > _MAX_LINK_BYTES:
         return []
     return [(b"link", f'<{address}>; rel="next"'.encode())]

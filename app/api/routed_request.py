@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from app.api.cursors import seen_at
+from app.api.cursors import parse_position
 from app.api.resources import ClassResource, FieldSelection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
 from app.http.jsonbody import parse_json
@@ -34,35 +34,35 @@ from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.tree import Schema
 
-__all__ = ["FIELDS", "LONGEST_AGE_S", "UNROUTED", "Address", "Handler", "Route", "RoutedRequest"]
+__all__ = ["FIELDS", "MAX_AGE_S", "UNROUTED", "Address", "Handler", "Route", "RoutedRequest"]
 
 FIELDS: Final = frozenset({"fields"})
-_READING: Final = FIELDS | {"max_age"}
-_PATCHING: Final = FIELDS | {"upsert"}
-LONGEST_AGE_S: Final = 3600
-_READS: Final = frozenset({"GET", "HEAD"})
+_READ_PARAMETERS: Final = FIELDS | {"max_age"}
+_PATCH_PARAMETERS: Final = FIELDS | {"upsert"}
+MAX_AGE_S: Final = 3600
+_READ_METHODS: Final = frozenset({"GET", "HEAD"})
 
 FindPinned: TypeAlias = Callable[[], Awaitable[FormerSchema]]
-"""Finds the version that a request is pinned to; raises what `FormerSchemas.find` does."""
+"""Finds the version that a request is pinned to; raises the errors of `FormerSchemas.find`."""
 
 
 Revalidate: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def _unauthenticated() -> None:
-    """Return: without authentication there are no credentials."""
+    """Accept the request: without authentication, there are no credentials to check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What can be done at an address.
+    """A path template and its handlers.
 
     Attributes:
         template: The path with its variables; the label of metrics.
         handlers: By method.
         scopes: The permission that each method needs; None: its handler authorises each class.
         offers: Media type of the answers.
-        streams: Media types of answers that have no end.
+        streams: Media types of endless answers.
         patch_types: Media types of PATCH, for Accept-Patch.
         is_pinnable: Whether requests may be pinned to a version of the database's schema.
         of_class: Whether the address names a class.
@@ -86,11 +86,11 @@ class Route:
 
 
 UNROUTED: Final = Route("unmatched", {}, None)
-"""The route of requests that have none."""
+"""The route of requests that match none."""
 
 
 class Address(NamedTuple):
-    """A route, and the variables of its path; empty where the path has not that one."""
+    """A route, and the variables of its path; empty if the path does not have them."""
 
     route: Route
     database: str
@@ -101,28 +101,28 @@ class Address(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class RoutedRequest:
-    """A request, the route it goes to, and what is known of both: all that a handler gets.
+    """A request with its route, its sender's access and its class: the context of a handler.
 
-    It is made before its route is found, as the answer to a request without one is counted, shared
-    across origins and logged alike: until then its route is `UNROUTED`, and its address empty.
+    It is created before routing, with `UNROUTED` and an empty address, because answers to requests
+    without a route are counted, logged and shared across origins as well.
 
     Attributes:
         id: The object, the run or the flow that is addressed, if the route names one.
-        ticket: The message of the flow, likewise.
-        access: What the sender may do.
-        owner: The subject whose objects of the class alone are there; None: everybody's.
-        pinned: The version of the database's schema whose names the request uses; None: now's.
-        find_pinned: Finds it again, as it is then; only where there is one.
-        revalidate: Raises an error if the credentials of the sender are not good any more.
+        ticket: The message of the flow, if the route names one.
+        access: The sender's permissions.
+        owner: The only subject whose objects of the class are visible; None: everybody's are.
+        pinned: The version of the database's schema whose names the request uses; None: current.
+        find_pinned: Looks up the pinned version again; only set if there is one.
+        revalidate: Raises an error if the credentials of the sender are no longer valid.
     """
 
     request: Request
     plane: DataPlane
-    """Does the operations; the only one in reach of a handler, so that none sees more than the
-    sender may."""
+    """Executes operations. Handlers have no other data plane, so they see only what the sender
+    may."""
 
     resource: ClassResource = field(init=False)
-    """The class with its `ClassRoute`; set on all routes that name one, and looked up only once."""
+    """The class with its `ClassRoute`; set on routes that name a class, and looked up only once."""
 
     route: Route = field(default=UNROUTED, init=False)
     database: str = field(default="", init=False)
@@ -141,12 +141,12 @@ class RoutedRequest:
         self.route, self.database, self.class_name, self.id, self.ticket = address
 
     async def pin(self, find: FindPinned) -> None:
-        """Let the handler see the names of a version, whatever it does with the data plane."""
+        """Let the handler, and its data plane, use the names of a version."""
         self.find_pinned, self.pinned = find, await find()
         self.plane = PinnedPlane(self.plane, self.pinned)
 
     def transact(self, transact: Transact) -> Transact:
-        """Return the execution of transactions as this request may have it."""
+        """Restrict the execution of transactions to the sender's access and the pinned version."""
         narrowed = self.access.transact(transact)
         return self.plane.transact(narrowed) if isinstance(self.plane, PinnedPlane) else narrowed
 
@@ -157,15 +157,15 @@ class RoutedRequest:
 
     @property
     def database_id(self) -> str:
-        """The id of the database, unlike that of earlier ones of its name; the name if unknown."""
-        found = self.plane.model.databases.get(self.database)
-        return found.id if found else self.database
+        """The id of the database, which differs from earlier ones of its name; or its name."""
+        route = self.plane.model.databases.get(self.database)
+        return route.id if route else self.database
 
     @property
     def schema(self) -> Schema:
-        """The schema that is in force now, of the database, and with the class that is addressed.
+        """The current schema of the database, which has the addressed class.
 
-        A handler that has waited since its class was looked up, as for a body, asks here.
+        Handlers read it after a wait, for instance for a body, instead of `resource.schema`.
 
         Raises:
             NotFound: The database, or the class, was dropped meanwhile.
@@ -173,16 +173,16 @@ class RoutedRequest:
         return self._database().schema
 
     def route_of(self, class_name: str) -> ClassRoute:
-        """Return the route of a class of the database as it is now; raises `NotFound` likewise."""
+        """Return the current route of a class of the database; raises `NotFound` like `schema`."""
         return self._database(class_name).classes[class_name]
 
     def _database(self, class_name: str = "") -> DatabaseRoute:
-        found, name = self.plane.model.databases.get(self.database), class_name or self.class_name
-        if found is None:
+        route, name = self.plane.model.databases.get(self.database), class_name or self.class_name
+        if route is None:
             raise NotFound(f"The database {self.database} was dropped meanwhile.")
-        if name not in found.classes:
+        if name not in route.classes:
             raise NotFound(f"The class {name} of {self.database} was dropped meanwhile.")
-        return found
+        return route
 
     def preference(self) -> ReadPreference:
         preferences = self.preferences
@@ -192,9 +192,11 @@ class RoutedRequest:
             and not preferences.at_least
         ):
             return ANY
-        seen = seen_at(preferences.at_least, self.database) if preferences.at_least else None
+        versions = (
+            parse_position(preferences.at_least, self.database) if preferences.at_least else None
+        )
         whole = preferences.consistency == "strong"
-        return ReadPreference(preferences.consistency, preferences.max_staleness_s, seen, whole)
+        return ReadPreference(preferences.consistency, preferences.max_staleness_s, versions, whole)
 
     def selection(self) -> FieldSelection:
         query = self.request.query
@@ -202,25 +204,25 @@ class RoutedRequest:
             return self.resource.full_selection
         return self.resource.select(parse_query(query, FIELDS).get("fields"))
 
-    def reading(self) -> tuple[FieldSelection, int | None]:
-        """Return what a read shows, and for how long caches may keep an answer that is dated."""
+    def read_parameters(self) -> tuple[FieldSelection, int | None]:
+        """Return the selection of a read, and its `max_age` in seconds, for caches."""
         query = self.request.query
         if not query:
             return self.resource.full_selection, None
-        given = parse_query(query, _READING)
-        selection, age = self.resource.select(given.get("fields")), given.get("max_age")
+        parameters = parse_query(query, _READ_PARAMETERS)
+        selection, age = self.resource.select(parameters.get("fields")), parameters.get("max_age")
         if age is None:
             return selection, None
-        return selection, parse_integer(age, "max_age", least=1, most=LONGEST_AGE_S)
+        return selection, parse_integer(age, "max_age", minimum=1, maximum=MAX_AGE_S)
 
-    def patching(self) -> tuple[FieldSelection, bool]:
-        """Return what a patch may change, and whether it creates an object that does not exist."""
+    def patch_parameters(self) -> tuple[FieldSelection, bool]:
+        """Return the selection of a patch, and whether it creates a missing object."""
         query = self.request.query
         if not query:
             return self.resource.full_selection, False
-        given = parse_query(query, _PATCHING)
-        selection = self.resource.select(given.get("fields"))
-        if not parse_flag("upsert", given.get("upsert", "false")):
+        parameters = parse_query(query, _PATCH_PARAMETERS)
+        selection = self.resource.select(parameters.get("fields"))
+        if not parse_flag("upsert", parameters.get("upsert", "false")):
             return selection, False
         if selection.fields is not None:
             raise wrong_parameter("fields", "does not go together with upsert")
@@ -235,34 +237,34 @@ class RoutedRequest:
             return NO_PRECONDITIONS
         return Preconditions(
             None if match is None else parse_tags(match, "If-Match"),
-            None if none is None else self._known(none),
+            None if none is None else self._parse_if_none_match(none),
         )
 
-    def _known(self, if_none_match: str) -> Tags:
-        """Read If-None-Match: no cache is confirmed a copy that its client could not decode."""
+    def _parse_if_none_match(self, if_none_match: str) -> Tags:
+        """Parse If-None-Match; compressed copies match only if the client accepts gzip."""
         codings = True
-        if GZIP_END in if_none_match and self.request.method in _READS:
+        if GZIP_END in if_none_match and self.request.method in _READ_METHODS:
             codings = accepts_gzip(self.request.headers.get(b"accept-encoding", ""))
         return parse_tags(if_none_match, "If-None-Match", codings=codings)
 
     def media_type(self, *allowed: str) -> str:
-        """Return the type of the body, or refuse it with those allowed (RFC 9110, 15.5.16)."""
-        given = self.request.headers.get(b"content-type", "")
-        type_ = media_type(given)
+        """Return the type of the body; raise an `HttpError` unless allowed (RFC 9110, 15.5.16)."""
+        content_type = self.request.headers.get(b"content-type", "")
+        type_ = media_type(content_type)
         if type_ in allowed:
             return type_
         name = "Accept-Patch" if self.request.method == "PATCH" else "Accept"
-        listed = ", ".join(allowed)
-        detail = f"The body must be one of: {listed}."
+        allowed_types = ", ".join(allowed)
+        detail = f"The body must be one of: {allowed_types}."
         raise HttpError(
             UNSUPPORTED_MEDIA_TYPE,
             detail,
             extra={"supported": list(allowed)},
-            headers=[(name, listed)],
+            headers=[(name, allowed_types)],
         )
 
     async def json_body(self, limit: int) -> tuple[Any, bytes]:
-        """Return the body of a request without parameters, parsed and as it came.
+        """Return the body of a request without parameters, parsed and raw.
 
         Raises:
             HttpError: It is not JSON, or has more than `limit` bytes; or there are parameters.
@@ -274,23 +276,23 @@ class RoutedRequest:
 
     @property
     def pinned_names(self) -> tuple[bytes, ...]:
-        """The version whose names are used: under other names the same body is another request."""
+        """The pinned version, for fingerprints: it changes the meaning of a body."""
         return () if self.pinned is None else (b"%d" % self.pinned.version,)
 
     def identity(
         self, ids: OperationIds, body: bytes = b"", conditions: bytes | None = None
     ) -> Identity:
-        """Return what distinguishes the writes of this request from those of others.
+        """Return the identity of this request's writes.
 
-        `conditions` stand for the query, if that may differ between a request and its repetitions.
+        `conditions` replace the query if that can differ between a request and its retries.
         """
         headers = self.request.headers
         key = headers.get(b"idempotency-key")
         if key is None:
             return Identity(ids, self.database_id, None, None)
         sender = self.access.sender
-        named = (b"content-type", b"if-match", b"if-none-match")
-        values = [headers.get(name, "").encode("latin-1") for name in named]
+        fields = (b"content-type", b"if-match", b"if-none-match")
+        values = [headers.get(name, "").encode("latin-1") for name in fields]
         request = self.request
         query = request.query if conditions is None else conditions
         fingerprint = fingerprint_of(

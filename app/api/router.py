@@ -1,7 +1,7 @@
-"""The data API as an ASGI application, written out by hand because every microsecond shows.
+"""The data API as an ASGI application, written without a framework for latency.
 
-A request is scanned once, finds its route by splitting its raw path, and is answered in one write,
-or by the messages of ASGI. Errors become problems in one place.
+A request is scanned once, routed by splitting its raw path, and answered in one write, or by ASGI
+messages. Errors become problems in one place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.api.options import DataOptions, DataServices
 from app.api.resources import ClassResource, Directory
 from app.api.routed_request import Route, RoutedRequest
 from app.api.routes import RouteTable
-from app.http.caching import confined, varying
+from app.http.caching import merge_vary, restrict_caching
 from app.http.compression import COMPRESSED_FROM, compress, name_coding
 from app.http.cors import CrossOrigin
 from app.http.message import (
@@ -44,9 +44,9 @@ from mediator.data_plane.port import DataPlane
 __all__ = ["DataApi"]
 
 _log = logging.getLogger("portolan.api")
-_VARYING: Final = b"Accept, Prefer, Portolan-Schema"
-_MOST_VERSIONS: Final = 2**31
-_NO_GUESSING: Final = (b"x-content-type-options", b"nosniff")
+_VARY: Final = b"Accept, Prefer, Portolan-Schema"
+_MAX_VERSION: Final = 2**31
+_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _NOT_MODIFIED: Final = 304
 _BODILESS: Final = frozenset({204, _NOT_MODIFIED})
 _CLIENT_GONE: Final = 499
@@ -57,7 +57,7 @@ Validity: TypeAlias = Callable[[], Awaitable[bool]]
 class DataApi:
     """The data API.
 
-    Without an authoriser requests are not authenticated, and everything is allowed.
+    Without an authoriser, requests are not authenticated and may do everything.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class DataApi:
         self._refusals = refusals
         self._cors = CrossOrigin(options.origins)
         self.compresses = options.compresses
-        self._varying = _VARYING + (b", Accept-Encoding" if self.compresses else b"")
+        self._vary = _VARY + (b", Accept-Encoding" if self.compresses else b"")
         self._observe = observe
         self._active: dict[tuple[str, str], int] = {}
 
@@ -88,19 +88,19 @@ class DataApi:
 
     @property
     def active(self) -> Mapping[tuple[str, str], int]:
-        """Requests under way, by method and scheme."""
+        """Requests in progress, by method and scheme."""
         return self._active
 
     def end_streams(self) -> None:
-        """End answers that have no end of their own, so that requests can be finished."""
-        self._table.followers.have_ended = True
+        """End endless answers, so that the server can shut down."""
+        self._table.followers.is_stopping = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ValueError(f"the data API does not speak {scope['type']}")
         request = Request(scope, receive)
         routed = RoutedRequest(request, self._plane)
-        # A method that is made up must not make a series of metrics.
+        # An unknown method must not create a time series.
         method = request.method if request.method in _METHODS else "_OTHER"
         kind = method, scope.get("scheme", "http")
         self._active[kind] = self._active.get(kind, 0) + 1
@@ -120,7 +120,7 @@ class DataApi:
             response = await self._answer(routed)
         except ClientGone:
             return _CLIENT_GONE
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem
+        except Exception as error:  # noqa: BLE001 - the client gets a problem for any error
             response = _refuse(request, error)
             self._observe_limit(routed, error)
         if self._cors.shares and routed.database:
@@ -131,7 +131,7 @@ class DataApi:
             response.body = await compress(accepted, response.headers, response.body)
         elif response.status == _NOT_MODIFIED:
             name_coding(request.headers, response.headers)
-        _complete(request, response, self._varying)
+        _complete(request, response, self._vary)
         if not _sent_directly(request, response):
             await _send(request, response, send, self._validity(routed))
         return response.status
@@ -171,28 +171,28 @@ class DataApi:
             response.headers.append((b"portolan-schema", b"%d" % routed.pinned.version))
         if route.of_class and routed.access is not EVERYTHING:
             visibility = routed.resource.schema.cache.visibility
-            response.headers = confined(response.headers, visibility)
+            response.headers = restrict_caching(response.headers, visibility)
         return response
 
     async def _class(self, routed: RoutedRequest, scope: Permission) -> ClassResource:
         database, name = routed.database, routed.class_name
-        resource = self._directory.present(database, name)
+        resource = self._directory.lookup(database, name)
         if resource is None:
-            # A sender without the permission must not make us look for a newer routing model.
+            # A sender without the permission must not cause a look for a newer routing model.
             routed.access.require(scope, database, name)
             resource = await self._directory.find(database, name, routed.access)
-        granted = routed.access.enter_class(scope, database, name, resource.route)
-        routed.owner, routed.request.phases.described = granted
+        grants = routed.access.enter_class(scope, database, name, resource.route)
+        routed.owner, routed.request.phases.described = grants
         if self._refusals is not None and self._refusals.active:
             self._refusals.check_class(database, name)
         return resource
 
     async def _pin(self, routed: RoutedRequest, field: str) -> None:
-        """Let the request use the names of a version; the sender may know of the database.
+        """Pin the request to a version of the schema, if the sender may enter the database.
 
-        Where a handler authorises each class, it refuses who may do nothing in the database.
+        Otherwise, on routes whose handler authorises each class, that handler refuses the request.
         """
-        version = parse_integer(field, HEADER, least=1, most=_MOST_VERSIONS)
+        version = parse_integer(field, HEADER, minimum=1, maximum=_MAX_VERSION)
         if self._former_schemas is None or not routed.route.is_pinnable:
             locations = [Location(HEADER, "means nothing here")]
             raise HttpError(INVALID, "No version can be pinned here.", locations=locations)
@@ -244,12 +244,12 @@ def _refuse(request: Request, error: Exception) -> Response:
     return Response(problem.type.status, problem.fields, problem.body(request.id))
 
 
-def _complete(request: Request, response: Response, always: bytes) -> None:
+def _complete(request: Request, response: Response, vary: bytes) -> None:
     headers = response.headers
     request.phases.end("respond")
     headers += (
-        varying(headers, always),
-        _NO_GUESSING,
+        merge_vary(headers, vary),
+        _NO_SNIFFING,
         (b"server-timing", request.phases.text),
         (b"x-request-id", request.id.encode()),
     )
@@ -277,10 +277,9 @@ async def _send(request: Request, response: Response, send: Send, valid: Validit
 async def _stream(
     request: Request, chunks: AsyncIterator[bytes], send: Send, valid: Validity | None
 ) -> bool:
-    """Send all chunks; False if they broke off: without its end the client sees that it did.
+    """Send all chunks; False if the stream broke off, which the client detects by the missing end.
 
-    They do when the client has gone, and when the key or the token of the request is revoked, or
-    ends.
+    It breaks off if the client has gone, and if the request's key or token is revoked or expires.
     """
     try:
         with request.watched():

@@ -1,4 +1,4 @@
-"""The routes of the data API, and which of them a raw path names; nothing is normalised."""
+"""The routes of the data API, found by raw paths, which are not normalised."""
 
 from __future__ import annotations
 
@@ -42,49 +42,49 @@ from mediator.schema.ids import NAME, check_id
 
 __all__ = ["RouteTable"]
 
-_READS: Final = {"GET": Scope.READ, "HEAD": Scope.READ}
-_WRITES: Final = dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), Scope.WRITE)
-_QUERIES: Final = {"POST": Scope.READ}
-_ALL: Final = {**_READS, **_WRITES}
-_JOBS: Final = dict.fromkeys(_ALL, Scope.JOBS)
-_FLOWS: Final = dict.fromkeys(_ALL, Scope.WRITE)
+_READ_SCOPES: Final = {"GET": Scope.READ, "HEAD": Scope.READ}
+_WRITE_SCOPES: Final = dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), Scope.WRITE)
+_QUERY_SCOPES: Final = {"POST": Scope.READ}
+_ALL_SCOPES: Final = {**_READ_SCOPES, **_WRITE_SCOPES}
+_JOB_SCOPES: Final = dict.fromkeys(_ALL_SCOPES, Scope.JOBS)
+_FLOW_SCOPES: Final = dict.fromkeys(_ALL_SCOPES, Scope.WRITE)
 
 _VERSION: Final = b"v1"
 _CLASS_SEGMENTS: Final = 4
 _OBJECT_SEGMENTS: Final = 5
 _FLOW_SEGMENTS: Final = 7
-_RUN: Final = re.compile(rb"[0-9a-f]{32}")
+_HEX_ID: Final = re.compile(rb"[0-9a-f]{32}")
 """Ids of runs, of flows, of messages and of views."""
 
 _NAME: Final = re.compile(NAME.pattern.encode())
 """Names of event streams."""
 
 _PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
-"""Ids that need no decoding, and with which nothing can be wrong."""
+"""Ids that are valid and need no decoding."""
 
-_LONGEST_NAME: Final = 256
-"""Bytes of a name that is remembered; names have 63 characters, each of three bytes if escaped."""
+_MAX_CACHED_NAME_BYTES: Final = 256
+"""Bytes of a cached name; names have 63 characters, each of three bytes if escaped."""
 
-# Few names of databases and classes are requested again and again.
+# The same few names of databases and classes recur.
 _cached_name = lru_cache(maxsize=1024)(decode_segment)
 
 
 def _decode_name(raw: bytes, pointer: str) -> str:
-    return (_cached_name if len(raw) <= _LONGEST_NAME else decode_segment)(raw, pointer)
+    return (_cached_name if len(raw) <= _MAX_CACHED_NAME_BYTES else decode_segment)(raw, pointer)
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbered:
-    """Routes of what a database has by ids: of all, and by what follows the id those of one.
+class _CollectionRoutes:
+    """Routes of a collection of a database, and of its members, such as runs.
 
-    `name` is what one of them is called, and `ids` are those that there may be; `of_all` are about
-    all of them, by what stands for the id.
+    `name` is the term for a member, and `ids` matches ids; `below` has the routes of a member, by
+    the path after its id, and `of_all` other routes of the collection, by the segment after it.
     """
 
     name: str
-    whole: Route
+    collection: Route
     below: Mapping[bytes, Route]
-    ids: re.Pattern[bytes] = _RUN
+    ids: re.Pattern[bytes] = _HEX_ID
     of_all: Mapping[bytes, Route] = field(default_factory=dict)
 
 
@@ -111,7 +111,7 @@ class RouteTable:
         rights = RunRights(directory)
         jobs = Jobs(directory, rights, services.job_backend, cursors, ids, limit, followers)
         results = RunResults(directory, rights, services.job_backend, cursors, options.page_limit)
-        self._numbered = {
+        self._collections = {
             b"jobs": _jobs(jobs, results),
             b"message-flows": _flows(
                 MessageFlows(directory, services.flows, ids, limit, followers)
@@ -129,31 +129,31 @@ class RouteTable:
 
     @property
     def routes(self) -> Iterable[Route]:
-        numbered = self._numbered.values()
-        below = [self._below_class, self._below_database, *(each.below for each in numbered)]
+        collections = self._collections.values()
+        below = [self._below_class, self._below_database, *(routes.below for routes in collections)]
         return (
             self._object,
             self._collection,
-            *(each.whole for each in numbered),
-            *chain(*(each.of_all.values() for each in numbered)),
+            *(routes.collection for routes in collections),
+            *chain(*(routes.of_all.values() for routes in collections)),
             *chain(*(routes.values() for routes in below)),
         )
 
     def find(self, path: bytes) -> Address:
         """Find the route of a raw path, or raise `HttpError`.
 
-        ``query``, ``import`` and ``export`` are routes only when they are written plainly: an
-        object with such an id is reached by percent-encoding a letter.
+        ``query``, ``import`` and ``export`` are routes only if unescaped: for an object with such
+        an id, percent-encode a letter.
         """
-        parts = path.split(b"/")
-        count = len(parts)
-        if not _CLASS_SEGMENTS <= count <= _FLOW_SEGMENTS or parts[1] != _VERSION:
+        segments = path.split(b"/")
+        count = len(segments)
+        if not _CLASS_SEGMENTS <= count <= _FLOW_SEGMENTS or segments[1] != _VERSION:
             raise _not_found()
-        if not all(parts[2:]):
+        if not all(segments[2:]):
             raise _not_found()
-        database, name = _decode_name(parts[2], "database"), parts[3]
-        if name in self._numbered:
-            return _find_numbered(self._numbered[name], database, parts[4:])
+        database, name = _decode_name(segments[2], "database"), segments[3]
+        if name in self._collections:
+            return _find_in_collection(self._collections[name], database, segments[4:])
         if count == _CLASS_SEGMENTS:
             route = self._below_database.get(name)
             if route is not None:
@@ -161,7 +161,7 @@ class RouteTable:
             return Address(self._collection, database, _decode_name(name, "class"))
         if count > _OBJECT_SEGMENTS:
             raise _not_found()
-        return self._of_class(database, _decode_name(name, "class"), parts[4])
+        return self._of_class(database, _decode_name(name, "class"), segments[4])
 
     def _of_class(self, database: str, class_name: str, segment: bytes) -> Address:
         route = self._below_class.get(segment)
@@ -173,19 +173,19 @@ class RouteTable:
         return Address(self._object, database, class_name, id_)
 
 
-def _find_numbered(numbered: _Numbered, database: str, parts: list[bytes]) -> Address:
-    """Find a route: of all, of one, of what one has, or of one of its messages."""
-    if not parts:
-        return Address(numbered.whole, database)
-    id_, *rest = parts
-    if not rest and id_ in numbered.of_all:
-        return Address(numbered.of_all[id_], database)
-    below, _, ticket = b"/".join(rest).partition(b"/")
-    route = numbered.below.get(below + b"/" if ticket else below)
+def _find_in_collection(routes: _CollectionRoutes, database: str, segments: list[bytes]) -> Address:
+    """Find a route of a collection, of a member, of its subresources, or of a flow's message."""
+    if not segments:
+        return Address(routes.collection, database)
+    id_, *subpath = segments
+    if not subpath and id_ in routes.of_all:
+        return Address(routes.of_all[id_], database)
+    below, _, ticket = b"/".join(subpath).partition(b"/")
+    route = routes.below.get(below + b"/" if ticket else below)
     if route is None:
         raise _not_found()
-    if not numbered.ids.fullmatch(id_) or (ticket and not _RUN.fullmatch(ticket)):
-        raise NotFound(f"There is no such {numbered.name}.")
+    if not routes.ids.fullmatch(id_) or (ticket and not _HEX_ID.fullmatch(ticket)):
+        raise NotFound(f"There is no such {routes.name}.")
     return Address(route, database, id=id_.decode(), ticket=ticket.decode())
 
 
@@ -199,7 +199,7 @@ def _object(objects: Objects) -> Route:
             "PATCH": objects.patch,
             "DELETE": objects.delete,
         },
-        _ALL,
+        _ALL_SCOPES,
         patch_types=tuple(PATCH_TYPES),
     )
 
@@ -214,7 +214,7 @@ def _collection(queries: Queries, creation: Creation, writes: FilteredWrites) ->
             "PATCH": writes.patch,
             "DELETE": writes.delete,
         },
-        _ALL,
+        _ALL_SCOPES,
         patch_types=tuple(PATCH_TYPES),
     )
 
@@ -222,9 +222,9 @@ def _collection(queries: Queries, creation: Creation, writes: FilteredWrites) ->
 def _below_class(queries: Queries, imports: Imports, exports: Exports) -> dict[bytes, Route]:
     export = {"GET": exports.get, "HEAD": exports.get}
     return {
-        b"query": Route("/v1/{database}/{class}/query", {"POST": queries.post}, _QUERIES),
-        b"import": Route("/v1/{database}/{class}/import", {"POST": imports.post}, _WRITES),
-        b"export": Route("/v1/{database}/{class}/export", export, _READS, offers=NDJSON),
+        b"query": Route("/v1/{database}/{class}/query", {"POST": queries.post}, _QUERY_SCOPES),
+        b"import": Route("/v1/{database}/{class}/import", {"POST": imports.post}, _WRITE_SCOPES),
+        b"export": Route("/v1/{database}/{class}/export", export, _READ_SCOPES, offers=NDJSON),
     }
 
 
@@ -250,23 +250,23 @@ def _below_database(
 def _unpinnable(
     name: str, scopes: Mapping[str, Scope] | None, path: str, *streams: str, **handlers: Handler
 ) -> Route:
-    """Make a route below a name of the database, which no version of the schema is pinned for."""
+    """Create a route below a name of the database, whose requests cannot be pinned."""
     template = f"/v1/{{database}}/{name}{path}"
     return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
 
 
-def _jobs(jobs: Jobs, results: RunResults) -> _Numbered:
-    route = partial(_unpinnable, "jobs", _JOBS)
+def _jobs(jobs: Jobs, results: RunResults) -> _CollectionRoutes:
+    route = partial(_unpinnable, "jobs", _JOB_SCOPES)
     below = {
         b"": route("/{run}", EVENT_STREAM, GET=jobs.get, DELETE=jobs.delete),
         b"resume": route("/{run}/resume", POST=jobs.resume),
         b"results": route("/{run}/results", *FILES, GET=results.get),
     }
-    return _Numbered("run", route("", POST=jobs.post, GET=jobs.list), below)
+    return _CollectionRoutes("run", route("", POST=jobs.post, GET=jobs.list), below)
 
 
-def _flows(flows: MessageFlows) -> _Numbered:
-    route = partial(_unpinnable, "message-flows", _FLOWS)
+def _flows(flows: MessageFlows) -> _CollectionRoutes:
+    route = partial(_unpinnable, "message-flows", _FLOW_SCOPES)
     below = {
         b"": route("/{flow}", GET=flows.get, DELETE=flows.delete),
         b"messages": route("/{flow}/messages", POST=flows.send),
@@ -275,39 +275,39 @@ def _flows(flows: MessageFlows) -> _Numbered:
         b"dead-letters": route("/{flow}/dead-letters", GET=flows.dead_letters),
         b"replay": route("/{flow}/replay", POST=flows.replay),
     }
-    return _Numbered("message flow", route("", POST=flows.post, GET=flows.list), below)
+    return _CollectionRoutes("message flow", route("", POST=flows.post, GET=flows.list), below)
 
 
-def _views(views: IncrementalViewRoutes) -> _Numbered:
-    route = partial(_unpinnable, "incremental-views", _ALL)
+def _views(views: IncrementalViewRoutes) -> _CollectionRoutes:
+    route = partial(_unpinnable, "incremental-views", _ALL_SCOPES)
     below = {
         b"": route("/{view}", GET=views.get, DELETE=views.delete),
         b"result": route("/{view}/result", GET=views.result),
         b"deltas": route("/{view}/deltas", EVENT_STREAM, GET=views.deltas),
     }
-    return _Numbered("incremental view", route("", POST=views.post, GET=views.list), below)
+    return _CollectionRoutes("incremental view", route("", POST=views.post, GET=views.list), below)
 
 
-def _streams(streams: EventStreamRoutes) -> _Numbered:
-    # Grants name a stream: the handlers of one authorise it.
+def _streams(streams: EventStreamRoutes) -> _CollectionRoutes:
+    # Grants name a stream: the handlers of a stream authorise requests.
     route = partial(_unpinnable, "event-streams", None)
     below = {
         b"": route("/{stream}", GET=streams.get, DELETE=streams.delete),
         b"tuples": route("/{stream}/tuples", EVENT_STREAM, POST=streams.append, GET=streams.tuples),
     }
-    whole = _unpinnable("event-streams", _ALL, "", POST=streams.post, GET=streams.list)
-    return _Numbered("event stream", whole, below, _NAME)
+    collection = _unpinnable("event-streams", _ALL_SCOPES, "", POST=streams.post, GET=streams.list)
+    return _CollectionRoutes("event stream", collection, below, _NAME)
 
 
-def _standing(queries: StandingQueryRoutes) -> _Numbered:
-    route = partial(_unpinnable, "standing-queries", _ALL)
+def _standing(queries: StandingQueryRoutes) -> _CollectionRoutes:
+    route = partial(_unpinnable, "standing-queries", _ALL_SCOPES)
     below = {
         b"": route("/{query}", GET=queries.get, DELETE=queries.delete),
         b"results": route("/{query}/results", EVENT_STREAM, GET=queries.results),
     }
     of_all = {b"plan": route("/plan", SVG, GET=queries.plan)}
-    whole = route("", POST=queries.post, GET=queries.list)
-    return _Numbered("standing query", whole, below, of_all=of_all)
+    collection = route("", POST=queries.post, GET=queries.list)
+    return _CollectionRoutes("standing query", collection, below, of_all=of_all)
 
 
 def _not_found() -> HttpError:

@@ -1,4 +1,4 @@
-"""``GET /v1/{database}/sketch``: the filter by which clients know what to revalidate."""
+"""``GET /v1/{database}/sketch``: the filter that tells clients which copies to revalidate."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Sketches:
 
     @staticmethod
     def _class_names(routed: RoutedRequest) -> tuple[str, ...] | None:
-        """Return the classes requested, or all that may be read; None: all there are."""
-        listed = parse_parameters(SketchParameters, routed.request.query).class_names
-        if listed is None:
+        """Return the requested classes, or all readable ones; None: all classes."""
+        requested = parse_parameters(SketchParameters, routed.request.query).class_names
+        if requested is None:
             return routed.access.readable(routed.database)
-        names = tuple(sorted(set(listed.split(","))))
+        names = tuple(sorted(set(requested.split(","))))
         for name in names:
             routed.access.require(Scope.READ, routed.database, name)
             routed.access.require_all(routed.database, name)
@@ -67,8 +67,10 @@ class Sketches:
     ) -> Response:
         client_filter = FilterDocument(snapshot, self._valid_for_ms, groups)
         as_json = accepts_by_name(routed.request.headers.get(b"accept", ""), JSON)
-        form = "j" if as_json else "b"
-        tag = f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}-{form}"'
+        encoding_tag = "j" if as_json else "b"
+        tag = (
+            f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}-{encoding_tag}"'
+        )
         headers: Headers = [
             (b"etag", tag.encode()),
             (b"portolan-sketch-time", b"%d" % snapshot.time_us),

@@ -11,10 +11,10 @@ from app.api.dependents import (
     find_dependent,
     refuse_content,
     require_objects,
+    require_service,
     require_stream,
-    required,
 )
-from app.api.following import Followed, Followers, Item, Page, last_event_id, stopped_event
+from app.api.following import EventFeed, Followers, Item, Page, last_event_id, stopped_event
 from app.api.models.common import RESULT_POSITION
 from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
@@ -39,7 +39,7 @@ from mediator.standing.service import (
 
 __all__ = ["StandingQueryRoutes"]
 
-_LARGEST_QUERY: Final = 2**14
+_MAX_QUERY_BYTES: Final = 2**14
 _SVG_TYPE: Final = (b"content-type", SVG.encode())
 _NO_SCRIPTS: Final = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 
@@ -48,8 +48,9 @@ _NO_SCRIPTS: Final = (b"content-security-policy", b"default-src 'none'; style-sr
 class StandingQueryRoutes:
     """The routes of standing queries.
 
-    Who asks for a query has to see every change of each class that it reads since its creation, and
-    to read each stream. Who creates one has to write what results go into: all objects of a class.
+    The sender must have the permission to see every change, since the query's creation, of each of
+    its classes, and to read its streams. Creating a query also needs the permission to write its
+    target, all objects of a class or a stream.
     """
 
     _directory: Directory
@@ -60,7 +61,7 @@ class StandingQueryRoutes:
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a query."""
         queries = self._service()
-        body, _ = await routed.json_body(min(_LARGEST_QUERY, self._limit))
+        body, _ = await routed.json_body(min(_MAX_QUERY_BYTES, self._limit))
         database = await self._directory.database(routed.database)
         streams = await queries.streams(database)
         query = parse_standing_query(body, database.schema, streams)
@@ -69,7 +70,7 @@ class StandingQueryRoutes:
         _require_streams(routed, names_of(query.join.relations, "stream"))
         if query.into is not None:
             _require_target(routed, query.into.target)
-        id_, stored = await queries.create(database, query, _administered(routed, query))
+        id_, stored = await queries.create(database, query, _administrable_classes(routed, query))
         path = f"{routed.database}/standing-queries/{id_}"
         new = load_document(StandingLoad(0, query.max_lag, None))
         return answer_created(path, {**_report(id_, stored), **new})
@@ -77,8 +78,8 @@ class StandingQueryRoutes:
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
         database = await self._directory.database(routed.database)
-        found = await self._service().of_database(database)
-        return answer_json(200, {"items": [query_document(*each) for each in found.items()]})
+        queries = await self._service().of_database(database)
+        return answer_json(200, {"items": [query_document(*entry) for entry in queries.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
         queries, database, stored = await self._find_any(routed)
@@ -95,28 +96,28 @@ class StandingQueryRoutes:
         parameters = parse_parameters(ResultsParameters, routed.request.query)
         queries, database, stored = await self._find_any(routed, with_parameters=True)
         _require(routed, stored)
-        begin = last_event_id(routed, RESULT_POSITION) or parameters.after
-        if begin is None:
+        start = last_event_id(routed, RESULT_POSITION) or parameters.after
+        if start is None:
             position = await queries.last_result(database, routed.id)
         else:
-            position = ResultPosition.parse(begin)
+            position = ResultPosition.parse(start)
 
         async def read(after: ResultPosition, limit: int, wait_s: float) -> Page[ResultPosition]:
-            found = await queries.results(database, routed.id, after, limit, wait_s)
-            return Page([*map(_item, found)], found[-1].position if found else after)
+            results = await queries.results(database, routed.id, after, limit, wait_s)
+            return Page([*map(_item, results)], results[-1].position if results else after)
 
         async def check() -> bytes:
             stored = await queries.find(database, routed.id)
             _require(routed, stored)
             return stopped_event(stored.state.detail) if stored.state.name == STOPPED else b""
 
-        followed = Followed("result", ("results", "after"), read, check)
+        feed = EventFeed("result", ("results", "after"), read, check)
         return await self._followers.answer(
-            routed, followed, position, parameters.limit, parameters.wait
+            routed, feed, position, parameters.limit, parameters.wait
         )
 
     async def plan(self, routed: RoutedRequest) -> Response:
-        """Answer the plan of all queries, which shows each of them, as JSON or as a drawing."""
+        """Answer the plan of all queries, as JSON or as a drawing; it reveals each query."""
         refuse_content(routed, with_parameters=True)
         parameters = parse_parameters(PlanParameters, routed.request.query)
         database = await self._directory.database(routed.database)
@@ -128,12 +129,12 @@ class StandingQueryRoutes:
         return answer_json(200, document)
 
     def _service(self) -> StandingQueries:
-        return required(self._queries, "are no standing queries")
+        return require_service(self._queries, "are no standing queries")
 
     async def _find_any(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[StandingQueries, DatabaseRoute, StoredQuery]:
-        """Find the query of a request without a body, whose sender may see its definition."""
+        """Find the query of a bodiless request, if the sender may see its definition."""
         refuse_content(routed, with_parameters=with_parameters)
         queries = self._service()
         database, stored = await find_dependent(self._directory, routed, queries.find)
@@ -142,7 +143,7 @@ class StandingQueryRoutes:
 
 
 def _require(routed: RoutedRequest, stored: StoredQuery) -> None:
-    """Return if the request may see what a query has found since it was created."""
+    """Require the permission to see all results of a query since its creation."""
     require_objects(routed, stored)
     _require_streams(routed, stored.stream_names)
 
@@ -156,22 +157,22 @@ def _require_target(routed: RoutedRequest, target: Source) -> None:
     if target.kind == "stream":
         require_stream(routed, Scope.WRITE, target.name)
         return
-    # Objects are not written in the name of who creates the query, whose own they would be.
+    # The query does not write on behalf of its creator, so its objects would have no owner.
     routed.access.require(Scope.WRITE, routed.database, target.name)
     routed.access.require_changes(routed.database, target.name)
     if routed.access.meter.room <= 0:
         raise routed.access.meter.full()
 
 
-def _administered(routed: RoutedRequest, query: StandingQuery) -> list[str]:
+def _administrable_classes(routed: RoutedRequest, query: StandingQuery) -> list[str]:
     """Return the classes of a query that its creator may administer."""
-    used = {*query.sources.values(), *([query.into.target] if query.into else ())}
-    names = [each.name for each in used if each.kind == "class"]
+    sources = {*query.sources.values(), *([query.into.target] if query.into else ())}
+    names = [source.name for source in sources if source.kind == "class"]
     return [name for name in names if routed.access.may_administer(routed.database, name)]
 
 
 def _item(result: StoredResult) -> Item:
-    """Show a result with its number."""
+    """Return the item of a result, with its number."""
     document = b'{"id":%d,%b' % (result.number, result.document.removeprefix(b"{"))
     return Item(str(result.position), document)
 

@@ -1,4 +1,4 @@
-"""Handing operations to the data plane: single ones and many together."""
+"""Submission of single operations and batches to the data plane."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ __all__ = ["Failures", "Item", "plan_or_refuse", "render_items", "submit", "subm
 
 _P = ParamSpec("_P")
 
-_MANY: Final = 100
-"""Results from which on to write them takes more than about a millisecond."""
+_LARGE_BATCH: Final = 100
+"""Results from which on rendering them takes more than about a millisecond."""
 
-_MOST_PROBLEMS: Final = 100
+_MAX_PROBLEMS: Final = 100
 
 Item: TypeAlias = PlannedOperation | MediatorError | HttpError
-"""One of many operations, or why it cannot be one."""
+"""An operation of a batch, or the error that planning it raised."""
 
 
 @dataclass(slots=True)
 class Failures:
-    """How many of many operations failed, and the problems of the first hundred."""
+    """The number of failed operations, and the problems of the first hundred."""
 
     failed: int = 0
     problems: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, error: MediatorError | HttpError, **where: int | str) -> None:
-        """Count a failure; `where` says which operation it is of."""
+    def add(self, error: MediatorError | HttpError, **labels: int | str) -> None:
+        """Count a failure; `labels` identifies the operation."""
         self.failed += 1
-        if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append({**where, **problem_of(error).document()})
+        if len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append({**labels, **problem_of(error).document()})
 
 
 def plan_or_refuse(
-    plan: Callable[_P, PlannedOperation], *arguments: _P.args, **named: _P.kwargs
+    plan: Callable[_P, PlannedOperation], *arguments: _P.args, **keywords: _P.kwargs
 ) -> Item:
-    """Plan one of many operations: one that is wrong does not stop the others."""
+    """Plan an operation of a batch; an invalid one does not fail the others."""
     try:
-        return plan(*arguments, **named)
+        return plan(*arguments, **keywords)
     except (MediatorError, HttpError) as error:
         return error
 
@@ -54,9 +54,10 @@ def plan_or_refuse(
 def submit(
     plane: DataPlane, planned: PlannedOperation, refusal: MediatorError | None = None
 ) -> Awaitable[Outcome]:
-    """Execute a write; a retry under the same key gets the response of the first.
+    """Execute a write; a retry under the same key gets the first response.
 
-    `refusal` is raised if it is none, and its condition, therefore, can hold for no object.
+    `refusal` replaces `PreconditionFailed` if the write is no retry; its condition matches no
+    object.
     """
     operation = planned.operation
     assert not isinstance(operation, Get)
@@ -79,7 +80,7 @@ async def _submit_once(
 async def submit_all(
     plane: DataPlane, items: Sequence[Item], *, whole: bool = False
 ) -> list[Outcome | MediatorError | HttpError]:
-    """Execute the items that are operations, in few round trips; the answers are in their order."""
+    """Execute the planned operations in few round trips; the answers are in the items' order."""
     operations = [item.operation for item in items if isinstance(item, PlannedOperation)]
     outcomes = iter(await plane.batch(operations, whole=whole) if operations else [])
     return [next(outcomes) if isinstance(item, PlannedOperation) else item for item in items]
@@ -88,7 +89,7 @@ async def submit_all(
 async def render_items(
     items: Sequence[Item], answers: Sequence[Outcome | MediatorError | HttpError], *, minimal: bool
 ) -> list[dict[str, Any]]:
-    return await offload(len(items) > _MANY, _render_all, items, answers, minimal=minimal)
+    return await offload(len(items) > _LARGE_BATCH, _render_all, items, answers, minimal=minimal)
 
 
 def _render_all(

@@ -1,4 +1,4 @@
-"""``POST /v1/{database}/transactions``: writes that happen if all that was read still stands."""
+"""``POST /v1/{database}/transactions``: writes that commit if their read set is unchanged."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class TransactionRoute:
     async def post(self, routed: RoutedRequest) -> Response:
         if self._transact is None:
             raise HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")
-        given, raw = await routed.json_body(self._limit)
-        body = parse_transaction(given)
+        document, raw = await routed.json_body(self._limit)
+        body = parse_transaction(document)
         reads, operations = _read_set(body.reads), body.operations
-        if not reads and not operations:  # each of them is authorised for its class
+        if not reads and not operations:  # otherwise each is authorised for its class
             routed.access.require_some(Scope.WRITE, routed.database)
             await self._directory.database(routed.database)
-        for seen in reads:
-            routed.access.require(Scope.READ, routed.database, seen.class_name)
-            routed.access.require_all(routed.database, seen.class_name)
+        for entry in reads:
+            routed.access.require(Scope.READ, routed.database, entry.class_name)
+            routed.access.require_all(routed.database, entry.class_name)
         identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
             is_large = len(raw) > LARGE_BODY
@@ -81,11 +81,11 @@ class TransactionRoute:
                 item = await offload(is_large, plan_item, classes[name], identity, operation, index)
             except (MediatorError, HttpError) as error:
                 error.locations = tuple(
-                    Location(f"/operations/{index}{at.pointer}", at.detail)
-                    for at in error.locations
+                    Location(f"/operations/{index}{location.pointer}", location.detail)
+                    for location in error.locations
                 )
                 raise
-            items.append(_of_transaction(item))
+            items.append(_prefix_operation(item))
         return items
 
 
@@ -105,10 +105,10 @@ def _entry(read: ObjectVersion, pointer: str) -> ReadSetEntry:
     return ReadSetEntry(read.class_name, id_, tag.versions, tag.schema_version)
 
 
-def _of_transaction(planned: PlannedOperation) -> PlannedOperation:
+def _prefix_operation(planned: PlannedOperation) -> PlannedOperation:
     operation = planned.operation
     assert not isinstance(operation, Get)
-    # Batches under the same key name their operations alike, and would be taken for them.
+    # A batch under the same key derives the same operation ids: the prefix separates them.
     planned.operation = replace(operation, operation=f"t-{operation.operation}")
     return planned
 

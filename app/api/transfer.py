@@ -1,7 +1,7 @@
-"""``…/import`` and ``…/export`` of a class: NDJSON in and out, object by object, resumable.
+"""``…/import`` and ``…/export`` of a class: resumable NDJSON, one object per line.
 
-Each line of an import is put, so a line that comes again changes nothing. An import that broke off
-says how many lines are done; ``?skip=`` continues there.
+Each line of an import is a put, so a repeated line changes nothing. An import that breaks off
+reports how many lines are done; ``?skip=`` continues there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from app.api.models.reads import ExportParameters, ImportParameters
-from app.api.object_ids import given_id, object_id
+from app.api.object_ids import id_in_body, object_id
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, FieldSelection
 from app.api.responses import NO_STORE, answer_json, document_of
@@ -42,8 +42,8 @@ __all__ = ["Exports", "Imports", "Line", "split_lines"]
 
 _CHUNK_BYTES: Final = 4 * 2**20
 
-_FIRST_PAGE: Final = 100
-"""Objects that an export reads first: nothing is known of their sizes then."""
+_FIRST_PAGE_SIZE: Final = 100
+"""Objects in the first page of an export, when their sizes are still unknown."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Imports:
     _ids: OperationIds
 
     async def post(self, routed: RoutedRequest) -> Response:
-        """Put every line; a system that stops answering ends it with what is done so far."""
+        """Put every line; if a system stops answering, its error includes the progress."""
         routed.media_type(NDJSON, "application/ndjson")
         skip = parse_parameters(ImportParameters, routed.request.query).skip
         identity = routed.identity(self._ids)
@@ -102,7 +102,7 @@ class Imports:
         answers = await submit_all(routed.plane, items)
         for line, answer in zip(chunk, answers, strict=True):
             if isinstance(answer, Unavailable | StorageFull):
-                # What follows in the chunk may be done already; putting it again is harmless.
+                # Later lines of the chunk may be done already; putting them again is harmless.
                 answer.extra |= progress.summary()
                 raise answer
             if isinstance(answer, Outcome):
@@ -111,8 +111,8 @@ class Imports:
                 progress.failures.add(answer, line=line.number)
             progress.done = line.number
         if routed.access.meter.is_over(perf_counter() - routed.request.phases.started):
-            why = "the import has taken too long; go on with the line `next`."
-            error = refusal("stream_seconds", why)
+            reason = "the import has taken too long; go on with the line `next`."
+            error = refusal("stream_seconds", reason)
             error.extra |= progress.summary()
             raise error
 
@@ -124,7 +124,7 @@ class Imports:
             raise too_large(self._line_limit(routed), "line")
         resource = routed.resource
         document = require_object(parse_json(line.text))
-        id_ = given_id(document) or object_id(identity, resource.name, line.number)
+        id_ = id_in_body(document) or object_id(identity, resource.name, line.number)
         operation = identity.operation(resource.name, id_, line.number)
         fingerprint = None
         if identity.key is not None:
@@ -137,9 +137,9 @@ class Imports:
 
 @dataclass(eq=False)
 class Exports:
-    """`_most` objects are read at a time."""
+    """Each page has at most `_page_limit` objects."""
 
-    _most: int
+    _page_limit: int
 
     async def get(self, routed: RoutedRequest) -> Response:
         forbid_body(routed.request)
@@ -147,7 +147,7 @@ class Exports:
         selection = routed.resource.select(parameters.fields)
         after = None if parameters.after is None else check_id(parameters.after, "after")
         routed.request.phases.end("parse")
-        export = _Export(routed, selection, self._most)
+        export = _Export(routed, selection, self._page_limit)
         # The first page is read before the status is sent, so that its errors can be answered.
         first = await export.page(after)
         routed.request.phases.end("store")
@@ -157,12 +157,12 @@ class Exports:
 
 @dataclass(eq=False)
 class _Export:
-    """One export, whose pages are as large as the objects allow."""
+    """One export; its page size adapts to the size of objects."""
 
     _routed: RoutedRequest
     _selection: FieldSelection
-    _most: int
-    _page_size: PageSize = field(default_factory=lambda: PageSize(_FIRST_PAGE), init=False)
+    _page_limit: int
+    _page_size: PageSize = field(default_factory=lambda: PageSize(_FIRST_PAGE_SIZE), init=False)
 
     async def page(self, after: str | None) -> QueryResult:
         resource = self._routed.resource
@@ -170,7 +170,7 @@ class _Export:
             resource.database,
             resource.name,
             after=None if after is None else Position((), after),
-            limit=min(self._most, self._page_size.count),
+            limit=min(self._page_limit, self._page_size.count),
             fields=self._selection.fields,
             may_end_early=True,
             is_sized=True,
@@ -185,19 +185,16 @@ class _Export:
                 yield b"".join(lines)
             if page.next is None:
                 return
-            following = await self._following(page.next.id)
-            if following is None:
+            next_page = await self._next_page(page.next.id)
+            if next_page is None:
                 return
-            page = following
+            page = next_page
 
-    async def _following(self, after: str) -> QueryResult | None:
-        """Read a page as soon as the tenant's limits allow it: a stream can wait.
-
-        Returns:
-            None: The client has gone.
+    async def _next_page(self, after: str) -> QueryResult | None:
+        """Read the next page as soon as the tenant's limits allow; None: the client has gone.
 
         Raises:
-            Forbidden: The sender may not read the class any more; as `Access.require` does.
+            Forbidden: The sender may no longer read the class.
         """
         routed = self._routed
         while not routed.request.is_disconnected:
@@ -231,26 +228,26 @@ class Line(NamedTuple):
     text: bytes | None
 
 
-async def split_lines(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[Line]:
-    """Split a stream at line feeds; lines beyond `longest` bytes are dropped as they come in."""
-    number, buffer, dropping = 1, bytearray(), False
+async def split_lines(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Line]:
+    """Split a stream at line feeds; lines longer than `max_bytes` are dropped as they arrive."""
+    number, buffer, is_dropped = 1, bytearray(), False
     async for piece in pieces:
-        *ended, rest = piece.split(b"\n")
-        for part in ended:
-            if line := _line(number, buffer, part, longest, dropping=dropping):
+        *complete, tail = piece.split(b"\n")
+        for piece_of_line in complete:
+            if line := _line(number, buffer, piece_of_line, max_bytes, is_dropped=is_dropped):
                 yield line
-            number, dropping = number + 1, False
+            number, is_dropped = number + 1, False
             buffer.clear()
-        dropping = dropping or len(buffer) + len(rest) > longest
-        buffer += b"" if dropping else rest
-    if last := _line(number, buffer, b"", longest, dropping=dropping):
+        is_dropped = is_dropped or len(buffer) + len(tail) > max_bytes
+        buffer += b"" if is_dropped else tail
+    if last := _line(number, buffer, b"", max_bytes, is_dropped=is_dropped):
         yield last
 
 
 def _line(
-    number: int, buffer: bytearray, part: bytes, longest: int, *, dropping: bool
+    number: int, buffer: bytearray, part: bytes, max_bytes: int, *, is_dropped: bool
 ) -> Line | None:
-    if dropping or len(buffer) + len(part) > longest:
+    if is_dropped or len(buffer) + len(part) > max_bytes:
         return Line(number, None)
     text = (bytes(buffer) + part).strip(b" \t\r")
     return Line(number, text) if text else None

@@ -1,4 +1,4 @@
-"""From the bodies of requests to write operations; single requests and batches share them."""
+"""Builders of write operations from request bodies, for single requests and batches."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ __all__ = [
 
 @dataclass(slots=True)
 class WriteTarget:
-    """Where a write goes, under which id, on which condition.
+    """The target of a write: its object, operation id and condition.
 
     Attributes:
-        operation: The id of the write, for ever.
-        fingerprint: Of the request, to compare with others under the same Idempotency-Key.
-        pointer: Where its body is.
-        owner: The subject that owns a new object whose body names none; None: the body has to.
-        returns_object: Whether the answer is to show the whole object, if one system has all of it.
+        operation: The permanent id of the write.
+        fingerprint: Identifies the request among those with the same Idempotency-Key.
+        pointer: JSON pointer to the body.
+        owner: The owner of a new object whose body names none; None: the body must name one.
+        returns_object: Whether to answer with the whole object, if one system has all of it.
     """
 
     resource: ClassResource
@@ -66,12 +66,12 @@ class WriteTarget:
 
 @dataclass(slots=True)
 class PlannedOperation:
-    """An operation with what its answer needs.
+    """An operation, and the data for its answer.
 
     Attributes:
         selection: The resource whose ETag is answered.
-        touched: The fields that a patch names and its answer shows; None: those of the resource.
-        client_tags: Tags of the copies that the client has: a read answers 304 for them.
+        touched: The fields that a patch touches and its answer shows; None: those of the resource.
+        client_tags: Tags of the client's copies, for which a read answers 304.
     """
 
     operation: Operation
@@ -85,33 +85,33 @@ Builder: TypeAlias = Callable[[WriteTarget, Any], PlannedOperation]
 
 
 def build_create(target: WriteTarget, body: Any) -> PlannedOperation:
-    members = _owned(_without_id(body, target), target)
+    members = _add_owner(_without_id(body, target), target)
     values = target.resource.codec.decode_object(members, target.pointer)
     return _plan(target, Create(*_head(target), values))
 
 
 def build_put(target: WriteTarget, body: Any) -> PlannedOperation:
-    """Replace the resource: the whole object, or exactly the fields that it shows."""
+    """Replace the resource: the whole object, or exactly the selected fields."""
     body = _without_id(body, target)
     fields = target.selection.fields
     if fields is None:
-        values = target.resource.codec.decode_object(_owned(body, target), target.pointer)
+        values = target.resource.codec.decode_object(_add_owner(body, target), target.pointer)
         return _plan(target, Put(*_head(target), values))
     return _replace(target, fields, body)
 
 
 def build_import(target: WriteTarget, body: Any) -> PlannedOperation:
-    """Put an object as an export has it: with the time of its last write, if it has one.
+    """Put an exported object, with the time of its last write, if it has one.
 
-    What it refers to may come later, so that is not checked.
+    References are not checked, because their targets can follow later.
     """
-    members = _owned(_without_id(body, target), target)
+    members = _add_owner(_without_id(body, target), target)
     values = target.resource.route.import_codec.decode_object(members, target.pointer)
     return _plan(target, Put(*_head(target), values, unchecked=True))
 
 
 def build_delete(target: WriteTarget, body: Any) -> PlannedOperation:  # noqa: ARG001 - the shape of a Builder
-    """Delete the resource: the whole object, or the fields that it shows."""
+    """Delete the resource: the whole object, or the selected fields."""
     fields = target.selection.fields
     if fields is None:
         return _plan(target, Delete(*_head(target)))
@@ -123,22 +123,22 @@ def build_update(target: WriteTarget, body: Any) -> PlannedOperation:
 
 
 def build_merge_patch(target: WriteTarget, body: Any) -> PlannedOperation:
-    """Apply a merge patch (RFC 7396): an update if it can be one, else a revision."""
+    """Apply a merge patch (RFC 7396), as an update if possible, otherwise as a revision."""
     resource = target.resource
     body = _without_id(body, target)
-    parts = parse_merge_patch(resource.schema, resource.codec, body, target.pointer)
-    if isinstance(parts, FieldChanges):
-        return _update(target, parts)
-    return _revise(target, parts, tuple(body))
+    changes = parse_merge_patch(resource.schema, resource.codec, body, target.pointer)
+    if isinstance(changes, FieldChanges):
+        return _update(target, changes)
+    return _revise(target, changes, tuple(body))
 
 
 def build_json_patch(target: WriteTarget, body: Any) -> PlannedOperation:
-    """Apply a JSON Patch (RFC 6902): always a revision."""
-    return _revise(target, parse_json_patch(body, target.pointer), _patched(body))
+    """Apply a JSON Patch (RFC 6902), always as a revision."""
+    return _revise(target, parse_json_patch(body, target.pointer), _touched_fields(body))
 
 
 def build_patch(target: WriteTarget, body: Any) -> PlannedOperation:
-    """An array is a JSON Patch, an object a merge patch: neither can be the other."""
+    """Apply a JSON Patch (an array) or a merge patch (an object)."""
     return (build_json_patch if isinstance(body, list) else build_merge_patch)(target, body)
 
 
@@ -163,7 +163,7 @@ def _plan(
 def _replace(
     target: WriteTarget, fields: tuple[str, ...], body: dict[str, Any]
 ) -> PlannedOperation:
-    """Make some fields exactly what the body says: those it leaves out are removed."""
+    """Replace these fields by the body's; fields that it omits are removed."""
     _check_within(body, fields, target.pointer)
     codec = target.resource.codec
     if codec.updated in fields:
@@ -178,40 +178,40 @@ def _replace(
     return _update(target, FieldChanges(values, unset, ()))
 
 
-def _update(target: WriteTarget, parts: FieldChanges) -> PlannedOperation:
-    operators = tuple(parts.operators)
-    unset = tuple(parts.unset)
-    touched = (*parts.values, *unset, *map(FIELD_OF, operators))
+def _update(target: WriteTarget, changes: FieldChanges) -> PlannedOperation:
+    operators = tuple(changes.operators)
+    unset = tuple(changes.unset)
+    touched = (*changes.values, *unset, *map(FIELD_OF, operators))
     if target.selection.fields is not None:
         _check_within(touched, target.selection.fields, target.pointer)
-    returned = _returns_object(target)
-    values = target.resource.codec.stamped(parts.values) if touched else parts.values
-    update = Update(*_head(target), values, unset, operators, returned)
-    return _plan(target, update, None if returned else _shown(target, touched))
+    returns_object = _returns_object(target)
+    values = target.resource.codec.stamped(changes.values) if touched else changes.values
+    update = Update(*_head(target), values, unset, operators, returns_object)
+    return _plan(target, update, None if returns_object else _answer_fields(target, touched))
 
 
 def _revise(
     target: WriteTarget, compute: Compute, touched: tuple[str, ...] | None
 ) -> PlannedOperation:
     fields = target.selection.fields
-    narrowed = compute if fields is None else _narrow(compute, fields)
+    restricted = compute if fields is None else _restrict(compute, fields)
     if (updated := target.resource.codec.updated) is not None:
-        narrowed = _keep(narrowed, updated, target.pointer)
-    returned = _returns_object(target)
-    revision = ReadModifyWrite(*_head(target), narrowed, returned)
-    return _plan(target, revision, None if returned else _shown(target, touched))
+        restricted = _protect_field(restricted, updated, target.pointer)
+    returns_object = _returns_object(target)
+    revision = ReadModifyWrite(*_head(target), restricted, returns_object)
+    return _plan(target, revision, None if returns_object else _answer_fields(target, touched))
 
 
-def _shown(target: WriteTarget, touched: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return the fields that the answer to a change shows: with the time of the write, if asked."""
+def _answer_fields(target: WriteTarget, touched: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the fields in the answer to a change, with the time of the write if selected."""
     updated, fields = target.resource.codec.updated, target.selection.fields
     if updated is None or not touched or (fields is not None and updated not in fields):
         return touched
     return (*touched, updated)
 
 
-def _keep(compute: Compute, name: str, pointer: str) -> Compute:
-    """Refuse revisions that change a field which the service sets."""
+def _protect_field(compute: Compute, name: str, pointer: str) -> Compute:
+    """Refuse revisions that change a field that the service sets."""
 
     def revise(document: dict[str, Any]) -> dict[str, Any]:
         revised = compute(document)
@@ -223,17 +223,17 @@ def _keep(compute: Compute, name: str, pointer: str) -> Compute:
 
 
 def _returns_object(target: WriteTarget) -> bool:
-    """Whether the answer to a change shows all of the object: one write has to return it."""
-    one = len(target.resource.route.fragments) == 1
-    return target.returns_object and one and target.selection.fields is None
+    """Whether the answer to a change has the whole object, which needs a single fragment."""
+    is_single = len(target.resource.route.fragments) == 1
+    return target.returns_object and is_single and target.selection.fields is None
 
 
-def _narrow(compute: Compute, fields: tuple[str, ...]) -> Compute:
+def _restrict(compute: Compute, fields: tuple[str, ...]) -> Compute:
     """Let a revision see and change only the fields of its resource."""
 
     def revise(document: dict[str, Any]) -> dict[str, Any]:
-        shown = {name: document[name] for name in fields if name in document}
-        revised = compute(shown)
+        visible = {name: document[name] for name in fields if name in document}
+        revised = compute(visible)
         _check_within(revised, fields, "")
         hidden = {name: value for name, value in document.items() if name not in fields}
         return hidden | revised
@@ -242,15 +242,15 @@ def _narrow(compute: Compute, fields: tuple[str, ...]) -> Compute:
 
 
 def _check_within(names: Iterable[str], fields: tuple[str, ...], pointer: str) -> None:
-    beyond = [name for name in names if name not in fields]
-    if beyond:
+    unexpected = [name for name in names if name not in fields]
+    if unexpected:
         detail = "is not among the fields of the address"
-        locations = [Location(f"{pointer}/{name}", detail) for name in beyond[:100]]
+        locations = [Location(f"{pointer}/{name}", detail) for name in unexpected[:100]]
         raise Invalid("The body goes beyond the fields of the address.", locations=locations)
 
 
 def _without_id(body: Any, target: WriteTarget) -> dict[str, Any]:
-    """Drop the id that a representation carries; it must be the object's own."""
+    """Remove the id from the body; it must be that of the address."""
     members = require_object(body, target.pointer)
     if "id" not in members:
         return members
@@ -260,16 +260,16 @@ def _without_id(body: Any, target: WriteTarget) -> dict[str, Any]:
     return {name: value for name, value in members.items() if name != "id"}
 
 
-def _owned(body: dict[str, Any], target: WriteTarget) -> dict[str, Any]:
-    """Add the owner of the object, unless the client named one."""
+def _add_owner(body: dict[str, Any], target: WriteTarget) -> dict[str, Any]:
+    """Add the owner of the object, unless the body names one."""
     field = target.resource.schema.owner_field
     if field is None or target.owner is None or field in body:
         return body
     return {field: target.owner, **body}
 
 
-def _patched(body: Any) -> tuple[str, ...] | None:
-    """Name the fields that a valid JSON Patch touches; None for the whole object."""
+def _touched_fields(body: Any) -> tuple[str, ...] | None:
+    """Return the fields that a valid JSON Patch touches; None: the whole object."""
     pointers = [step["path"] for step in body]
     pointers += [step["from"] for step in body if step["op"] == "move"]
     if not all(pointers):

@@ -1,1 +1,1 @@
-"""The parts of HTTP that every interface of Portolan shares: problems, conditions, preferences."""
+"""The HTTP code that all interfaces of Portolan share: problems, preconditions, preferences."""

@@ -1,11 +1,11 @@
-"""What keeps browsers from being used against the admin port.
+"""Protection of the admin port against cross-site requests and DNS rebinding.
 
-A browser that has got a key from its user (Basic), or that runs on the machine itself, sends
-requests for any page. So requests that change something are refused if they come from another site:
-`Sec-Fetch-Site` (W3C Fetch Metadata) says so, and `Origin` for browsers that do not know it.
+A browser that holds its user's key (Basic), or that runs on this machine, sends requests for any
+page. Unsafe requests from another site are therefore refused: `Sec-Fetch-Site` (W3C Fetch Metadata)
+names the site, or `Origin` in browsers that lack it.
 
-Without authentication, a page may also have its own name made to point at this machine (DNS
-rebinding), and then counts as the same site. So the name in the request must be this machine's.
+Without authentication, a page can also let its own name point at this machine (DNS rebinding), and
+then counts as the same site. The host of the request must therefore be this machine.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ CONTENT_POLICY: Final = (
     b"font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     b"frame-ancestors 'none'"
 )
-"""Everything of a page comes from us; an answer that needs more has a policy of its own."""
+"""Pages load everything from this server; an answer that needs more sets its own policy."""
 
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_OWN: Final = frozenset({b"same-origin", b"none"})
-_ALWAYS: Final = {
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAME_SITE: Final = frozenset({b"same-origin", b"none"})
+_SECURITY_HEADERS: Final = {
     b"content-security-policy": CONTENT_POLICY,
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
@@ -42,9 +42,9 @@ _ALWAYS: Final = {
 
 @dataclass(eq=False)
 class BrowserGuard:
-    """Refuses what other sites send, and adds to answers how browsers are to treat them.
+    """Refuses cross-site requests, and adds security header fields to answers.
 
-    With `only_loopback` requests must be addressed to this machine by a name of its own.
+    With `only_loopback` the host of a request must be a loopback name or address.
     """
 
     _app: Any
@@ -56,9 +56,9 @@ class BrowserGuard:
             return
         id_ = request_id(scope)
 
-        async def guarded(message: MutableMapping[str, Any]) -> None:
+        async def send_guarded(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                _add(message, {**_ALWAYS, b"x-request-id": id_.encode()})
+                _add(message, {**_SECURITY_HEADERS, b"x-request-id": id_.encode()})
             await send(message)
 
         headers = dict(scope["headers"])
@@ -67,34 +67,34 @@ class BrowserGuard:
         elif self.only_loopback and not is_loopback(host_of(headers)):
             detail = "Without authentication this is answered as localhost or 127.0.0.1 only."
         else:
-            await self._app(scope, receive, guarded)
+            await self._app(scope, receive, send_guarded)
             return
-        await send_problem(HttpError(CROSS_SITE, detail), id_, guarded)
+        await send_problem(HttpError(CROSS_SITE, detail), id_, send_guarded)
 
 
 def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a request is safe, or comes from a page of ours or from no page at all."""
-    if method in _SAFE:
+    """Whether a request is safe, or comes from one of our pages or from no page."""
+    if method in _SAFE_METHODS:
         return True
     site = headers.get(b"sec-fetch-site")
     if site is not None:
-        return site in _OWN
+        return site in _SAME_SITE
     origin = headers.get(b"origin")
     if origin is None:
         return True
     try:
         return urlsplit(origin.decode("latin-1")).netloc.encode() == headers.get(b"host")
-    except ValueError:  # it is no address, so it is none of ours
+    except ValueError:  # not a URL, so not this site
         return False
 
 
 def is_own(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser sends a request for a page of ours or for its user, or does not say."""
-    return headers.get(b"sec-fetch-site", b"none") in _OWN
+    """Whether one of our pages, the user or an unnamed site makes the browser send a request."""
+    return headers.get(b"sec-fetch-site", b"none") in _SAME_SITE
 
 
 def host_of(headers: Mapping[bytes, bytes]) -> str:
-    """Return the host that a request is addressed to, without its port; empty if it is none."""
+    """Return the host of the Host field, without the port; empty if it is malformed."""
     try:
         return urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname or ""
     except ValueError:
@@ -108,7 +108,7 @@ async def send_problem(error: Exception, id_: str, send: Send) -> None:
 
 
 def _add(message: MutableMapping[str, Any], fields: Mapping[bytes, bytes]) -> None:
-    """Add fields that the answer has not set itself."""
+    """Add the fields that the answer does not have."""
     headers = list(message.get("headers", ()))
     names = {name.lower() for name, _ in headers}
     message["headers"] = [*headers, *[field for field in fields.items() if field[0] not in names]]

@@ -1,4 +1,4 @@
-"""What an answer says to caches (RFC 9111, 9213, 9211, 9875), also in their older words."""
+"""Header fields for caches (RFC 9111, 9213, 9211, 9875), and the older fields that proxies read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal
 from app.http.message import Header, Headers
 from mediator.schema.tree import Visibility
 
-__all__ = ["NO_STORE", "cache_headers", "confined", "varying"]
+__all__ = ["NO_STORE", "cache_headers", "merge_vary", "restrict_caching"]
 
 NO_STORE: Final = (b"cache-control", b"no-store")
 _PRIVATE: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
@@ -24,19 +24,19 @@ def cache_headers(
     hit: bool,
     date_us: int | None,
 ) -> Headers:
-    """Return the fields of an answer that say for how long it may be kept, and by whom.
+    """Return the fields of an answer that state who can cache it, and for how long.
 
-    Browsers without our client find ``max-age=0`` and revalidate; shared caches keep the answer for
-    whole seconds, rounded down; our clients may keep it until ``Portolan-Expires``.
+    Browsers without our client read ``max-age=0`` and revalidate; shared caches keep the answer for
+    whole seconds, rounded down; our clients keep it until ``Portolan-Expires``.
 
     Args:
-        visibility: ``public``: by every cache; ``private``: by the client alone.
-        ttl_us: Its TTL, in microseconds, from the moment that it was promised.
+        visibility: ``public``: every cache; ``private``: only the client.
+        ttl_us: The TTL, in microseconds, from the moment of the grant.
         end_us: When it expires by the sketch's clock, in microseconds since 1970.
         tags: Tags by which caches purge it.
-        hit: Whether the sketch itself could say that the client's copy is current.
-        date_us: By the sketch's clock, a time at which the answer was not outdated yet; None:
-            filters show whether it is.
+        hit: Whether the sketch alone decided that the client's copy is current.
+        date_us: A time by the sketch's clock at which the answer was still current; None: filters
+            show whether it is.
     """
     ttl_s = ttl_us // _US
     status = "hit" if hit else "fwd=miss"
@@ -49,8 +49,8 @@ def cache_headers(
     if visibility == "private":
         return [_PRIVATE, *headers]
     joined = " ".join(tags).encode()
-    # Varnish serves what has expired unless this forbids it, whatever must-revalidate says; nginx
-    # adds its own time to that of the cache before it unless the end is absolute.
+    # Varnish serves expired answers unless this forbids it, whatever must-revalidate says; nginx
+    # adds its TTL to that of the upstream cache unless the expiry is absolute.
     control = f"public, max-age=0, s-maxage={ttl_s}, must-revalidate, stale-while-revalidate=0"
     return [
         (b"cache-control", control.encode()),
@@ -64,27 +64,27 @@ def cache_headers(
     ]
 
 
-def confined(headers: Headers, visibility: Visibility) -> Headers:
-    """Return the fields of an answer that a credential may have been needed for.
+def restrict_caching(headers: Headers, visibility: Visibility) -> Headers:
+    """Restrict the caching of an answer that may have needed a credential.
 
-    No shared cache may keep what is not public (RFC 9111, section 3.5), whatever the answer said
-    before; and what a browser keeps for one user is none of the next one's business.
+    A shared cache must not keep an answer that is not public (RFC 9111, section 3.5), whatever its
+    fields said, and a browser must not show one user's copy to the next user.
     """
     if visibility == "public" or NO_STORE in headers:
         return headers
-    kept = [field for field in headers if field[0] != b"cache-control"]
+    remaining = [field for field in headers if field[0] != b"cache-control"]
     if visibility == "none":
-        return [*kept, NO_STORE]
-    return [*kept, _PRIVATE, (b"vary", b"Authorization")]
+        return [*remaining, NO_STORE]
+    return [*remaining, _PRIVATE, (b"vary", b"Authorization")]
 
 
-def varying(headers: Headers, always: bytes) -> Header:
-    """Take out what an answer depends on, and say all of it in one line.
+def merge_vary(headers: Headers, required: bytes) -> Header:
+    """Remove the Vary fields of an answer, and return one that joins them.
 
-    Of several lines nginx, before 1.23, obeys the last one only: a client of another origin would
-    get what was kept for the first.
+    Of several Vary fields nginx before 1.23 obeys only the last: a client of another origin would
+    get the copy that was cached for the first.
     """
-    fields = [always]
+    fields = [required]
     for field in headers[:]:
         if field[0] == b"vary":
             headers.remove(field)

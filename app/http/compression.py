@@ -1,7 +1,7 @@
 """Content codings of answers (RFC 9110, section 8.4): gzip, where it pays.
 
-A strong tag names the bytes of one coding (section 8.8.3.3), so what is compressed has a tag of its
-own, `app.http.preconditions.gzip_tag`.
+A strong tag names the bytes of one coding (section 8.8.3.3), so a compressed answer has a different
+tag, `app.http.preconditions.gzip_tag`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.http.browser import is_own
-from app.http.caching import varying
+from app.http.caching import merge_vary
 from app.http.message import Headers, Receive, Scope, Send
 from app.http.negotiation import accepts_gzip, prefers_gzip
 from app.http.preconditions import GZIP_END, gzip_tag
@@ -22,13 +22,13 @@ from mediator.base.offload import offload
 __all__ = ["COMPRESSED_FROM", "Compression", "compress", "name_coding"]
 
 COMPRESSED_FROM: Final = 1024
-"""Bytes of a body from which on it is compressed; a shorter one fits into one packet anyway."""
+"""Smallest body that is compressed, in bytes; a shorter one fits into one packet anyway."""
 
 _LARGE: Final = 2**16
-"""Bytes of a body that take about a millisecond to compress."""
+"""Bytes of a body that takes about a millisecond to compress."""
 
 _LEVEL: Final = 1
-"""Of zlib. Level 6 takes twice as long for JSON, to save a tenth more."""
+"""The level of zlib. Level 6 takes twice as long for JSON and saves a tenth more."""
 
 _COMPRESSIBLE: Final = re.compile(
     rb"(?:text/(?!event-stream)|image/svg\+xml|application/(?:(?:[\w.-]+\+)?json|x-ndjson"
@@ -37,7 +37,7 @@ _COMPRESSIBLE: Final = re.compile(
 
 
 async def compress(accept_encoding: str, headers: Headers, body: bytes) -> bytes:
-    """Return a body in the coding that the client prefers, and name that in the header fields."""
+    """Return a body in the client's preferred coding, and name the coding in the header fields."""
     if not prefers_gzip(accept_encoding) or not _is_compressible(dict(headers)):
         return body
     for index, (name, value) in enumerate(headers):
@@ -53,25 +53,25 @@ def _is_compressible(fields: Mapping[bytes, bytes]) -> bool:
 
 
 def name_coding(request: Mapping[bytes, str], headers: Headers) -> None:
-    """Give a 304 the tag of the client's own copy, where that is compressed.
+    """Give a 304 the tag of the client's copy if that copy is compressed.
 
-    Of its copies a cache updates the one with this tag (RFC 9111, section 4.3.4).
+    A cache updates the copy that has this tag (RFC 9111, section 4.3.4).
     """
-    known = request.get(b"if-none-match", "")
-    if GZIP_END not in known or not accepts_gzip(request.get(b"accept-encoding", "")):
+    client_tags = request.get(b"if-none-match", "")
+    if GZIP_END not in client_tags or not accepts_gzip(request.get(b"accept-encoding", "")):
         return
     for index, (name, value) in enumerate(headers):
-        if name == b"etag" and (tag := gzip_tag(value.decode())) in known:
+        if name == b"etag" and (tag := gzip_tag(value.decode())) in client_tags:
             headers[index] = name, tag.encode()
 
 
 @dataclass(eq=False)
 class Compression:
-    """ASGI middleware that compresses what an application answers at once to a GET.
+    """ASGI middleware that compresses the answers to GET that come in one piece.
 
-    BREACH guesses a secret by the lengths of answers that also repeat what the attacker wrote. So
-    nothing is compressed that a page of another site had a browser request, and no answer to
-    another method: some of these are secrets, as new keys are.
+    BREACH guesses a secret from the lengths of answers that also repeat the attacker's text. So
+    answers to cross-site requests stay uncompressed, as do those to other methods: some of these,
+    like new keys, are secrets.
     """
 
     _app: Any
@@ -81,28 +81,28 @@ class Compression:
         if not request or scope["method"] != "GET" or not is_own(request):
             await self._app(scope, receive, send)
             return
-        held: list[MutableMapping[str, Any]] = []
+        starts: list[MutableMapping[str, Any]] = []
         accepted = request.get(b"accept-encoding", b"").decode("latin-1")
 
-        async def compressed(message: MutableMapping[str, Any]) -> None:
+        async def send_compressed(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                held.append(message)
+                starts.append(message)
                 return
-            if held:
-                start = held.pop()
+            if starts:
+                start = starts.pop()
                 if not message.get("more_body"):
                     await _compress_message(accepted, start, message)
                 await send(start)
             await send(message)
 
-        await self._app(scope, receive, compressed)
+        await self._app(scope, receive, send_compressed)
 
 
 async def _compress_message(
     accepted: str, start: MutableMapping[str, Any], message: MutableMapping[str, Any]
 ) -> None:
     headers: Headers = list(start["headers"])
-    headers.append(varying(headers, b"Accept-Encoding"))
+    headers.append(merge_vary(headers, b"Accept-Encoding"))
     body: bytes = message.get("body", b"")
     if len(body) >= COMPRESSED_FROM:
         message["body"] = await compress(accepted, headers, body)

@@ -1,8 +1,8 @@
-"""The connections of a port: how many there may be, and how long each may keep us waiting.
+"""The connections of a port: their number, and their timeouts.
 
-Nothing is timed while requests go by. Once a second a sweep looks at what each connection
-waits for; what has not changed for too many sweeps in a row has come to nothing. A process that
-stood still itself sweeps less often, and so blames no client for it.
+Requests set no timers. Once a second a sweep checks what each connection waits for, and ends a
+connection that made no progress for too many sweeps in a row. A stalled process sweeps less often,
+so it does not blame its clients.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from mediator.base.periodic_tasks import PeriodicTask
 __all__ = ["BODY_PROGRESS", "Awaited", "Connections", "PortConnection", "PortLimits", "Wait"]
 
 BODY_PROGRESS: Final = 4096
-"""Bytes of a body that have to come within its timeout, unless it ends before."""
+"""Bytes of a body that must arrive within its timeout, unless it ends before."""
 
 _SWEEP_EVERY_S: Final = 1.0
 
 Wait: TypeAlias = Literal["head", "body", "response", "idle"]
-"""What is waited for: the rest of a head, the rest of a body, that a response is taken, or another
-request after the last answer."""
+"""The awaited event: the end of a head or body, the client's reading of a response, or the next
+request on an idle connection."""
 
 Awaited: TypeAlias = tuple[Wait, int]
-"""What is waited for, and a number that changes with every progress."""
+"""The awaited event, and a number that changes with every progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class PortLimits:
     """Bounds of one port.
 
     Attributes:
-        head: Seconds in which the head of a request has to come to its end.
-        body: Seconds in which `BODY_PROGRESS` bytes of a body have to come, or its end.
-        response: Seconds in which something of a response has to be taken.
+        head: Seconds in which the head of a request must be complete.
+        body: Seconds in which `BODY_PROGRESS` bytes of a body, or its end, must arrive.
+        response: Seconds in which the client must read some of a response.
         connections: Connections at the same time.
-        per_peer: Connections from one address at the same time; None: as many as there are.
+        per_peer: Connections from one address at the same time; None: unlimited.
         idle: Seconds that a connection is kept after its last answer.
     """
 
@@ -54,13 +54,13 @@ class PortLimits:
 
 
 class PortConnection(Protocol):
-    """A connection, as a sweep sees it."""
+    """The part of a connection that a sweep uses."""
 
     def awaited(self) -> Awaited | None:
-        """Return what it waits for; None: for nothing, or it is us who keep the client waiting."""
+        """Return what the client must do next; None: nothing, or the client waits for us."""
 
     def time_out(self, wait: Wait) -> None:
-        """End it, as what it waits for does not come."""
+        """End the connection, because the client made no progress."""
 
 
 class Connections:
@@ -94,18 +94,20 @@ class Connections:
         for connection in tuple(self._open):
             awaited = connection.awaited()
             if awaited is not None:
-                seen, sweeps = before.get(connection, (awaited, 0))
-                self._count(connection, awaited, sweeps + 1 if seen == awaited else 1)
+                previous, sweeps = before.get(connection, (awaited, 0))
+                self._count(connection, awaited, sweeps + 1 if previous == awaited else 1)
 
     def _count(self, connection: PortConnection, awaited: Awaited, sweeps: int) -> None:
-        # More than: only then have so many seconds passed, as the first sweep came at some moment.
+        # Greater than, not equal: the first sweep can come at any time within its second.
         if sweeps > self.limits.timeout(awaited[0]):
             connection.time_out(awaited[0])
         else:
             self._sweeps[connection] = awaited, sweeps
 
     def periodic_task(self) -> PeriodicTask:
-        return PeriodicTask("ending connections that wait too long", _SWEEP_EVERY_S, self._swept)
+        return PeriodicTask(
+            "ending connections that wait too long", _SWEEP_EVERY_S, self._sweep_async
+        )
 
-    async def _swept(self) -> None:
+    async def _sweep_async(self) -> None:
         self.sweep()

@@ -1,4 +1,4 @@
-"""Problems for the routes that FastAPI serves: whatever goes wrong, the answer has one shape."""
+"""Errors of the routes that FastAPI serves, as problems."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ERRORS: Final = (
     *(MediatorError, HttpError, RequestValidationError),
     *(HTTPException, ClientDisconnect, Exception),
 )
-_OF_STATUS: Final = {
+_BY_STATUS: Final = {
     404: (ROUTE_NOT_FOUND, "There is no such route."),
     405: (METHOD_NOT_ALLOWED, "The route has other methods."),
 }
@@ -57,12 +57,12 @@ async def json_body(request: Request) -> Any:
 
 
 class SmallBodies(APIRoute):
-    """A route whose body the framework parses: it sees none larger than `SMALL_BODY_LIMIT`."""
+    """A route whose body FastAPI parses, limited to `SMALL_BODY_LIMIT` bytes."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def limited(request: Request) -> Response:
+        async def handle_limited(request: Request) -> Response:
             body = await read_limited(request, SMALL_BODY_LIMIT)
 
             async def replay() -> dict[str, Any]:
@@ -70,7 +70,7 @@ class SmallBodies(APIRoute):
 
             return await handle(Request(request.scope, replay))
 
-        return limited
+        return handle_limited
 
 
 async def read_limited(request: Request, limit: int) -> bytes:
@@ -94,10 +94,10 @@ async def _answer(request: Request, error: Exception) -> Response:
 def _translated(request: Request, error: Exception) -> Exception:
     match error:
         case RequestValidationError():
-            locations = [_location(request, error.body, each) for each in error.errors()[:100]]
+            locations = [_location(request, error.body, item) for item in error.errors()[:100]]
             return HttpError(INVALID, "The request does not fit the route.", locations=locations)
         case HTTPException():
-            type_, detail = _OF_STATUS.get(error.status_code, _UNREADABLE)
+            type_, detail = _BY_STATUS.get(error.status_code, _UNREADABLE)
             return HttpError(type_, detail, headers=list((error.headers or {}).items()))
         case ClientDisconnect():
             return HttpError(INVALID, "The connection closed before the end of the body.")
@@ -107,15 +107,15 @@ def _translated(request: Request, error: Exception) -> Exception:
 def _location(request: Request, body: Any, error: ErrorDetails) -> Location:
     field = request.scope["route"].body_field
     adapter = _adapter_of(None if field is None else field.field_info.annotation)
-    meant = correction(adapter, body, error["loc"][1:], error)
-    return Location(_pointer(error["loc"]), f"{error['msg']}{meant}")
+    hint = correction(adapter, body, error["loc"][1:], error)
+    return Location(_pointer(error["loc"]), f"{error['msg']}{hint}")
 
 
 _adapter_of: Final = lru_cache(maxsize=64)(TypeAdapter)
-"""Of the models of bodies, which are few."""
+"""Type adapters of the few models of bodies."""
 
 
 def _pointer(location: tuple[str | int, ...]) -> str:
-    """Name a parameter by its name, a part of the body by its JSON pointer."""
-    where, *path = location
-    return "/".join(["", *map(str, path)]) if where == "body" else ".".join(map(str, path))
+    """Return the name of a parameter, or the JSON pointer to a member of the body."""
+    source, *path = location
+    return "/".join(["", *map(str, path)]) if source == "body" else ".".join(map(str, path))

@@ -1,7 +1,7 @@
-"""Whether the head of a request may be served at all (RFC 9112), once a parser has taken it apart.
+"""Checks of a parsed request head (RFC 9112) that prevent request smuggling.
 
-What the parser lets pass and a proxy may read otherwise is refused: two readings of one request are
-how requests are smuggled (RFC 9112, section 11.2).
+A head that the parser accepts but a proxy could read differently is refused (RFC 9112, section
+11.2).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from app.http.problems import HEAD_TOO_LARGE, INVALID, HttpError
 __all__ = ["FIELDS_LIMIT", "check_head"]
 
 FIELDS_LIMIT: Final = 200
-"""Header fields of a request: in memory, each takes far more than the bytes it came in."""
+"""Header fields of a request: each takes far more bytes in memory than on the connection."""
 
-_IN_HOSTS: Final = (
+_HOST_CHARACTERS: Final = (
     b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%!$&'()*+,;=:[]"
 )
-"""What a host and a port are written with (RFC 3986, section 3.2.2)."""
+"""The characters of a host and a port (RFC 3986, section 3.2.2)."""
 
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
 
@@ -27,13 +27,13 @@ _VERSIONS: Final = frozenset({"1.0", "1.1"})
 def check_head(
     version: str, target: bytes, fields: Sequence[tuple[bytes, bytes]], *, switches: bool
 ) -> None:
-    """Refuse a head that must not be served; the sentence says why.
+    """Refuse a head that must not be served; the problem's detail states the reason.
 
     Args:
         version: Such as ``1.1``.
-        target: The request's target, as it came.
+        target: The request's target, undecoded.
         fields: Names, in lower case, and values of its fields.
-        switches: Whether it requests another protocol: then the parser takes it to have no body.
+        switches: Whether it requests another protocol; the parser then expects no body.
     """
     names = [name for name, _ in fields]
     if version not in _VERSIONS:
@@ -42,7 +42,7 @@ def check_head(
     if names.count(b"host") != 1:
         if version == "1.1" or b"host" in names:
             raise _refuse("A request has exactly one Host field.")  # RFC 9112, section 3.2
-    elif fields[names.index(b"host")][1].translate(None, _IN_HOSTS):
+    elif fields[names.index(b"host")][1].translate(None, _HOST_CHARACTERS):
         raise _refuse("The Host field must be the name of a host, and its port.")
     if b"#" in target:
         raise _refuse("The target of a request has no fragment.")  # RFC 9112, section 3.2

@@ -1,4 +1,4 @@
-"""Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07): which write is which."""
+"""Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07): the identity of writes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Identity", "OperationIds", "fingerprint_of", "parse_key"]
 
 _BARE = re.compile(r"[\x21\x23-\x7e][\x21-\x7e]{0,254}", re.ASCII)
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"', re.ASCII)
-_NOTHING_HELD = nullcontext()
+_NO_CLAIM = nullcontext()
 _RETRY = (("Retry-After", "1"),)
 
 
 def parse_key(value: str) -> str:
-    """Read the key: a string of RFC 9651, or its characters without the quotes, 255 at most."""
+    """Parse the key: a string of RFC 9651, or its characters unquoted, 255 at most."""
     text = value.strip(" \t")
     if match := _QUOTED.fullmatch(text):
         return re.sub(r"\\(.)", r"\1", match[1])
@@ -33,7 +33,7 @@ def parse_key(value: str) -> str:
 
 
 def fingerprint_of(*parts: bytes) -> str:
-    """Hash what makes two requests the same; no two sequences of parts are hashed alike."""
+    """Hash the parts that identify a request; different sequences of parts hash differently."""
     state = blake2b(digest_size=16)
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
@@ -42,7 +42,7 @@ def fingerprint_of(*parts: bytes) -> str:
 
 
 class OperationIds:
-    """Ids for writes without a key, unique for ever, and the keys in use in this process."""
+    """Globally unique ids for writes without a key, and the keys in use in this process."""
 
     def __init__(self) -> None:
         self._prefix = os.urandom(12).hex()
@@ -53,27 +53,27 @@ class OperationIds:
         return f"{self._prefix}-{next(self._numbers):x}"
 
     def claim(self, identity: Identity) -> AbstractContextManager[None]:
-        """Hold the key of a request, if it has one, while it runs; a second one is refused then."""
-        return _NOTHING_HELD if identity.key is None else self._hold(identity.derive("claim"))
+        """Hold the key of a request, if any, while it runs; a second request is refused."""
+        return _NO_CLAIM if identity.key is None else self._hold(identity.derive("claim"))
 
     @contextmanager
-    def _hold(self, claimed: str) -> Iterator[None]:
-        if claimed in self._running:
+    def _hold(self, claim_id: str) -> Iterator[None]:
+        if claim_id in self._running:
             detail = "The first request with this Idempotency-Key has not been answered yet."
             raise HttpError(IDEMPOTENCY_KEY_IN_USE, detail, headers=_RETRY)
-        self._running.add(claimed)
+        self._running.add(claim_id)
         try:
             yield
         finally:
-            self._running.discard(claimed)
+            self._running.discard(claim_id)
 
 
 @dataclass(eq=False, slots=True)
 class Identity:
-    """How the writes of one request are distinguished, and recognised when they come again.
+    """Identifies the writes of one request, and recognises a repeated request.
 
     The object is part of an operation's id: the same key used on two objects makes two operations,
-    because each is remembered with its own object.
+    because each is recorded with its object.
     """
 
     _ids: OperationIds
@@ -83,20 +83,20 @@ class Identity:
     _sender: tuple[str, ...] = ()
 
     def operation(self, class_name: str, id_: str, index: int | None = None) -> str:
-        """Name a write, the one at `index` of a request that carries many."""
+        """Return the id of a write: the one at `index` if the request carries many."""
         if self.key is None:
             return self._ids.fresh()
         name = self.derive("operation", class_name, id_)
         return name if index is None else f"{name}:{index}"
 
     def retry(self, *parts: str) -> tuple[str, str] | None:
-        """Return by what the request is recognised if it comes again; None: it has no key."""
+        """Return the id and fingerprint that recognise a repeated request; None: it has no key."""
         if self.key is None or self.fingerprint is None:
             return None
         return self.derive(*parts), self.fingerprint
 
     def derive(self, *parts: str) -> str:
-        """Return 32 hexadecimal digits that are the same whenever the key comes again."""
+        """Return 32 hexadecimal digits that depend only on the parts, the key and the sender."""
         assert self.key is not None
         encoded = [part.encode() for part in (*parts, *self._sender)]
         return fingerprint_of(self._database_id.encode(), self.key.encode(), *encoded)

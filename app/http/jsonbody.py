@@ -1,4 +1,4 @@
-"""JSON bodies: strict, and with the position of a mistake."""
+"""Strict parsing of JSON bodies; errors have positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mediator.base.errors import Invalid, Location
 
 __all__ = [
     "LARGE_BODY",
-    "MOST_VALUES",
+    "MAX_VALUES",
     "check_count",
     "parse_json",
     "require_list",
@@ -21,46 +21,46 @@ __all__ = [
 ]
 
 LARGE_BODY: Final = 2**14
-"""Bytes of a body from which on what it says is decoded in another thread."""
+"""Bytes of a body from which on it is decoded in another thread."""
 
-MOST_VALUES: Final = 100_000
-"""Values of a body: it is parsed in one go, which takes up to 0.2 microseconds for each."""
+MAX_VALUES: Final = 100_000
+"""Values of a body: parsing blocks the event loop for up to 0.2 microseconds per value."""
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse JSON (RFC 8259) of at most `MOST_VALUES` values and 1,024 levels.
+    """Parse JSON (RFC 8259) of at most `MAX_VALUES` values and 1,024 levels.
 
-    Of a name that comes twice the last value counts.
+    The last value of a repeated name counts.
     """
-    if len(body) > MOST_VALUES:
+    if len(body) > MAX_VALUES:
         _check_values(body)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         position = {"line": error.lineno, "column": error.colno, "offset": error.pos}
-        where = f"line {error.lineno}, column {error.colno}"
+        position_text = f"line {error.lineno}, column {error.colno}"
         raise HttpError(
             MALFORMED_JSON,
-            "The body is empty." if not body else f"The body is not JSON: {where}.",
-            locations=[Location("", f"{where}: {error.msg}")],
+            "The body is empty." if not body else f"The body is not JSON: {position_text}.",
+            locations=[Location("", f"{position_text}: {error.msg}")],
             extra={"position": position},
         ) from None
 
 
 def _check_values(body: bytes) -> None:
-    """Count openings of arrays and objects, and commas, outside of strings: one for each value."""
+    """Count commas and opening brackets outside of strings: one for each value."""
     codes = np.frombuffer(body, np.uint8)
     structural = (codes == ord(",")) | (codes == ord("[")) | (codes == ord("{"))
-    # An upper bound, and cheap: it counts those within strings as well.
-    if np.count_nonzero(structural) <= MOST_VALUES:
+    # A cheap upper bound: it also counts characters within strings.
+    if np.count_nonzero(structural) <= MAX_VALUES:
         return
-    # What is escaped ends no string.
+    # Escaped quotes do not end a string.
     plain = body.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
     quotes = np.frombuffer(plain, np.uint8) == ord('"')
-    # Whatever follows an odd number of quotes is within a string.
+    # A character after an odd number of quotes is within a string.
     within = np.logical_xor.accumulate(quotes)
-    if np.count_nonzero(structural & ~within) > MOST_VALUES:
-        detail = f"at most {MOST_VALUES} values are allowed"
+    if np.count_nonzero(structural & ~within) > MAX_VALUES:
+        detail = f"at most {MAX_VALUES} values are allowed"
         raise HttpError(INVALID, "The body has too many values.", locations=[Location("", detail)])
 
 
@@ -71,19 +71,21 @@ def require_object(body: Any, pointer: str = "") -> dict[str, Any]:
     raise HttpError(INVALID, "A JSON object is expected.", locations=locations)
 
 
-def require_list(body: Any, name: str, most: int) -> list[Any]:
-    """Return the only member of a body, a list of 1 to `most` elements; raises `Invalid`."""
+def require_list(body: Any, name: str, limit: int) -> list[Any]:
+    """Return the only member of a body, a list of 1 to `limit` elements; raises `Invalid`."""
     members = require_object(body)
-    listed = members.get(name)
-    if not isinstance(listed, list):
-        listed = []
-    check_count(listed, name, most)
-    if unknown := [Location(f"/{each}", "is not known here") for each in members if each != name]:
+    elements = members.get(name)
+    if not isinstance(elements, list):
+        elements = []
+    check_count(elements, name, limit)
+    if unknown := [
+        Location(f"/{member}", "is not known here") for member in members if member != name
+    ]:
         raise Invalid(f"The body has more than {name}.", locations=unknown)
-    return listed
+    return elements
 
 
-def check_count(listed: Sequence[Any], name: str, most: int) -> None:
-    if not 1 <= len(listed) <= most:
-        locations = [Location(f"/{name}", f"1 to {most:,} {name} are expected")]
+def check_count(elements: Sequence[Any], name: str, limit: int) -> None:
+    if not 1 <= len(elements) <= limit:
+        locations = [Location(f"/{name}", f"1 to {limit:,} {name} are expected")]
         raise Invalid(f"The body has no {name} that can be taken.", locations=locations)

@@ -1,4 +1,4 @@
-"""Requests and responses of the data API, straight from ASGI: no framework in between."""
+"""Requests and responses of the data API, directly on ASGI, without a framework."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ Headers: TypeAlias = list[Header]
 
 DIRECT_EXTENSION: Final = "portolan.direct"
 """An extension of the ASGI scope: a dictionary with a `SendResponse` under ``send``, and a
-`TakeBody` under ``take``. Middleware that has to see all messages takes it out of the scope."""
+`TakeBody` under ``take``. Middleware that needs to see all messages removes it from the scope."""
 
 SendResponse: TypeAlias = Callable[[int, Headers, bytes], bool]
-"""Takes status, fields and body, and returns whether they were sent: otherwise messages will do.
-The fields say how long the body is if there may be one, and nothing of the connection."""
+"""Takes status, fields and body, and returns whether they were sent; if not, use messages. The
+fields include the length of a body if the status allows one, but no Connection field."""
 
 TakeBody: TypeAlias = Callable[[], bytes | None]
-"""Returns the body of the request if all of it is there; None: messages will bring it."""
+"""Returns the body of the request if it is complete; None: messages deliver it."""
 
-_READ: Final = frozenset(
+_READ_FIELDS: Final = frozenset(
     {
         b"accept",
         b"accept-encoding",
@@ -84,8 +84,8 @@ _READ: Final = frozenset(
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _PREFIX = os.urandom(6).hex()
 _NUMBERS = itertools.count(1)
-_KNOWN_ID: Final = "portolan.request_id"
-_NOTHING: Final[Mapping[str, Any]] = {}
+_ID_IN_SCOPE: Final = "portolan.request_id"
+_EMPTY: Final[Mapping[str, Any]] = {}
 
 
 class ClientGone(Exception):
@@ -93,11 +93,11 @@ class ClientGone(Exception):
 
 
 class ServerTiming:
-    """How long the stages of a request took, for Server-Timing (W3C).
+    """Durations of the stages of a request, for Server-Timing (W3C).
 
     Attributes:
         started: When the request began.
-        described: Whether the sender may know more of a stage than its name.
+        described: Whether the sender may read the descriptions of stages.
     """
 
     __slots__ = ("_ends", "described", "started")
@@ -108,24 +108,24 @@ class ServerTiming:
         self._ends: list[tuple[str, float]] = []
 
     def end(self, name: str, description: str = "") -> None:
-        """Note that the stage `name` ended now; it began where the one before ended."""
+        """Record that the stage `name` ends now; it began at the end of the previous stage."""
         metric = f'{name};desc="{description}"' if description and self.described else name
         self._ends.append((metric, perf_counter()))
 
     @property
     def text(self) -> bytes:
-        """The value of the field, durations in milliseconds."""
-        metrics, before = [], self.started
+        """The value of the field; durations are in milliseconds."""
+        metrics, previous = [], self.started
         for metric, at in self._ends:
-            metrics.append(f"{metric};dur={(at - before) * 1000:.3f}")
-            before = at
+            metrics.append(f"{metric};dur={(at - previous) * 1000:.3f}")
+            previous = at
         return ", ".join(metrics).encode()
 
 
 class Request:
-    """A request as it came: the raw path, the fields we read, and the body still to be received.
+    """A request: the raw path, the header fields we read, and the body that is yet to be received.
 
-    Fields that come several times are joined by commas (RFC 9110, section 5.3).
+    The values of a repeated field are joined by commas (RFC 9110, section 5.3).
     """
 
     __slots__ = (
@@ -143,7 +143,7 @@ class Request:
     )
 
     body_limit: int | None
-    """How many bytes the sender's body may have; None: as many as anybody's."""
+    """The sender's limit for a body, in bytes; None: the general limit."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.phases = ServerTiming()
@@ -153,25 +153,25 @@ class Request:
         self.path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
         self.receive = receive
-        extensions = scope.get("extensions", _NOTHING)
-        direct = extensions.get(DIRECT_EXTENSION, _NOTHING)
+        extensions = scope.get("extensions", _EMPTY)
+        direct = extensions.get(DIRECT_EXTENSION, _EMPTY)
         self.send_response: SendResponse | None = direct.get("send")
         self.take_body: TakeBody | None = direct.get("take")
         self.headers = _scan(scope["headers"])
-        given = self.headers.get(b"x-request-id", "")
-        self.id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
+        client_id = self.headers.get(b"x-request-id", "")
+        self.id = client_id if _REQUEST_ID.fullmatch(client_id) else new_request_id()
 
     @property
     def is_disconnected(self) -> bool:
-        """Whether the client is known to have gone: in a block of `watched` only."""
+        """Whether the client has disconnected; detected only in a block of `watched`."""
         return self._disconnection is not None and self._disconnection.done()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Notice in the block that the client goes; to be used when the body has been read.
+        """Detect in the block that the client disconnects; use it after the body was read.
 
-        A server drops what is sent to a client that has gone, without an error: whoever makes an
-        answer piece by piece has to look.
+        The server silently drops data for a client that has gone, so a handler that streams an
+        answer must check `is_disconnected`.
         """
         self._disconnection = asyncio.create_task(self._disconnected())
         try:
@@ -189,25 +189,28 @@ def new_request_id() -> str:
 
 
 def request_id(scope: Scope) -> str:
-    """Return the id of a request that is not read as a `Request`: its own, or always the same."""
-    known: str | None = scope.get(_KNOWN_ID)
-    if known is None:
-        given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
-        known = given if _REQUEST_ID.fullmatch(given) else new_request_id()
-        scope[_KNOWN_ID] = known
-    return known
+    """Return the client's or a generated id of a request that is not parsed as a `Request`.
+
+    Repeated calls for one scope return the same id.
+    """
+    id_: str | None = scope.get(_ID_IN_SCOPE)
+    if id_ is None:
+        client_id = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        id_ = client_id if _REQUEST_ID.fullmatch(client_id) else new_request_id()
+        scope[_ID_IN_SCOPE] = id_
+    return id_
 
 
 def field_of(scope: Scope, name: bytes) -> str | None:
-    """Return a field of the request; one that comes twice is no credential."""
-    found = [value for given, value in scope["headers"] if given == name]
-    return b", ".join(found).decode("latin-1") if found else None
+    """Return a field of the request; repeated values are joined: two credentials are invalid."""
+    values = [value for field, value in scope["headers"] if field == name]
+    return b", ".join(values).decode("latin-1") if values else None
 
 
 def _scan(fields: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
     headers: dict[bytes, str] = {}
     for name, value in fields:
-        if name in _READ:
+        if name in _READ_FIELDS:
             text = value.decode("latin-1")
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
     return headers
@@ -215,7 +218,7 @@ def _scan(fields: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
 
 @dataclass(slots=True)
 class Response:
-    """An answer; either `body` or `chunks` is sent."""
+    """A response; either `body` or `chunks` is sent."""
 
     status: int
     headers: Headers = field(default_factory=list)
@@ -225,7 +228,7 @@ class Response:
 
 def _declared_length(request: Request) -> int:
     text = request.headers.get(b"content-length")
-    return 0 if text is None else parse_integer(text, "Content-Length", least=0)
+    return 0 if text is None else parse_integer(text, "Content-Length", minimum=0)
 
 
 def too_large(limit: int, what: str = "body") -> HttpError:
@@ -234,18 +237,18 @@ def too_large(limit: int, what: str = "body") -> HttpError:
 
 
 def bounded(request: Request, limit: int) -> int:
-    """Return how many bytes this sender may send, where `limit` holds for all."""
+    """Return the sender's limit in bytes, where `limit` is the general one."""
     return limit if request.body_limit is None else min(limit, request.body_limit)
 
 
 def forbid_body(request: Request) -> None:
-    """Refuse a body where it would have no meaning (RFC 9110, section 9.3.1)."""
+    """Refuse a body of a method that gives it no meaning (RFC 9110, section 9.3.1)."""
     if b"transfer-encoding" in request.headers or _declared_length(request):
         raise HttpError(INVALID, f"{request.method} takes no body here.")
 
 
 async def stream_body(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body as it comes in; raise `ClientGone` if the connection closes before its end."""
+    """Yield the body as it arrives; raise `ClientGone` if the connection closes before its end."""
     while True:
         message = await request.receive()
         if message["type"] == "http.disconnect":
@@ -257,18 +260,18 @@ async def stream_body(request: Request) -> AsyncIterator[bytes]:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Read the whole body, never more than `limit` bytes of it, nor than the sender may send.
+    """Read the whole body, up to the smaller of `limit` and the sender's limit, in bytes.
 
     Raises:
-        HttpError: It is longer.
+        HttpError: The body is longer.
         ClientGone: The connection closed before the end.
     """
     limit = bounded(request, limit)
     if _declared_length(request) > limit:
         raise too_large(limit)
-    taken = request.take_body() if request.take_body else None
-    if taken is not None:
-        return _bounded(taken, limit)
+    complete = request.take_body() if request.take_body else None
+    if complete is not None:
+        return _bounded(complete, limit)
     message = await request.receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")

@@ -1,4 +1,4 @@
-"""Media types: what comes in (Content-Type) and what may go out (Accept)."""
+"""Content negotiation: Content-Type, Accept and Accept-Encoding."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ FILES: Final[dict[str, ResultFormat]] = {
     "application/vnd.apache.parquet": "parquet",
     "application/vnd.apache.arrow.stream": "arrow",
 }
-"""The form of a run's result, by its media type."""
+"""The format of a run's result, by its media type."""
 
 _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))?", re.ASCII)
 _CODING = re.compile(
     r"\s*([!#$%&'*+.^_`|~\w-]+)\s*(?:;\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*)?", re.ASCII
 )
-_LONGEST: Final = 1_024
-"""Characters of a field: each member of a list takes its time, and each cache keeps 256 fields."""
+_MAX_CHARACTERS: Final = 1_024
+"""Characters of a field: list members take time to parse, and each cache keeps 256 fields."""
 
 _ZERO = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", re.ASCII | re.IGNORECASE)
 _CHARSET = re.compile(r'\s*charset\s*=\s*"?utf-?8"?\s*', re.ASCII | re.IGNORECASE)
@@ -59,7 +59,7 @@ def media_type(content_type: str) -> str | None:
 
     None if it is malformed or not in UTF-8, or if the field has more than 1,024 characters.
     """
-    return None if len(content_type) > _LONGEST else _media_type(content_type)
+    return None if len(content_type) > _MAX_CHARACTERS else _media_type(content_type)
 
 
 @lru_cache(maxsize=256)
@@ -73,27 +73,27 @@ def _media_type(content_type: str) -> str | None:
 
 
 def check_accept(accept: str, *offered: str) -> None:
-    """Refuse a request whose Accept rules out all that is offered (RFC 9110, section 12.5.1).
+    """Refuse a request whose Accept excludes all offered types (RFC 9110, section 12.5.1).
 
     Raises:
-        HttpError: It does, or the field has more than 1,024 characters.
+        HttpError: Accept excludes them, or has more than 1,024 characters.
     """
-    if len(accept) > _LONGEST:
-        locations = [Location("Accept", f"at most {_LONGEST} characters are expected")]
+    if len(accept) > _MAX_CHARACTERS:
+        locations = [Location("Accept", f"at most {_MAX_CHARACTERS} characters are expected")]
         raise HttpError(INVALID, "There are too many media ranges.", locations=locations)
-    if not any(_accepts(accept, one) for one in offered):
+    if not any(_accepts(accept, type_) for type_ in offered):
         detail = f"The answer would be {' or '.join(offered)}, which Accept excludes."
         raise HttpError(NOT_ACCEPTABLE, detail, extra={"offered": list(offered)})
 
 
 def accepts_by_name(accept: str, type_: str) -> bool:
-    """Whether Accept names a media type itself, not by a wildcard, in 1,024 characters at most."""
-    return len(accept) <= _LONGEST and _accepts_by_name(accept, type_)
+    """Whether Accept names a media type without a wildcard, in 1,024 characters at most."""
+    return len(accept) <= _MAX_CHARACTERS and _accepts_by_name(accept, type_)
 
 
 @lru_cache(maxsize=256)
 def _accepts_by_name(accept: str, type_: str) -> bool:
-    ranges = [match for part in accept.split(",") if (match := _RANGE.fullmatch(part))]
+    ranges = [match for member in accept.split(",") if (match := _RANGE.fullmatch(member))]
     return any(m[1].lower() == type_ for m in ranges) and _accepts(accept, type_)
 
 
@@ -103,30 +103,32 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def prefers_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is accepted, and at least as welcome as no coding."""
+    """Whether gzip is accepted, with at least the weight of `identity`."""
     gzip, identity = _weights(accept_encoding)
     return gzip > 0 and gzip >= identity
 
 
 def _weights(accept_encoding: str) -> tuple[float, float]:
-    """Return how welcome gzip is, and no coding: unless it is named, everything else is more so.
+    """Return the weights of gzip and of `identity`, which is 0 unless it is listed.
 
-    A malformed member of the list counts for nothing, and neither does a list that is too long.
+    Malformed members of the list, and lists that are too long, are ignored.
     """
-    return (0.0, 0.0) if len(accept_encoding) > _LONGEST else _weights_of(accept_encoding)
+    return (0.0, 0.0) if len(accept_encoding) > _MAX_CHARACTERS else _weights_of(accept_encoding)
 
 
 @lru_cache(maxsize=256)
 def _weights_of(accept_encoding: str) -> tuple[float, float]:
-    named = [match for part in accept_encoding.split(",") if (match := _CODING.fullmatch(part))]
-    weights = {match[1].lower().removeprefix("x-"): float(match[2] or 1) for match in named}
+    members = [
+        match for member in accept_encoding.split(",") if (match := _CODING.fullmatch(member))
+    ]
+    weights = {match[1].lower().removeprefix("x-"): float(match[2] or 1) for match in members}
     return weights.get("gzip", weights.get("*", 0.0)), weights.get("identity", 0.0)
 
 
 @lru_cache(maxsize=256)
 def _accepts(accept: str, offered: str) -> bool:
-    """Let the most specific range decide; an empty or broken field forbids nothing."""
-    ranges = [match for part in accept.split(",") if (match := _RANGE.fullmatch(part))]
+    """Decide by the most specific range; an empty or malformed field accepts everything."""
+    ranges = [match for member in accept.split(",") if (match := _RANGE.fullmatch(member))]
     covering = (offered, offered.partition("/")[0] + "/*", "*/*")
     for range_ in covering:
         weights = [m[2] or "" for m in ranges if m[1].lower() == range_]

@@ -1,4 +1,4 @@
-"""Paths and queries in their raw form: decoded once, strictly, or refused."""
+"""Strict percent-decoding of raw paths and queries."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mediator.base.suggestions import did_you_mean
 
 __all__ = ["decode_segment", "decode_text", "parse_integer", "parse_pairs", "parse_query"]
 
-_BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_LONGEST_QUERY = 65_536
-_MOST_PARAMETERS = 300
-_LARGEST = 2**53
+_MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_MAX_QUERY_BYTES = 65_536
+_MAX_PARAMETERS = 300
+_MAX_INTEGER = 2**53
 _DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
 
 
 def decode_text(raw: bytes, pointer: str) -> str:
-    """Percent-decode once, as UTF-8; refuse broken escapes and byte sequences."""
+    """Percent-decode once, as UTF-8; refuse malformed escapes and byte sequences."""
     if b"%" in raw:
-        if _BROKEN.search(raw):
+        if _MALFORMED_ESCAPE.search(raw):
             raise _refuse(pointer, "a % is not followed by two hexadecimal digits")
         raw = unquote_to_bytes(raw)
     try:
@@ -31,7 +31,7 @@ def decode_text(raw: bytes, pointer: str) -> str:
 
 
 def decode_segment(raw: bytes, pointer: str) -> str:
-    """Percent-decode one segment of a path; an escaped slash is not a slash, and no id has one."""
+    """Percent-decode one segment of a path; refuse an escaped slash, which ids cannot contain."""
     text = decode_text(raw, pointer)
     if "/" in text:
         raise _refuse(pointer, "a slash cannot be part of it")
@@ -39,28 +39,30 @@ def decode_segment(raw: bytes, pointer: str) -> str:
 
 
 def parse_query(
-    raw: bytes, allowed: frozenset[str], longest: int = _LONGEST_QUERY
+    raw: bytes, allowed: frozenset[str], max_bytes: int = _MAX_QUERY_BYTES
 ) -> dict[str, str]:
-    """Read the parameters that a route has; refuse others, and those that are given twice."""
+    """Parse the parameters of a query; refuse unknown and repeated ones."""
     parameters: dict[str, str] = {}
-    for name, value in parse_pairs(raw, longest):
+    for name, value in parse_pairs(raw, max_bytes):
         if name not in allowed or name in parameters:
             raise _refuse_parameter(name, allowed)
         parameters[name] = value
     return parameters
 
 
-def parse_pairs(raw: bytes, longest: int = _LONGEST_QUERY) -> list[tuple[str, str]]:
-    """Read ``name=value`` pairs in their order, in which ``+`` stands for a space.
+def parse_pairs(raw: bytes, max_bytes: int = _MAX_QUERY_BYTES) -> list[tuple[str, str]]:
+    """Parse ``name=value`` pairs in order; ``+`` stands for a space.
 
-    A form may be longer than a query: `longest` is in bytes.
+    Args:
+        raw: The query of a URL, or a form, which may be longer.
+        max_bytes: Limit of `raw`, in bytes.
     """
     if not raw:
         return []
-    if len(raw) > longest:
-        raise HttpError(INVALID, f"A query may have at most {longest} bytes.")
-    if raw.count(b"&") >= _MOST_PARAMETERS:
-        raise HttpError(INVALID, f"A query may have at most {_MOST_PARAMETERS} parameters.")
+    if len(raw) > max_bytes:
+        raise HttpError(INVALID, f"A query may have at most {max_bytes} bytes.")
+    if raw.count(b"&") >= _MAX_PARAMETERS:
+        raise HttpError(INVALID, f"A query may have at most {_MAX_PARAMETERS} parameters.")
     # Before anything is decoded: an escaped plus (%2B) stays a plus.
     pairs = [pair.partition(b"=") for pair in raw.replace(b"+", b"%20").split(b"&") if pair]
     return [
@@ -69,10 +71,10 @@ def parse_pairs(raw: bytes, longest: int = _LONGEST_QUERY) -> list[tuple[str, st
     ]
 
 
-def parse_integer(text: str, name: str, *, least: int, most: int = _LARGEST) -> int:
-    if _DIGITS.fullmatch(text) and least <= (number := int(text)) <= most:
+def parse_integer(text: str, name: str, *, minimum: int, maximum: int = _MAX_INTEGER) -> int:
+    if _DIGITS.fullmatch(text) and minimum <= (number := int(text)) <= maximum:
         return number
-    locations = [Location(name, f"a whole number from {least} to {most} is expected")]
+    locations = [Location(name, f"a whole number from {minimum} to {maximum} is expected")]
     raise HttpError(INVALID, f"The value of {name} is not allowed.", locations=locations)
 
 
@@ -80,8 +82,8 @@ def _refuse_parameter(name: str, allowed: frozenset[str]) -> HttpError:
     if name in allowed:
         return _refuse(name, "the parameter is given more than once")
     known = ", ".join(sorted(allowed)) or "none"
-    meant = did_you_mean(name, allowed)
-    return _refuse(name, f"there is no such parameter here; known: {known}{meant}")
+    hint = did_you_mean(name, allowed)
+    return _refuse(name, f"there is no such parameter here; known: {known}{hint}")
 
 
 def _refuse(pointer: str, detail: str) -> HttpError:

@@ -1,14 +1,14 @@
 """Strong entity tags made of versions, and conditional requests (RFC 9110, sections 8.8.3, 13).
 
-A tag names the media type (``j``: JSON), the version of the class's schema and every cache group of
-the resource with its version, ``-`` where the group is absent::
+A tag names the media type (``j``: JSON), the version of the class's schema, and every cache group
+of the resource with its version, or ``-`` if the group is absent::
 
     "j3.hits:1767225600000002.main:-"
 
-For a request that is pinned to a version of the database's schema, say 7, it begins with ``j3~7``:
-the names of fields are others there, and so are the bytes. Equal tags mean equal bytes: a group's
-version changes with every write to it. Compressed, they are other bytes, and the tag ends in
-``-gzip`` (section 8.8.3.3); of a precondition either tag names the version.
+For a request that is pinned to a version of the database's schema, say 7, it begins with ``j3~7``,
+because field names, and thus the bytes, differ. Equal tags mean equal bytes: a group's version
+changes with every write to it. A compressed body has different bytes, and its tag ends in ``-gzip``
+(section 8.8.3.3); in a precondition, either tag names the version.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TAG = re.compile(
 )
 
 GZIP_END: Final = '-gzip"'
-"""How the tag of something compressed ends."""
+"""The end of the tag of a compressed representation."""
 
 _LIST = re.compile(r'[ \t]*(?:,[ \t]*)*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?=,|$)', re.ASCII)
 
@@ -58,7 +58,7 @@ class Tags:
 
     def match_weakly(self, tag: str) -> bool:
         """Compare for If-None-Match, where ``W/`` does not matter."""
-        return self.any or any(tag == own.removeprefix("W/") for own in self.tags)
+        return self.any or any(tag == member.removeprefix("W/") for member in self.tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +83,15 @@ NO_PRECONDITIONS = Preconditions()
 
 
 def gzip_tag(tag: str) -> str:
-    """Return the tag of what has this tag, compressed by gzip."""
+    """Return the tag of the gzip-compressed representation."""
     return tag[:-1] + GZIP_END
 
 
 def parse_tags(value: str, header: str, *, codings: bool = True) -> Tags:
-    """Read a list of entity tags, or ``*``; the header is named in the problem.
+    """Parse a list of entity tags, or ``*``; a problem names `header`.
 
-    The tag of something compressed is read as the tag of its version; without `codings` it is read
-    as it is, and so matches none.
+    With `codings` the tag of a compressed representation stands for its version; otherwise it
+    matches nothing.
     """
     if value.strip() == "*":
         return Tags(any=True)
@@ -110,25 +110,25 @@ def parse_tags(value: str, header: str, *, codings: bool = True) -> Tags:
 def binding_versions(
     tags: Tags, groups: Sequence[str], schema_version: int, pinned: int = 0
 ) -> tuple[Mapping[str, int | None], ...]:
-    """Turn the tags of If-Match into versions, any one of which may hold.
+    """Return the versions of If-Match's tags, any one of which suffices.
 
-    A tag binds only if it names exactly the groups of the resource at the present schema; one that
-    does not can match no representation of the resource.
+    A tag counts only if it names exactly the groups of the resource at the current schema; any
+    other tag cannot match a representation of the resource.
     """
-    named = set(groups)
+    group_names = set(groups)
     parsed = [parse_tag(tag) for tag in tags.tags]
     return tuple(
         tag.versions
         for tag in parsed
         if tag
         and (tag.schema_version, tag.pinned) == (schema_version, pinned)
-        and tag.versions.keys() == named
+        and tag.versions.keys() == group_names
     )
 
 
 @dataclass(frozen=True, slots=True)
 class VersionTag:
-    """What a tag names; `pinned` is the version that its request was pinned to, 0: none."""
+    """A parsed tag; `pinned` is the schema version that its request was pinned to, 0: none."""
 
     schema_version: int
     versions: Mapping[str, int | None]
@@ -141,7 +141,7 @@ def format_tag(
     versions: Mapping[str, int | None],
     pinned: int = 0,
 ) -> str:
-    """Print the tag of a resource; groups that are absent have None or are left out."""
+    """Format the tag of a resource; an absent group has None or is omitted."""
     parts = [f'"j{schema_version}~{pinned}' if pinned else f'"j{schema_version}']
     for group in groups:
         version = versions.get(group)
@@ -150,14 +150,14 @@ def format_tag(
 
 
 def parse_tag(tag: str) -> VersionTag | None:
-    """Read a tag; None for weak ones and for those that we never printed."""
+    """Parse a tag; None if it is weak or was not made by `format_tag`."""
     match = _TAG.fullmatch(tag)
     if match is None:
         return None
     pairs = [part.split(":") for part in match[3][1:].split(".")]
     versions = {group: None if text == "-" else int(text) for group, text in pairs}
-    # No store counts further than that: what is above was never printed, and cannot be compared.
-    beyond = any((version or 0) > INTEGER_MAX for version in versions.values())
-    if len(versions) != len(pairs) or beyond:
+    # Stores cannot compare larger versions, and `format_tag` never produces them.
+    exceeds = any((version or 0) > INTEGER_MAX for version in versions.values())
+    if len(versions) != len(pairs) or exceeds:
         return None
     return VersionTag(int(match[1]), versions, int(match[2] or 0))

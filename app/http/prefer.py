@@ -13,12 +13,12 @@ from mediator.base.errors import Location
 
 __all__ = ["NO_PREFERENCES", "PREFERENCES", "Preferences", "parse_prefer"]
 
-_LONGEST: Final = 4_096
-"""Characters of a list: a position takes half of them."""
+_MAX_CHARACTERS: Final = 4_096
+"""Characters of a list; a position takes up to half of them."""
 
 _ITEM = re.compile(
-    # No repetition gives back what it has matched: spaces on both sides of an empty value would be
-    # divided between the two in every way.
+    # Possessive quantifiers: spaces around an empty value would otherwise cause backtracking over
+    # every split.
     r"""\s*+([!#$%&'*+.^_`|~\w-]++)(?:\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^\s,;"]*+))?"""
     r"""\s*+(?:;[^,]*+)?(?:,|$)""",
     re.ASCII,
@@ -38,20 +38,20 @@ PREFERENCES: Final[dict[str, Callable[[str], object]]] = {
     "max-staleness": _SECONDS.fullmatch,
     "at-least": _POSITION.fullmatch,
 }
-"""Whether a value is one of a preference, by its name."""
+"""Predicates for the values of each preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What the client would like.
+    """The preferences of a request.
 
     Attributes:
-        minimal: No representation after a write.
-        representation: That of the whole object after a write, not only of what it touched.
-        consistency: As the systems hold it now, or from the view.
-        at_least: A position that the answer must have reached.
-        applied: The value of Preference-Applied; empty if nothing was.
-        applied_in_part: The same for an answer that does not show the whole object.
+        minimal: Return no representation after a write.
+        representation: Return the whole object after a write, not only the written groups.
+        consistency: Read from the systems (strong), or from the view (bounded).
+        at_least: A position that the answer must include.
+        applied: The value of Preference-Applied; empty if no preference was applied.
+        applied_in_part: The same for an answer that omits part of the object.
     """
 
     minimal: bool = False
@@ -68,43 +68,42 @@ NO_PREFERENCES = Preferences()
 
 @lru_cache(maxsize=256)
 def parse_prefer(value: str) -> Preferences:
-    """Read Prefer; unknown preferences are ignored, as section 2 demands.
+    """Parse Prefer; unknown preferences are ignored, as section 2 demands.
 
-    What is requested of freshness always holds: a read that the view is not fresh enough for is
-    answered by the systems themselves. A known preference with a wrong value is refused if
-    ``handling=strict`` says so.
+    Requested freshness is always met: if the view is too stale for a read, the systems answer it.
+    With ``handling=strict``, a known preference with an invalid value is refused.
 
     Raises:
-        HttpError: It is refused, or the list has more than 4,096 characters.
+        HttpError: A preference is refused, or the list has more than 4,096 characters.
     """
-    if len(value) > _LONGEST:
-        locations = [Location("Prefer", f"at most {_LONGEST} characters are expected")]
+    if len(value) > _MAX_CHARACTERS:
+        locations = [Location("Prefer", f"at most {_MAX_CHARACTERS} characters are expected")]
         raise HttpError(INVALID, "There are too many preferences.", locations=locations)
     preferences = _preferences(value)
     known = {name: choice for name, choice in preferences.items() if name in PREFERENCES}
-    good = {name: choice for name, choice in known.items() if PREFERENCES[name](choice)}
-    wrong = sorted(known.keys() - good.keys())
-    if wrong and good.get("handling") == "strict":
-        locations = [Location("Prefer", f"{name} cannot have this value") for name in wrong]
+    valid = {name: choice for name, choice in known.items() if PREFERENCES[name](choice)}
+    invalid = sorted(known.keys() - valid.keys())
+    if invalid and valid.get("handling") == "strict":
+        locations = [Location("Prefer", f"{name} cannot have this value") for name in invalid]
         raise HttpError(
             INVALID, "A preference has a value that it cannot have.", locations=locations
         )
-    applied = [f"{name}={choice}" for name, choice in good.items()]
-    in_part = [choice for choice in applied if choice != "return=representation"]
-    staleness = good.get("max-staleness")
+    applied = [f"{name}={choice}" for name, choice in valid.items()]
+    applied_in_part = [choice for choice in applied if choice != "return=representation"]
+    staleness = valid.get("max-staleness")
     return Preferences(
-        minimal=good.get("return") == "minimal",
-        representation=good.get("return") == "representation",
-        consistency=_CONSISTENCIES.get(good.get("consistency", "")),
+        minimal=valid.get("return") == "minimal",
+        representation=valid.get("return") == "representation",
+        consistency=_CONSISTENCIES.get(valid.get("consistency", "")),
         max_staleness_s=None if staleness is None else float(staleness),
-        at_least=good.get("at-least"),
+        at_least=valid.get("at-least"),
         applied=", ".join(applied),
-        applied_in_part=", ".join(in_part),
+        applied_in_part=", ".join(applied_in_part),
     )
 
 
 def _preferences(value: str) -> dict[str, str]:
-    """List the preferences; the first of several with one name counts (section 2)."""
+    """Return the preferences; the first of a repeated name counts (section 2)."""
     preferences: dict[str, str] = {}
     at = 0
     while at < len(value) and (match := _ITEM.match(value, at)):

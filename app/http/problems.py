@@ -1,4 +1,4 @@
-"""Every error as a problem (RFC 9457): one stable type for each, documented in docs/problems.md."""
+"""Errors as problems (RFC 9457) with stable types, documented in docs/problems.md."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ INTERNAL: Final = ProblemType("internal", 500, "Internal Server Error")
 _CHALLENGE: Final = 'Bearer realm="portolan"'
 _GONE: Final = ProblemType("gone", 410, "Gone")
 
-_OF_ERROR: dict[type[MediatorError], ProblemType] = {
+_TYPES_BY_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Invalid: INVALID,
     errors.SchemaInvalid: ProblemType("schema-invalid", 400, "Invalid schema"),
     errors.ObjectTooLarge: BODY_TOO_LARGE,
@@ -114,7 +114,7 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
 PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
     sorted(
         {
-            *_OF_ERROR.values(),
+            *_TYPES_BY_ERROR.values(),
             MALFORMED_JSON,
             CROSS_SITE,
             ROUTE_NOT_FOUND,
@@ -131,16 +131,16 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
         key=lambda type_: (type_.status, type_.slug),
     )
 )
-"""Every type there is, by status."""
+"""All types, ordered by status."""
 
 
 class HttpError(Exception):
-    """A problem: one that HTTP itself detects, or the translation of another error.
+    """A problem: an error at the level of HTTP, or the translation of another error.
 
     Attributes:
-        detail: What happened this time, for people.
-        extra: Further members, for machines.
-        headers: Header fields that belong to it.
+        detail: What happened, for people.
+        extra: Additional members, for programs.
+        headers: Header fields of the response.
     """
 
     def __init__(
@@ -161,11 +161,11 @@ class HttpError(Exception):
 
     @property
     def fields(self) -> list[tuple[bytes, bytes]]:
-        named = {"content-type": PROBLEM_JSON, "cache-control": "no-store", **dict(self.headers)}
-        return [(name.lower().encode(), value.encode()) for name, value in named.items()]
+        fields = {"content-type": PROBLEM_JSON, "cache-control": "no-store", **dict(self.headers)}
+        return [(name.lower().encode(), value.encode()) for name, value in fields.items()]
 
     def document(self, instance: str | None = None) -> dict[str, Any]:
-        """Return the members of RFC 9457, section 3.1, and ours; the instance is a request's id."""
+        """Return the members of RFC 9457, section 3.1, and `extra`; `instance` is a request id."""
         document: dict[str, Any] = {
             "type": self.type.uri,
             "title": self.type.title,
@@ -184,16 +184,16 @@ class HttpError(Exception):
     def answer(self, id_: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         """Return status, fields and body of the answer to a request of this id."""
         body = self.body(id_)
-        own = ((b"content-length", b"%d" % len(body)), (b"x-request-id", id_.encode()))
-        return self.type.status, [*self.fields, *own], body
+        response_fields = ((b"content-length", b"%d" % len(body)), (b"x-request-id", id_.encode()))
+        return self.type.status, [*self.fields, *response_fields], body
 
     def body(self, instance: str | None = None) -> bytes:
-        # What a mediator error carries may be of any type: a problem must not fail to print.
+        # Extra members can have any type: serialising a problem must not fail.
         return orjson.dumps(self.document(instance), default=str)
 
 
 def problem_of(error: Exception) -> HttpError:
-    """Translate an error; what is not foreseen becomes `INTERNAL` and reveals nothing."""
+    """Translate an error; an unexpected one becomes `INTERNAL`, and its text is not revealed."""
     headers: tuple[tuple[str, str], ...] = ()
     match error:
         case HttpError():
@@ -201,14 +201,14 @@ def problem_of(error: Exception) -> HttpError:
         case Unavailable() | TooManyRequests():
             headers = (("Retry-After", str(max(1, round(error.retry_after_s)))),)
         case Unauthenticated():
-            flaw = ', error="invalid_token"' if error.presented else ""
-            headers = (("WWW-Authenticate", _CHALLENGE + flaw),)
+            challenge_error = ', error="invalid_token"' if error.presented else ""
+            headers = (("WWW-Authenticate", _CHALLENGE + challenge_error),)
         case Forbidden():
-            flaw = f'{_CHALLENGE}, error="insufficient_scope"'  # RFC 6750, section 3.1
-            headers = (("WWW-Authenticate", flaw),)
+            challenge_error = f'{_CHALLENGE}, error="insufficient_scope"'  # RFC 6750, section 3.1
+            headers = (("WWW-Authenticate", challenge_error),)
     if not isinstance(error, MediatorError):
         return HttpError(INTERNAL, "The request could not be served; its id is in the log.")
-    kind = next((_OF_ERROR[c] for c in type(error).__mro__ if c in _OF_ERROR), INTERNAL)
+    kind = next((_TYPES_BY_ERROR[c] for c in type(error).__mro__ if c in _TYPES_BY_ERROR), INTERNAL)
     return HttpError(
         kind, error.detail, locations=error.locations, extra=error.extra, headers=headers
     )

@@ -1,4 +1,4 @@
-"""The reference of an API: its OpenAPI document as a page that loads nothing and runs nothing."""
+"""The reference of an API: its OpenAPI document as a static page without scripts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jinja2 import Environment, FileSystemLoader
 
 __all__ = ["serve_reference"]
 
-_HERE: Final = Path(__file__).parent / "templates"
-_STYLE: Final = (_HERE / "reference.css").read_text()
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_STYLE: Final = (_TEMPLATES / "reference.css").read_text()
 _METHODS: Final = ("get", "head", "post", "put", "patch", "delete", "options")
 _HEADERS: Final = {
-    # The style is the only thing that the page needs; CSP Level 3, section 6.7.2.3.
+    # The page needs only its style sheet; CSP Level 3, section 6.7.2.3.
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none';"
     " frame-ancestors 'none';"
     f" style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'",
@@ -32,14 +32,14 @@ _HEADERS: Final = {
 def serve_reference(app: FastAPI) -> None:
     """Serve the reference of an application at ``/docs``."""
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["json"] = lambda value, indent=None: json.dumps(value, indent=indent)
     environment.filters["last_of"] = lambda reference: reference.rpartition("/")[2]
 
     @cache
     def page() -> str:
-        template = environment.get_template("reference.html")  # compiled when somebody looks
+        template = environment.get_template("reference.html")  # compiled on the first request
         document = app.openapi()
         return template.render(
             info=document["info"],
@@ -55,7 +55,7 @@ def serve_reference(app: FastAPI) -> None:
 
 
 def _operations(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return every method of every path, with what it refers to in place."""
+    """Return all operations, with references resolved."""
     return [
         _operation(document, path, method, item)
         for path, item in document["paths"].items()
@@ -77,14 +77,16 @@ def _operation(
         "anchor": f"{method.upper()}-{path}",
         "parameters": [_resolved(document, parameter) for parameter in parameters],
         "bodies": _resolved(document, operation.get("requestBody", {})).get("content", {}),
-        "responses": {status: _resolved(document, each) for status, each in responses.items()},
+        "responses": {
+            status: _resolved(document, response) for status, response in responses.items()
+        },
     }
 
 
 def _resolved(document: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """Return what a reference to a component stands for; anything else as it is."""
+    """Return the component that a reference names; any other node unchanged."""
     if "$ref" not in node:
         return node
     kind, name = node["$ref"].split("/")[-2:]
-    found: dict[str, Any] = document["components"][kind][name]
-    return found
+    component: dict[str, Any] = document["components"][kind][name]
+    return component

@@ -1,7 +1,7 @@
 """HTTP/1 connections on uvicorn's protocol: bounds, refusals as problems, answers in one write.
 
-Everything that uses names which uvicorn does not document is here: pyproject.toml pins its version,
-and tests/unit/http/test_http_uvicorn.py names what must exist.
+All uses of undocumented names of uvicorn are here: pyproject.toml pins its version, and
+tests/unit/http/test_http_uvicorn.py checks that the names exist.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from app.http.problems import (
 __all__ = ["HEAD_LIMIT", "PIPELINED_LIMIT", "Http1Protocol", "protocol_of"]
 
 HEAD_LIMIT: Final = 128 * 2**10
-"""Bytes that a head may go on for, after the piece of the connection in which it began. It bounds
-what is between the pieces of a body, too: sizes of chunks, their extensions, and trailers."""
+"""Bytes of a head after the piece of data in which it began. Also bounds the bytes between the
+pieces of a body: chunk sizes, chunk extensions and trailers."""
 
 PIPELINED_LIMIT: Final = 100
-"""Requests that wait in a connection for the answer to the one before them."""
+"""Requests of a connection that wait for the answer to an earlier request."""
 
 _LINE: Final = b"%b: %b\r\n".__mod__
 _JOINED_BODY: Final = 2**14
-"""Bytes of a body up to which it is joined to the head: a system call costs more than that."""
+"""Bytes of a body up to which it is joined to the head, as a system call costs more than a copy."""
 
 _IDLE: Final = "idle"
 _HEAD: Final = "head"
@@ -52,18 +52,18 @@ _log = logging.getLogger("portolan.connections")
 
 
 class Http1Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, with an end to everything, and problems (RFC 9457) as its refusals.
+    """uvicorn's protocol with timeouts and limits, which refuses by problems (RFC 9457).
 
-    It is one of the connections of its port.
+    It is a `PortConnection` of its port.
     """
 
     port = Connections(PortLimits())
     _phase = _IDLE
     _reading_ended = False
-    """Whether nothing more is read."""
+    """Whether the rest of the connection is ignored."""
     _received = 0
     _progress = 0
-    """What of `_received` had come at the last beginning of a head, or piece of a body."""
+    """The value of `_received` at the last start of a head or piece of a body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -113,9 +113,9 @@ class Http1Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with the request that came meanwhile, if any; sweeps end what is idle for long.
+        """Start the next pipelined request, if any; sweeps end idle connections.
 
-        uvicorn sets a timer after each answer, which takes longer than all the rest of this.
+        uvicorn sets a timer after each answer, which takes longer than this whole method.
         """
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -126,12 +126,12 @@ class Http1Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         if not self._reading_ended:
-            # The sentence of uvicorn says less than the error that is being handled.
+            # The error that is being handled says more than the message of uvicorn.
             detail = f"The request is no HTTP/1.1 (RFC 9112): {sys.exception() or msg}."
             self._refuse(HttpError(INVALID, detail))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer a request to switch protocols, and read nothing after it."""
+        """Answer a request to switch protocols, and ignore everything after it."""
         self._reading_ended = True
         self.cycle.keep_alive = False
 
@@ -153,7 +153,7 @@ class Http1Protocol(HttpToolsProtocol):
         if wait == "response":
             self.transport.abort()
         elif self._phase == _IDLE:
-            self.transport.close()  # it has not begun a request that could be answered
+            self.transport.close()  # no request has begun that could be answered
         else:
             detail = f"The {wait} of the request did not come in time: send it again, faster."
             self._refuse(HttpError(REQUEST_TIMEOUT, detail))
@@ -162,17 +162,17 @@ class Http1Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _stop(self, error: HttpError) -> None:
-        """Refuse a head; the exception keeps the parser from reading further."""
+        """Refuse a head; the exception stops the parser."""
         self._refuse(error)
         raise error
 
     def _refuse(self, error: HttpError) -> None:
-        """Refuse the request that is being read when it is its turn; then close the connection."""
+        """Refuse the request that is being read, after all earlier ones; then close."""
         self._reading_ended = True
         if self._phase == _BODY:
             self._break_off(error)
         elif self._answering():
-            self.cycle.keep_alive = False  # those before it are answered (RFC 9112, section 9.3.2)
+            self.cycle.keep_alive = False  # earlier ones are answered (RFC 9112, section 9.3.2)
         else:
             self._write_refusal(error)
 
@@ -181,7 +181,7 @@ class Http1Protocol(HttpToolsProtocol):
         cycle = self.cycle
         if self.pipeline:
             cycle.keep_alive = False
-            # uvicorn has the newest request at the left, and it is the one that is being read.
+            # uvicorn keeps the newest request, the one that is being read, at the left.
             self.pipeline[0] = cycle, partial(_answer, error)
             return
         cycle.disconnected = True
@@ -199,16 +199,16 @@ class Http1Protocol(HttpToolsProtocol):
 
 
 class DirectExchange:
-    """Takes the body of a request, and answers it, past the messages of ASGI.
+    """Takes the body of a request, and answers it, without ASGI messages.
 
-    uvicorn takes an answer as messages, checks each field of its head, and writes head and body one
-    after the other. This takes a body that came with its head, and writes an answer in one piece.
+    uvicorn takes an answer as messages, checks each field of its head, and writes head and body
+    separately. This takes a body that came with its head, and writes an answer in one piece.
     """
 
     __slots__ = ("_cycle",)
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
-        # The cycle has this in its scope: a strong reference would leave both to the collector.
+        # A weak reference: the cycle's scope refers to this object.
         self._cycle = ref(cycle)
 
     def extension(self) -> dict[str, Any]:
@@ -219,14 +219,14 @@ class DirectExchange:
         if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_complete:
             return None
         if cycle.flow.read_paused:
-            return None  # a message lets the connection be read again
+            return None  # receiving a message resumes reading
         body, cycle.body = bytes(cycle.body), bytearray()
         cycle.message_event.clear()
         return body
 
     def send(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
         cycle = self._cycle()
-        # Messages wait for a client that does not read, and are logged; an answer from here is not.
+        # Messages have backpressure and an access log; this has neither.
         if cycle is None or cycle.flow.write_paused or cycle.access_log or cycle.response_started:
             return False
         if not cycle.disconnected:
@@ -242,12 +242,12 @@ class DirectExchange:
 
 
 def _head(cycle: RequestResponseCycle, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Return the head; raises `ValueError` if a field would end it, or begin another one."""
+    """Return the head; raise `ValueError` if a field contains a line break or NUL."""
     fields = [*cycle.default_headers, *headers]
     if not cycle.keep_alive:
         fields.append((b"connection", b"close"))
     lines = b"".join(map(_LINE, fields))
-    # Each field ends with the only CR and LF that it has; with more, it would be several fields.
+    # The only CR and LF of a field are at its end; more of them would split it.
     if not lines.count(b"\r") == lines.count(b"\n") == len(fields) or b"\0" in lines:
         raise ValueError("a field of the answer has what no field may have")
     return b"%b%b\r\n" % (STATUS_LINE[status], lines)

@@ -1,4 +1,4 @@
-"""Pydantic models at the edges of the API: their errors are problems with pointers."""
+"""Pydantic models of bodies and queries; their errors become problems with JSON pointers."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ __all__ = [
     "parse_parameters",
 ]
 
-_MOST_LOCATIONS: Final = 100
-_DIGITS: Final = 16
+_MAX_LOCATIONS: Final = 100
+_MAX_DIGITS: Final = 16
 _UNION_ERRORS: Final = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _TAG: Final = "op"
-"""The member by which the members of all unions of the API differ."""
+"""The discriminator of all tagged unions of the API."""
 
 _T = TypeVar("_T")
 
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid", frozen=True)
-"""Nothing is converted, and unknown members are refused."""
+"""No type conversion, and unknown members are refused."""
 
 
 class Body(BaseModel):
-    """A body of a request, or a part of one; see `STRICT`."""
+    """A body of a request, or a member of one; see `STRICT`."""
 
     model_config = STRICT
 
 
 class Parameters(BaseModel):
-    """The parameters of a query; their names are the aliases of the fields."""
+    """The parameters of a query, named by the aliases of the fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,28 +52,28 @@ class ResponseModel(BaseModel):
 
 
 def _digits(text: Any) -> Any:
-    # int() would also take signs, spaces, underscores and digits of other alphabets.
+    # int() also accepts signs, spaces, underscores and digits of other scripts.
     plain = not isinstance(text, str) or (text.isascii() and text.isdigit())
-    if not plain or (isinstance(text, str) and len(text) > _DIGITS):
+    if not plain or (isinstance(text, str) and len(text) > _MAX_DIGITS):
         raise ValueError("a whole number is expected")
     return text
 
 
 WholeNumber = Annotated[int, BeforeValidator(_digits)]
-"""A number in a query, written with decimal digits."""
+"""A number in a query, in decimal digits."""
 
 
 def parse_body(adapter: TypeAdapter[_T], body: Any, detail: str) -> _T:
-    """Return a JSON value as its model.
+    """Validate a JSON value against its model.
 
     Raises:
-        Invalid: With this detail; the locations are JSON pointers (RFC 6901).
+        Invalid: With `detail`; the locations are JSON pointers (RFC 6901).
     """
     try:
-        # `TypeAdapter.validate_python` adds a layer that takes as long as the check itself.
+        # `TypeAdapter.validate_python` adds a layer that takes as long as the validation.
         value: _T = adapter.validator.validate_python(body)
     except ValidationError as error:
-        locations = [_location(adapter, body, each) for each in _details(error)]
+        locations = [_location(adapter, body, item) for item in _details(error)]
         raise Invalid(detail, locations=locations) from None
     return value
 
@@ -82,23 +82,23 @@ _P = TypeVar("_P", bound=Parameters)
 
 
 def parse_parameters(model: type[_P], query: bytes) -> _P:
-    """Return the parameters of a query as their model.
+    """Validate the parameters of a query against their model.
 
     Raises:
-        HttpError: The query is malformed, or has a parameter that the model has not.
-        Invalid: A parameter has a value that it cannot have; the locations are its name.
+        HttpError: The query is malformed, or has an unknown parameter.
+        Invalid: The value of a parameter is invalid; the locations are the names of parameters.
     """
     names = frozenset(field.alias or name for name, field in model.model_fields.items())
     parameters = parse_query(query, names)
     try:
         return model.model_validate(parameters)
     except ValidationError as error:
-        locations = [Location(str(each["loc"][0]), _reason(each)) for each in _details(error)]
+        locations = [Location(str(item["loc"][0]), _reason(item)) for item in _details(error)]
         raise Invalid("A parameter has a value that it cannot have.", locations=locations) from None
 
 
 def _details(error: ValidationError) -> Sequence[ErrorDetails]:
-    return error.errors(include_url=False)[:_MOST_LOCATIONS]
+    return error.errors(include_url=False)[:_MAX_LOCATIONS]
 
 
 def _reason(error: ErrorDetails) -> str:
@@ -106,7 +106,7 @@ def _reason(error: ErrorDetails) -> str:
 
 
 def _location(adapter: TypeAdapter[Any], body: Any, error: ErrorDetails) -> Location:
-    """Return where an error is, and what; pydantic also names the member of a union it is in."""
+    """Translate an error of pydantic, whose location also names members of unions."""
     steps = list(_steps(body, error["loc"]))
     if error["type"] in _UNION_ERRORS:
         steps.append(_TAG)
@@ -115,19 +115,19 @@ def _location(adapter: TypeAdapter[Any], body: Any, error: ErrorDetails) -> Loca
 
 
 def _steps(body: Any, location: Iterable[str | int]) -> Iterable[str | int]:
-    value, entered = body, False
-    for part in location:
-        if not entered and isinstance(value, dict) and part == value.get(_TAG):
-            entered = True
+    value, in_union = body, False
+    for step in location:
+        if not in_union and isinstance(value, dict) and step == value.get(_TAG):
+            in_union = True
             continue
-        yield part
-        entered = False
-        value = _member(value, part)
+        yield step
+        in_union = False
+        value = _member(value, step)
 
 
-def _member(value: Any, part: str | int) -> Any:
+def _member(value: Any, step: str | int) -> Any:
     if isinstance(value, dict):
-        return value.get(part)
-    if isinstance(value, list) and isinstance(part, int) and part < len(value):
-        return value[part]
+        return value.get(step)
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return value[step]
     return None

@@ -53,7 +53,7 @@ async def change(request: Request, control: Control, author: By) -> Response:
     form = await read_form(request, _FIELDS, _LARGEST)
     # A browser sends CRLF; positions are those that its editor shows.
     text, do = form.get("rules", "").replace("\r\n", "\n"), form.get("do")
-    seen = parse_integer(form.get("version", "0"), "version", least=0)
+    seen = parse_integer(form.get("version", "0"), "version", minimum=0)
     draft = {"text": text, "version": seen, "events": form.get("events")}
     try:
         if do == "try":

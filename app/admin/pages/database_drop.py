@@ -33,7 +33,7 @@ async def drop(request: Request, control: Control) -> Response:
     database = read_name(form, "database")
     if form.get("name", "") != database:
         return await _page(request, control, database, mistyped=True)
-    version = parse_integer(form.get("version", ""), "version", least=1)
+    version = parse_integer(form.get("version", ""), "version", minimum=1)
     await control.delete_schema(database, version=version)
     return redirect("/schema")
 

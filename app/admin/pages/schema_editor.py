@@ -273,7 +273,7 @@ def _with_index(document: dict[str, Any], node: str) -> dict[str, Any]:
 def _read(form: dict[str, str]) -> _Draft:
     return _Draft(
         read_name(form, "database"),
-        parse_integer(form.get("version", ""), "version", least=0),
+        parse_integer(form.get("version", ""), "version", minimum=0),
         form.get("schema", "").replace("\r\n", "\n"),
         "unchecked" in form,
         "backfill" in form,

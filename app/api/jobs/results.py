@@ -1,4 +1,4 @@
-"""``GET /v1/{database}/jobs/{run}/results``: pages of JSON, or the whole as a file."""
+"""``GET /v1/{database}/jobs/{run}/results``: pages of JSON, or the whole result as a file."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = ["RunResults"]
 
 @dataclass(eq=False)
 class RunResults:
-    """`_most` is the largest page, in rows."""
+    """`_page_limit` is in rows."""
 
     _directory: Directory
     _rights: RunRights
     _job_backend: JobBackend | None
     _cursors: Cursors
-    _most: int
+    _page_limit: int
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Answer a page of rows, or all of them if Accept names the type of a file."""
+        """Answer a page of rows, or all rows if Accept names a file type."""
         job_backend = require_backend(self._job_backend)
         forbid_body(routed.request)
         accept = routed.request.headers.get(b"accept", "")
@@ -60,19 +60,21 @@ class RunResults:
         files: ResultFiles,
         parameters: ResultParameters,
     ) -> Response:
-        bound = (run.database, "results", run.id)
+        binding = (run.database, "results", run.id)
         file, row = 0, 0
         if parameters.after is not None:
-            file, row = self._cursors.open(bound, run.database_id, parameters.after)
-        if parameters.limit > self._most:
-            locations = [Location("limit", f"at most {self._most} are allowed")]
+            file, row = self._cursors.open(binding, run.database_id, parameters.after)
+        if parameters.limit > self._page_limit:
+            locations = [Location("limit", f"at most {self._page_limit} are allowed")]
             raise Invalid("The page is too large.", locations=locations)
         try:
             rows, position = await asyncio.to_thread(files.page, (file, row), parameters.limit)
         except FileNotFoundError:
             raise _gone() from None
         cursor = (
-            None if position is None else self._cursors.seal(bound, run.database_id, list(position))
+            None
+            if position is None
+            else self._cursors.seal(binding, run.database_id, list(position))
         )
         path = f"/v1/{run.database}/jobs/{run.id}/results"
         link = next_link(path, parse_pairs(routed.request.query), cursor)
@@ -91,7 +93,7 @@ def _open(directory: Path, run: StoredRun) -> ResultFiles:
 
 
 async def _chunks(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces as they come, made in another thread."""
+    """Yield pieces that another thread produces."""
     while True:
         try:
             piece = await asyncio.to_thread(next, pieces, None)

@@ -1,9 +1,9 @@
-"""Who may see a run, and who may submit one: by the rights to the classes it names.
+"""Authorisation for runs, by the permissions for the classes of their jobs.
 
 A run shows values of the classes that it reads: in its job, its progress, its errors, its results.
-To see it, a principal needs the right to read all objects of each of them, as they are and as they
-were when the run was submitted. To submit, cancel or resume it, the right to write the class that
-it writes into, too.
+To see it, a principal needs the permission to read all objects of these classes, as they are and as
+they were when the run was submitted. To submit, cancel or resume it, the principal also needs the
+permission to write its target class.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from spark_jobs.runner.job import STORED_VERSION, Job
 __all__ = ["Permission", "RunRights"]
 
 Permission: TypeAlias = Callable[[], bool]
-"""Whether what was permitted is still permitted."""
+"""Whether an earlier permission still holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRights:
-    """Authorises requests for runs; all its methods raise what `Access.require` does."""
+    """Authorises requests for runs; all methods raise the errors of `Access.require`."""
 
     _directory: Directory
 
@@ -39,7 +39,7 @@ class RunRights:
             await self._require_write(access, database, job.into.class_name)
 
     async def require_view(self, access: Access, run: StoredRun) -> Permission:
-        """Return a check, for later, of whether the run may still be shown."""
+        """Authorise viewing; return a function that repeats the check later."""
         reads = _stored_reads(access, run)
         for class_name in reads:
             await self._require(access, Scope.READ, run.database, class_name)
@@ -64,8 +64,8 @@ class RunRights:
 
     async def _require(self, access: Access, scope: Scope, database: str, class_name: str) -> None:
         access.require(scope, database, class_name)
-        # Another replica may have made the class, with owners, a moment ago.
-        await self._directory.look_for(database, class_name)
+        # Another replica may just have created the class, with owners.
+        await self._directory.refresh_if_missing(database, class_name)
 
 
 def _stored_reads(access: Access, run: StoredRun) -> list[str]:

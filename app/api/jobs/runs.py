@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from app.api.cursors import Cursors
 from app.api.following import Followers
-from app.api.jobs.progress import followed_run, run_document
+from app.api.jobs.progress import run_document, run_feed
 from app.api.jobs.rights import RunRights
 from app.api.models.jobs import RunListParameters, SubmissionParameters
 from app.api.resources import ClassResource, Directory
@@ -35,13 +35,13 @@ from spark_jobs.sinks.classes import misfits
 
 __all__ = ["JobBackend", "Jobs", "require_backend"]
 
-_LARGEST: Final = 2**20
-_SEEN_WITHIN_S: Final = 60.0
+_MAX_JOB_BYTES: Final = 2**20
+_HEARTBEAT_WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class JobBackend:
-    """What the routes of jobs share; the directory has the results of runs."""
+    """The catalogue of runs, the workers, and the directory with the results of runs."""
 
     runs: CatalogueRuns
     workers: CatalogueWorkers
@@ -55,14 +55,14 @@ class Jobs:
     _job_backend: JobBackend | None
     _cursors: Cursors
     _ids: OperationIds
-    _most_bytes: int
+    _max_body_bytes: int
     _followers: Followers
 
     async def post(self, routed: RoutedRequest) -> Response:
         job_backend = require_backend(self._job_backend)
         routed.media_type(JSON)
         parameters = parse_parameters(SubmissionParameters, routed.request.query)
-        raw = await read_body(routed.request, min(self._most_bytes, _LARGEST))
+        raw = await read_body(routed.request, min(self._max_body_bytes, _MAX_JOB_BYTES))
         document = parse_json(raw)
         database_id = (await self._directory.database(routed.database)).id
         job = _parse(document, routed.database)
@@ -70,19 +70,19 @@ class Jobs:
         await _require_worker(job_backend)
         identity = routed.identity(self._ids, raw)
         routed.request.phases.end("parse")
-        with routed.access.submitting() as bound:
+        with routed.access.submitting() as run_limit:
             run, replayed = await job_backend.runs.submit(
                 uuid4().hex,
                 (routed.database, database_id),
                 job.to_stored(),
                 dry_run=parameters.dry_run == "true",
-                # The key is the principal's: others may use the same characters for another job.
+                # Keys are per principal: another one can use the same key for a different job.
                 key=None if identity.key is None else identity.derive("job"),
                 fingerprint=identity.fingerprint,
-                bound=bound,
+                bound=run_limit,
             )
         if replayed:
-            # The earlier run shows objects as they were then: to see it may need more rights.
+            # The earlier run shows objects as they were then, which can need more permissions.
             await self._rights.require_view(routed.access, run)
         routed.request.phases.end("store")
         headers = [(b"location", f"/v1/{routed.database}/jobs/{run.id}".encode())]
@@ -93,13 +93,17 @@ class Jobs:
         forbid_body(routed.request)
         database_id = (await self._directory.database(routed.database)).id
         parameters = parse_parameters(RunListParameters, routed.request.query)
-        before = None
+        previous = None
         if parameters.after is not None:
-            (before,) = self._cursors.open(_bound(routed), database_id, parameters.after)
-        runs = await job_backend.runs.newest(database_id, before, parameters.limit)
+            (previous,) = self._cursors.open(_cursor_binding(routed), database_id, parameters.after)
+        runs = await job_backend.runs.newest(database_id, previous, parameters.limit)
         last = runs[-1].position if len(runs) == parameters.limit else None
-        cursor = None if last is None else self._cursors.seal(_bound(routed), database_id, [last])
-        items = [run_document(run, whole=False) for run in runs]
+        cursor = (
+            None
+            if last is None
+            else self._cursors.seal(_cursor_binding(routed), database_id, [last])
+        )
+        items = [run_document(run, detailed=False) for run in runs]
         link = next_link(f"/v1/{routed.database}/jobs", parse_pairs(routed.request.query), cursor)
         return answer_json(200, {"items": items, "next": cursor}, link)
 
@@ -108,27 +112,27 @@ class Jobs:
         permission = await self._rights.require_view(routed.access, run)
         if not accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
-        followed, page = followed_run(job_backend.runs, run, permission)
-        return answer_events(self._followers.follow(routed.request, followed, page))
+        feed, page = run_feed(job_backend.runs, run, permission)
+        return answer_events(self._followers.follow(routed.request, feed, page))
 
     async def delete(self, routed: RoutedRequest) -> Response:
-        """Cancel a run: 202 while a worker still has it, 200 when it has ended."""
+        """Cancel a run: 202 while a worker still executes it, 200 when it has ended."""
         job_backend, run = await self._find(routed)
         await self._rights.require_control(routed.access, run)
         run = await job_backend.runs.cancel(run.database_id, run.id)
         return _answer(200 if run.state in ENDED else 202, run)
 
     async def resume(self, routed: RoutedRequest) -> Response:
-        """Queue a failed or cancelled run again; finished stages are not repeated."""
+        """Requeue a failed or cancelled run; finished stages are not repeated."""
         job_backend, run = await self._find(routed)
         await self._rights.require_control(routed.access, run)
         _require_room(routed.access, creates=bool(run.document.get("writes")))
         await _require_worker(job_backend)
-        with routed.access.submitting() as bound:
-            return _answer(202, await job_backend.runs.resume(run.database_id, run.id, bound))
+        with routed.access.submitting() as run_limit:
+            return _answer(202, await job_backend.runs.resume(run.database_id, run.id, run_limit))
 
     async def _find(self, routed: RoutedRequest) -> tuple[JobBackend, StoredRun]:
-        """Find the run of a request that has neither body nor parameters."""
+        """Find the run of a request without body and parameters."""
         job_backend = require_backend(self._job_backend)
         forbid_body(routed.request)
         parse_query(routed.request.query, frozenset())
@@ -136,7 +140,7 @@ class Jobs:
         return job_backend, await job_backend.runs.find(database_id, routed.id)
 
     async def _check(self, routed: RoutedRequest, job: Job) -> None:
-        """Refuse now what a worker would refuse later, and what the worker does not check."""
+        """Refuse a job that a worker would refuse, or that the sender may not submit."""
         await self._rights.require_submission(routed.access, routed.database, job)
         _require_room(routed.access, creates=job.into is not None)
         _require_priority(routed.access, job)
@@ -149,15 +153,19 @@ class Jobs:
         source = input_.source
         assert isinstance(source, ClassSource)  # parse_job refuses files here
         resource = await self._class(access, source.database, source.class_name, pointer)
-        named = *map(source.in_table, input_.fields or ()), *source.rename
-        unknown = [name for name in dict.fromkeys(named) if name not in resource.schema.fields]
+        source_fields = *map(source.in_table, input_.fields or ()), *source.rename
+        unknown = [
+            name for name in dict.fromkeys(source_fields) if name not in resource.schema.fields
+        ]
         if unknown:
-            meant = did_you_mean(unknown[0], resource.schema.fields)
-            reason = f"{source.class_name} has no field {', '.join(unknown)}{meant}"
+            hint = did_you_mean(unknown[0], resource.schema.fields)
+            reason = f"{source.class_name} has no field {', '.join(unknown)}{hint}"
             raise _malformed(pointer, reason)
         names = {*resource.schema.fields} - source.rename.keys()
-        if twice := sorted(names.intersection(source.rename.values())):
-            raise _malformed(pointer, f"{source.class_name} has a field {twice[0]}: rename it, too")
+        if duplicates := sorted(names.intersection(source.rename.values())):
+            raise _malformed(
+                pointer, f"{source.class_name} has a field {duplicates[0]}: rename it, too"
+            )
         if source.filter is not None:
             await self._check_filter(source, pointer)
 
@@ -175,15 +183,18 @@ class Jobs:
         try:
             return await self._directory.find(database, class_name, access)
         except NotFound:
-            meant = self._directory.did_you_mean(database, class_name, access)
-            raise _malformed(pointer, f"there is no class {class_name}{meant}") from None
+            hint = self._directory.did_you_mean(database, class_name, access)
+            raise _malformed(pointer, f"there is no class {class_name}{hint}") from None
 
     async def _check_filter(self, source: ClassSource, pointer: str) -> None:
         schema = (await self._directory.database(source.database)).schema
         try:
             parse_query_document({"filter": source.filter}, schema, source.class_name, most=1)
         except MediatorError as error:
-            locations = [Location(pointer + at.pointer, at.detail) for at in error.locations]
+            locations = [
+                Location(pointer + location.pointer, location.detail)
+                for location in error.locations
+            ]
             raise Invalid(error.detail, locations=locations) from None
 
 
@@ -195,17 +206,17 @@ def _parse(document: Any, database: str) -> Job:
 
 
 def require_backend(job_backend: JobBackend | None) -> JobBackend:
-    """Raises `Unavailable` if there is none."""
+    """Return the backend; raise `Unavailable` if there is none."""
     if job_backend is None:
         raise Unavailable("There are no jobs here.", system="spark", retry_after_s=60)
     return job_backend
 
 
 async def _require_worker(job_backend: JobBackend) -> None:
-    seen = await job_backend.workers.seen(_SEEN_WITHIN_S)
-    if not seen.working:
-        why = seen.failure or "No worker has been seen for a minute."
-        detail = f"No worker executes jobs: {why} Start `portolan worker`."
+    workers = await job_backend.workers.seen(_HEARTBEAT_WITHIN_S)
+    if not workers.working:
+        reason = workers.failure or "No worker has been seen for a minute."
+        detail = f"No worker executes jobs: {reason} Start `portolan worker`."
         raise Unavailable(detail, system="spark", retry_after_s=30)
 
 
@@ -215,17 +226,17 @@ def _require_room(access: Access, *, creates: bool) -> None:
 
 
 def _require_priority(access: Access, job: Job) -> None:
-    most = access.meter.limits.priority
-    if job.priority > most:
-        raise _malformed("/priority", f"runs of this tenant have a priority of {most} at most")
+    limit = access.meter.limits.priority
+    if job.priority > limit:
+        raise _malformed("/priority", f"runs of this tenant have a priority of {limit} at most")
 
 
-def _bound(routed: RoutedRequest) -> tuple[str, str]:
+def _cursor_binding(routed: RoutedRequest) -> tuple[str, str]:
     return routed.database, "jobs"
 
 
 def _answer(status: int, run: StoredRun, headers: Sequence[Header] = ()) -> Response:
-    return answer_json(status, run_document(run, whole=True), headers)
+    return answer_json(status, run_document(run, detailed=True), headers)
 
 
 def _malformed(pointer: str, reason: str) -> Invalid:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA
 from app.api.openapi.grammar import COUNT
-from app.api.routed_request import LONGEST_AGE_S
+from app.api.routed_request import MAX_AGE_S
 from app.http.validation import Parameters
 
 __all__ = ["PARAMETERS", "parameters_of"]
@@ -77,7 +77,7 @@ PARAMETERS: Final[dict[str, Any]] = {
     "maxAge": _parameter(
         "max_age",
         "query",
-        {"type": "integer", "minimum": 1, "maximum": LONGEST_AGE_S},
+        {"type": "integer", "minimum": 1, "maximum": MAX_AGE_S},
         "Seconds for which caches may keep the answer; Portolan-As-Of has its date.",
     ),
     "ids": _parameter(

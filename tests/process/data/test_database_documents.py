@@ -117,7 +117,7 @@ async def test_what_is_kept_is_bounded(
     paper: Newspaper, built: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = len((await paper.client.get("openapi.json")).content)
-    monkeypatch.setattr("app.api.database_documents._MOST_CACHED_BYTES", size + 1)
+    monkeypatch.setattr("app.api.database_documents._MAX_CACHED_BYTES", size + 1)
     for _ in range(2):
         await paper.client.get("openapi.json")
         await paper.client.get("openapi.json?class=locked")

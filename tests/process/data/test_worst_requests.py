@@ -17,9 +17,9 @@ import pytest
 
 from app.admin.application import create_admin_app
 from app.api.options import DataOptions, DataServices
-from app.api.queries import LARGEST
+from app.api.queries import MAX_QUERY_BYTES
 from app.api.router import DataApi
-from app.http.jsonbody import MOST_VALUES
+from app.http.jsonbody import MAX_VALUES
 from app.telemetry.metrics import Metrics
 from mediator.operations import read_modify_write
 from mediator.stores.port import Write
@@ -36,7 +36,7 @@ SYSTEMS: Final = ("postgres", "mongo", "redis")
 JSON: Final = {"content-type": "application/json"}
 JSON_PATCH: Final = {"content-type": "application/json-patch+json"}
 NDJSON: Final = {"content-type": "application/x-ndjson"}
-MANY: Final = MOST_VALUES - 1_000
+MANY: Final = MAX_VALUES - 1_000
 PAIRS: Final = MANY // 3
 
 
@@ -187,7 +187,7 @@ async def test_queries(http: httpx.AsyncClient, system: str) -> None:
         {"filter": {"or": conditions}},
         {"filter": {"and": [{"not": like}, *conditions[1::2]]}},
         {"filter": {"and": [numbers, *conditions[1::2]]}},
-        {"filter": {"eq": ["doc", {"k": [0] * (LARGEST // 3)}]}},
+        {"filter": {"eq": ["doc", {"k": [0] * (MAX_QUERY_BYTES // 3)}]}},
         {"order": [["text", "desc"], "n", ["id", "desc"]], "limit": 1_000},
         {"aggregate": {**groups, "filter": having}},
     ):
@@ -205,16 +205,16 @@ async def test_schemas(admin: httpx.AsyncClient) -> None:
 
 
 async def test_bodies_with_too_many_values_are_refused(http: httpx.AsyncClient) -> None:
-    many = {"list": [0] * (MOST_VALUES + 1)}
+    many = {"list": [0] * (MAX_VALUES + 1)}
     for method, path in (("PUT", "on_redis/a"), ("POST", "on_redis"), ("POST", "batch")):
         answer = await http.request(method, path, **body(many))
         assert answer.status_code == 400
         assert answer.json()["detail"] == "The body has too many values."
-    texts = {"text": '[{"\\,' * (MOST_VALUES + 1)}
+    texts = {"text": '[{"\\,' * (MAX_VALUES + 1)}
     with counted() as steps:
         answer = await http.put("on_redis/texts", **body(texts))
     assert answer.status_code == 201, "what stands in a text is no value"
     assert steps.longest <= MOST_CALLS
-    query = {"filter": {"in": ["text", ["x" * 1_000] * (LARGEST // 1_000)]}}
+    query = {"filter": {"in": ["text", ["x" * 1_000] * (MAX_QUERY_BYTES // 1_000)]}}
     answer = await http.post("on_redis/query", **body(query))
     assert answer.status_code == 413

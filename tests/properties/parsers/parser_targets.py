@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
-from app.api.cursors import Cursors, seen_at
+from app.api.cursors import Cursors, parse_position
 from app.api.transfer import split_lines
 from app.http.idempotency import parse_key
 from app.http.jsonbody import parse_json
@@ -151,7 +151,7 @@ def _signed_cursor(raw: bytes) -> object:
 
 def _position(raw: bytes) -> object:
     """Encode a position as clients carry it, so that its text is what is tried."""
-    return seen_at(base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), "news")
+    return parse_position(base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), "news")
 
 
 def _lines(raw: bytes) -> object:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.api.cursors import position_of, seen_at
+from app.api.cursors import parse_position, position_of
 from app.http.problems import HttpError
 from mediator.model.operations import Outcome
 
@@ -20,7 +20,7 @@ PLANNED: Final[Any] = SimpleNamespace(resource=SimpleNamespace(database="news", 
 def test_a_position_is_safe_in_an_address_and_survives_encoding(id_: str) -> None:
     position = position_of(PLANNED, Outcome(id_, None, {"main": 7, "hits": 2**62}))
     assert re.fullmatch("[A-Za-z0-9_-]+", position)
-    assert seen_at(position, "news") == {("articles", id_): {"main": 7, "hits": 2**62}}
+    assert parse_position(position, "news") == {("articles", id_): {"main": 7, "hits": 2**62}}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_text_that_is_no_position_is_refused(text: str) -> None:
     """If digits could belong to one version or to two, some of these would take for ever."""
     position = urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
     with pytest.raises(HttpError) as caught:
-        seen_at(position, "news")
+        parse_position(position, "news")
     assert caught.value.locations[0].pointer == "Prefer"
 
 

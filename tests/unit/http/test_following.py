@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.api.following import Followed, Followers, Item, Page
+from app.api.following import EventFeed, Followers, Item, Page
 from app.http.message import Request
 from mediator.base.errors import Unavailable
 
@@ -22,7 +22,7 @@ async def _nothing(position: int, _limit: int, _wait_s: float) -> Page[int]:
     return Page([], position, is_last=True)
 
 
-FOLLOWED = Followed("number", ("numbers", "position"), _nothing)
+FOLLOWED = EventFeed("number", ("numbers", "position"), _nothing)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ async def test_a_stream_begins_with_the_position_to_resume_from(
 
 async def test_so_many_follow_events_of_a_kind_at_a_time() -> None:
     followers, page = Followers(), Page[int]([], 0, is_last=True)
-    other = Followed("letter", ("letters", "position"), _nothing)
+    other = EventFeed("letter", ("letters", "position"), _nothing)
     with ExitStack() as present:
         for _ in range(200):
             present.enter_context(followers.counted("number"))

@@ -47,7 +47,7 @@ def test_a_plus_is_a_space_in_a_query() -> None:
 @pytest.mark.parametrize("text", ["", "-1", "+1", "0", "11", "1e1", " 1", "\uff11", "9" * 5000])
 def test_numbers_out_of_bounds(text: str) -> None:
     with pytest.raises(HttpError):
-        parse_integer(text, "limit", least=1, most=10)
+        parse_integer(text, "limit", minimum=1, maximum=10)
 
 
 json_values = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
