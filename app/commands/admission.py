@@ -1,4 +1,4 @@
-"""``portolan admission``: rules of admission control shown, set and tried out, and their log."""
+"""``portolan admission``: print, set and try out the rules of admission control."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ admission = typer.Typer(
     no_args_is_help=True, help="Rules that keep load off a running service: docs/admission.md."
 )
 
-_MOST_BYTES: Final = 2**16
+_MAX_BYTES: Final = 2**16
 
 RulesFile = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="The rules, as text in UTF-8.")
@@ -47,9 +47,9 @@ def put(
     url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Set the rules; a file without any ends all that they did.
+    """Replace the rules; a file without rules ends all their effects.
 
-    Mistakes are printed with their lines and columns.
+    Mistakes are printed with line and column.
     """
     headers = {"content-type": "text/plain; charset=utf-8"}
     if if_version is not None:
@@ -58,12 +58,12 @@ def put(
         rules = service.request(
             "PUT",
             "/admission/rules",
-            content=read_bounded(file, _MOST_BYTES, "file of rules"),
+            content=read_bounded(file, _MAX_BYTES, "file of rules"),
             headers=headers,
             params={"dry_run": dry_run},
         )
-    done = "could be put in force" if dry_run else f"are in force, as version {rules['version']}"
-    errors.print(f"{len(rules['rules'])} rules {done}.")
+    state = "could be put in force" if dry_run else f"are in force, as version {rules['version']}"
+    errors.print(f"{len(rules['rules'])} rules {state}.")
 
 
 @admission.command("dry-run")
@@ -75,16 +75,16 @@ def dry_run(
     *,
     rules: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="The rules; those in force if not given."),
+        typer.Option(exists=True, dir_okay=False, help="The rules; by default those in force."),
     ] = None,
     url: AdminUrl = None,
     key_file: KeyFile = None,
     json: Json = False,
 ) -> None:
     """Print which rules would fire on events, and with which values."""
-    document = read_document(file, _MOST_BYTES, "dry run")
+    document = read_document(file, _MAX_BYTES, "dry run")
     if rules is not None:
-        text = read_bounded(rules, _MOST_BYTES, "file of rules")
+        text = read_bounded(rules, _MAX_BYTES, "file of rules")
         document["rules"] = text.decode("utf-8", "replace")
     with admin_service(url, key_file) as service:
         items = service.request("POST", "/admission/dry-run", json=document)["items"]
@@ -106,14 +106,14 @@ def log(
 
 
 def _line(item: Mapping[str, Any]) -> str:
-    """Return a decision in one line, beginning with its time if it is of the log."""
+    """Format a decision as one line; entries of the log begin with their time."""
     event, *subjects = item["event"].values()
-    concerned = " ".join([event, *(subject["id"] for subject in subjects)])
+    occurrence = " ".join([event, *(subject["id"] for subject in subjects)])
     actions = ", ".join(map(_action, item["actions"]))
-    values = ", ".join(f"{each['text']}: {_value(each['value'])}" for each in item["values"])
-    fired = actions if item["fires"] else "does not fire"
-    when = f"{item['at']}  " if "at" in item else ""
-    return f"{when}rule {item['rule']} (line {item['line']}) on {concerned}: {fired}  [{values}]"
+    values = ", ".join(f"{value['text']}: {_value(value['value'])}" for value in item["values"])
+    effect = actions if item["fires"] else "does not fire"
+    time = f"{item['at']}  " if "at" in item else ""
+    return f"{time}rule {item['rule']} (line {item['line']}) on {occurrence}: {effect}  [{values}]"
 
 
 def _action(action: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from app.commands.running import mistakes_in_files, read_document
 
 __all__ = ["allocate"]
 
-_MOST_BYTES: Final = 2**22
+_MAX_BYTES: Final = 2**22
 
 
 def allocate(
@@ -23,7 +23,7 @@ def allocate(
     *,
     objective: Annotated[
         Literal["communication", "cost"],
-        typer.Option(help="Least traffic between machines, or the cheapest machines."),
+        typer.Option(help="Minimise the traffic between machines, or their cost."),
     ] = "communication",
     format_: Annotated[
         Literal["text", "json", "helm"],
@@ -35,7 +35,7 @@ def allocate(
 ) -> None:
     """Allocate processes to machines whose memory they fit: docs/allocation.md."""
     from mediator.allocation.allocating import DoesNotFit
-    from mediator.allocation.allocating import allocate as allocated_by
+    from mediator.allocation.allocating import allocate as solve
     from mediator.allocation.model import Objective
     from mediator.allocation.parser import parse_workload
     from mediator.allocation.report import describe, helm_values, text
@@ -43,12 +43,12 @@ def allocate(
 
     target = Objective(objective)
     with mistakes_in_files(DoesNotFit, SolverMissing):
-        workload = parse_workload(read_document(file, _MOST_BYTES, "file of processes"))
-        allocated = allocated_by(workload, target, limit_s)
-    report = describe(workload, allocated, target)
+        workload = parse_workload(read_document(file, _MAX_BYTES, "file of processes"))
+        allocation = solve(workload, target, limit_s)
+    report = describe(workload, allocation, target)
     if format_ == "json":
         print_document(report)
     elif format_ == "helm":
-        typer.echo(helm_values(workload, allocated), nl=False)
+        typer.echo(helm_values(workload, allocation), nl=False)
     else:
         typer.echo(text(report))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.commands.consoles import console, printable, shown_progress
+from app.commands.consoles import console, printable, progress_display
 from app.commands.running import overridden, run
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ __all__ = ["backup", "restore"]
 
 Directory = Annotated[Path, typer.Argument(help="The directory of the backup.")]
 Databases = Annotated[
-    list[str] | None, typer.Option("--database", help="Only this one; may be given again.")
+    list[str] | None, typer.Option("--database", help="Only this database; repeatable.")
 ]
 DataDir = Annotated[
-    Path | None, typer.Option(help="On the embedded stores there, while no service runs on them.")
+    Path | None, typer.Option(help="The embedded stores there, while no service runs on them.")
 ]
 
 
@@ -37,8 +37,8 @@ def backup(directory: Directory, *, database: Databases = None, data_dir: DataDi
         from mediator.archive.backup import Backup
 
         async with reading(settings) as mediator:
-            with shown_progress() as show:
-                archive = Backup(mediator.installation, partial(_show, show))
+            with progress_display() as show:
+                archive = Backup(mediator.installation, partial(_show_progress, show))
                 manifest = await archive.write(directory, database or None)
         console.print(_summary(manifest))
 
@@ -50,36 +50,36 @@ def restore(
     *,
     database: Databases = None,
     dry_run: Annotated[
-        bool, typer.Option(help="Check the backup, and say what would be done.")
+        bool, typer.Option(help="Check the backup, and print what would be restored.")
     ] = False,
     force: Annotated[
-        bool, typer.Option(help="Overwrite databases: what the backup has not got is deleted.")
+        bool, typer.Option(help="Overwrite databases: objects that the backup lacks are deleted.")
     ] = False,
     keys: Annotated[
         bool,
         typer.Option(
-            help="Add tenants and keys where there are some, also keys that were revoked since."
+            help="Add tenants and keys even where some exist, including keys revoked since."
         ),
     ] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Bring back what a backup holds. Nothing else should write to its databases meanwhile."""
+    """Restore a backup. Nothing else should write to its databases meanwhile."""
 
-    async def bring_back(settings: MediatorSettings) -> None:
+    async def load(settings: MediatorSettings) -> None:
         from app.service.mediators import writing
         from app.settings.main import CacheSettings
         from mediator.archive.restore import Restoration
 
         async with writing(settings, CacheSettings()) as mediator:
-            with shown_progress() as show:
-                restoration = Restoration(mediator.installation, partial(_show, show))
-                done = await restoration.run(
+            with progress_display() as show:
+                restoration = Restoration(mediator.installation, partial(_show_progress, show))
+                restored = await restoration.run(
                     directory, database or None, dry_run=dry_run, force=force, keys=keys
                 )
-        for line in _outcome(done, dry_run=dry_run):
+        for line in _outcome(restored, dry_run=dry_run):
             console.print(printable(line), markup=False)
 
-    _run(bring_back, data_dir)
+    _run(load, data_dir)
 
 
 def _summary(manifest: Manifest) -> str:
@@ -89,31 +89,31 @@ def _summary(manifest: Manifest) -> str:
     return f"{objects:,} objects of {len(manifest.databases)} databases in {size:,} bytes."
 
 
-def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
-    yield "The backup is whole. This would be done:" if dry_run else "Restored:"
-    yield f"  databases made: {', '.join(done.created) or 'none'}"
-    yield f"  databases overwritten: {', '.join(done.overwritten) or 'none'}"
-    yield f"  schema histories restored: {', '.join(done.histories) or 'none'}"
-    yield f"  objects put: {done.put:,}"
-    if done.left_out:
+def _outcome(restored: Restored, *, dry_run: bool) -> Iterator[str]:
+    yield "The backup is whole. This would be restored:" if dry_run else "Restored:"
+    yield f"  databases created: {', '.join(restored.created) or 'none'}"
+    yield f"  databases overwritten: {', '.join(restored.overwritten) or 'none'}"
+    yield f"  schema histories restored: {', '.join(restored.histories) or 'none'}"
+    yield f"  objects put: {restored.put:,}"
+    if restored.left_out:
         yield (
-            f"  rows of tenants, their databases and keys left out: {done.left_out:,}; there are"
-            " others already, and these may have been removed or revoked since: --keys adds them"
+            f"  rows of tenants, their databases and keys left out: {restored.left_out:,}; some"
+            " exist already, and these may have been removed or revoked since: --keys adds them"
         )
     if not dry_run:
-        yield f"  objects deleted: {done.deleted:,}"
-        if done.superseded:
+        yield f"  objects deleted: {restored.deleted:,}"
+        if restored.superseded:
             yield (
-                f"  unique values that others had later, and that are missing: {done.superseded:,},"
-                f" of {'; '.join(done.superseded_of)}"
+                f"  unique values lost to objects that took them later: {restored.superseded:,},"
+                f" of {'; '.join(restored.superseded_of)}"
             )
-        yield f"  rows added to the catalogue: {done.rows:,}"
-        yield "  caches are revalidated, and feeds begin anew"
+        yield f"  rows added to the catalogue: {restored.rows:,}"
+        yield "  caches are revalidated, and feeds start over"
 
 
-def _show(show: Callable[[str], None], progress: ArchiveProgress) -> None:
-    of_class = f"{progress.database}/{progress.class_name}"
-    show(f"{of_class}: {progress.done:,} objects {progress.what}")
+def _show_progress(show: Callable[[str], None], progress: ArchiveProgress) -> None:
+    class_path = f"{progress.database}/{progress.class_name}"
+    show(f"{class_path}: {progress.done:,} objects {progress.what}")
 
 
 def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | None) -> None:
@@ -123,8 +123,8 @@ def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | Non
     embedded = None if data_dir is None else True
     settings = overridden(MediatorSettings(), embedded=embedded, data_dir=data_dir)
 
-    async def on_stores_of() -> None:
+    async def run_on_stores() -> None:
         async with on_stores(settings) as (ready, _):
             await do(ready)
 
-    run(on_stores_of())
+    run(run_on_stores())

@@ -17,8 +17,8 @@ __all__ = ["catalogue"]
 
 catalogue = typer.Typer(
     no_args_is_help=True,
-    help="The tables of the catalogue: docs/operations.md, Upgrading. The catalogue is the one of"
-    " PORTOLAN_CATALOGUE_URL.",
+    help="The tables of the catalogue: docs/operations.md, Upgrading. PORTOLAN_CATALOGUE_URL"
+    " is its address.",
 )
 
 Sql = Annotated[bool, typer.Option("--sql", help="Only print the statements.")]
@@ -26,7 +26,7 @@ Sql = Annotated[bool, typer.Option("--sql", help="Only print the statements.")]
 
 @catalogue.command()
 def upgrade(*, sql: Sql = False) -> None:
-    """Bring the tables to the newest revision, as `portolan serve` does at its start."""
+    """Migrate the tables to the newest revision, as `portolan serve` does when it starts."""
     _run(partial(_revise, to=None, only_sql=sql))
 
 
@@ -36,7 +36,7 @@ def downgrade(
     *,
     sql: Sql = False,
 ) -> None:
-    """Bring the tables back to an older revision. What later ones have added is lost."""
+    """Migrate the tables back to an older revision. Data that later ones added is lost."""
     _run(partial(_revise, to=revision, only_sql=sql))
 
 
@@ -52,24 +52,26 @@ def history() -> None:
     _run(_history)
 
 
-async def _revise(opened: Catalogue, *, to: str | None, only_sql: bool) -> None:
-    revisions = opened.revisions
+async def _revise(connection: Catalogue, *, to: str | None, only_sql: bool) -> None:
+    revisions = connection.revisions
     if only_sql:
-        present = await opened.run_sync(revisions.current)
-        typer.echo(revisions.sql(present, to), nl=False)
+        revision = await connection.run_sync(revisions.current)
+        typer.echo(revisions.sql(revision, to), nl=False)
         return
-    await opened.migrate(revisions.upgrade if to is None else partial(revisions.downgrade, to=to))
-    await _current(opened)
+    await connection.migrate(
+        revisions.upgrade if to is None else partial(revisions.downgrade, to=to)
+    )
+    await _current(connection)
 
 
-async def _current(opened: Catalogue) -> None:
-    revision = await opened.run_sync(opened.revisions.current)
-    compatibility = await opened.run_sync(opened.revisions.compatibility)
+async def _current(connection: Catalogue) -> None:
+    revision = await connection.run_sync(connection.revisions.current)
+    compatibility = await connection.run_sync(connection.revisions.compatibility)
     typer.echo(f"{revision or 'none'}  {compatibility.name.lower()}")
 
 
-async def _history(opened: Catalogue) -> None:
-    for revision in opened.revisions.known():
+async def _history(connection: Catalogue) -> None:
+    for revision in connection.revisions.known():
         kind = "additive" if revision.additive else "        "
         typer.echo(f"{revision.id}  {kind}  {revision.about}")
 
@@ -79,10 +81,10 @@ def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
     from mediator.catalogue.connection import Catalogue
 
     async def on_catalogue() -> None:
-        opened = Catalogue(MediatorSettings().required_catalogue_url)
+        connection = Catalogue(MediatorSettings().required_catalogue_url)
         try:
-            await do(opened)
+            await do(connection)
         finally:
-            await opened.close()
+            await connection.close()
 
     run(on_catalogue())

@@ -16,16 +16,16 @@ def check_trace(
     file: Annotated[Path, typer.Argument(help="Reads and writes, one JSON object in each line.")],
     *,
     delta: Annotated[
-        float | None, typer.Option(help="The bound, in seconds; 1 is returned if a read breaks it.")
+        float | None, typer.Option(help="The bound, in seconds; exit with 1 if a read breaks it.")
     ] = None,
     ack: Annotated[
-        bool, typer.Option(help="Hold reads against acknowledged writes only, not other reads.")
+        bool, typer.Option(help="Compare reads with acknowledged writes, not with other reads.")
     ] = False,
     json: Annotated[bool, typer.Option(help="Print one JSON object.")] = False,
 ) -> None:
-    """Find the smallest Δ for which a trace is Δ-atomic, and the reads that are the stalest.
+    """Find the smallest Δ for which a trace is Δ-atomic, and its stalest reads.
 
-    docs/instruments.md says what a line is. Ends with 1 if the trace does not hold, with 2 if it
+    docs/instruments.md describes the lines. Exits with 1 if the trace does not hold, with 2 if it
     cannot be read.
     """
     from sketch.instruments.trace.check import check_trace as check

@@ -24,14 +24,16 @@ cluster = typer.Typer(
     help="Standing queries over several workers, moved between them: docs/rebalancing.md.",
 )
 
-_MOST_BYTES: Final = 2**22
+_MAX_BYTES: Final = 2**22
 _BATCH: Final = 1_000
 
 
 Name = Annotated[str, typer.Argument(help="The name of the cluster.")]
 Url = Annotated[
     str | None,
-    typer.Option("--coordination-url", help="The coordination Redis; that of the settings else."),
+    typer.Option(
+        "--coordination-url", help="The coordination Redis; by default that of the settings."
+    ),
 ]
 
 
@@ -53,16 +55,16 @@ def declare(
     ] = True,
     url: Url = None,
 ) -> None:
-    """Write down what all participants agree on; the workers begin with equal shares."""
+    """Store the configuration of all participants; the workers start with equal shares."""
     from mediator.relocation.cluster import Declared
 
     check_name(name)
-    queries = read_document(file, _MOST_BYTES, "file of standing queries")
+    queries = read_document(file, _MAX_BYTES, "file of standing queries")
 
     async def write(clusters: ClusterAdministration) -> None:
-        declared = Declared.even(queries, workers, partitions, lateness_s, adaptive=adaptive)
-        declared.cluster()  # or a mistake is reported
-        await clusters.declare(name, declared)
+        declaration = Declared.even(queries, workers, partitions, lateness_s, adaptive=adaptive)
+        declaration.cluster()  # reports mistakes
+        await clusters.declare(name, declaration)
 
     _administer(url, write)
 
@@ -76,28 +78,28 @@ def work(
     *,
     url: Url = None,
 ) -> None:
-    """Run participants until SIGTERM or SIGINT; any of them may be killed and started again."""
+    """Run participants until SIGTERM or SIGINT; each can be killed and restarted."""
 
     async def participate(clusters: ClusterAdministration) -> None:
         from mediator.relocation.participant import Participant
         from mediator.relocation.participant import addresses as all_addresses
         from mediator.relocation.port import ClusterGone
 
-        store, agreed = await clusters.find(name)
-        known = all_addresses(agreed)
-        if unknown := [each for each in addresses or [] if each not in known]:
-            raise ValueError(f"{unknown[0]} is none of {', '.join(known)}.")
+        store, configuration = await clusters.find(name)
+        cluster_addresses = all_addresses(configuration)
+        if unknown := [address for address in addresses or [] if address not in cluster_addresses]:
+            raise ValueError(f"{unknown[0]} is not one of {', '.join(cluster_addresses)}.")
         stopping = stopped_by_signal()
 
-        async def play(address: str) -> None:
+        async def run_participant(address: str) -> None:
             try:
-                await Participant(store, agreed, address).run(stopping)
+                await Participant(store, configuration, address).run(stopping)
             except ClusterGone:
                 stopping.set()
 
         async with asyncio.TaskGroup() as tasks:
-            for each in addresses or known:
-                tasks.create_task(play(each))
+            for address in addresses or cluster_addresses:
+                tasks.create_task(run_participant(address))
 
     _administer(url, participate)
 
@@ -111,11 +113,11 @@ def feed(
     *,
     url: Url = None,
 ) -> None:
-    """Append tuples to the logs, and heartbeats for streams that have none for a while."""
+    """Append tuples to the logs, and heartbeats for idle streams."""
 
     async def append(clusters: ClusterAdministration) -> None:
-        store, agreed = await clusters.find(name)
-        for batch in _batches(tuples, agreed):
+        store, configuration = await clusters.find(name)
+        for batch in _batches(tuples, configuration):
             for relation, rows in batch.items():
                 await store.append(relation, rows)
 
@@ -130,16 +132,20 @@ def move(
         Literal["ptlb", "mslb", "auto"],
         typer.Option(help="By duplicated tuples, by shipped state, or the cheaper."),
     ] = "auto",
-    sender: Annotated[str, typer.Option(help="A worker; that with most rows if not given.")] = "",
-    receiver: Annotated[str, typer.Option(help="That with fewest rows if not given.")] = "",
+    sender: Annotated[
+        str, typer.Option(help="The sending worker; by default that with most rows.")
+    ] = "",
+    receiver: Annotated[
+        str, typer.Option(help="The receiving one; by default that with fewest rows.")
+    ] = "",
     amount: Annotated[int, typer.Option(min=0, help="Rows; 0: half of the difference.")] = 0,
     url: Url = None,
 ) -> None:
-    """Ask the manager to move partition groups; `show` says how far it is."""
+    """Ask the manager to move partition groups; `show` prints the progress."""
     from mediator.relocation.messages import Relocate
 
-    wanted = Relocate(strategy, sender, receiver, amount)
-    _administer(url, lambda clusters: clusters.relocate(name, wanted))
+    relocation = Relocate(strategy, sender, receiver, amount)
+    _administer(url, lambda clusters: clusters.relocate(name, relocation))
 
 
 @cluster.command()
@@ -149,7 +155,7 @@ def cancel(
     *,
     url: Url = None,
 ) -> None:
-    """Give a relocation up, if it is not past its point of no return."""
+    """Cancel a relocation that is not past its point of no return."""
     _administer(url, lambda clusters: clusters.cancel(name, relocation))
 
 
@@ -164,8 +170,8 @@ def list_clusters(*, url: Url = None) -> None:
     """Print the names of clusters."""
 
     async def names(clusters: ClusterAdministration) -> None:
-        for each in await clusters.names():
-            typer.echo(each)
+        for cluster_name in await clusters.names():
+            typer.echo(cluster_name)
 
     _administer(url, names)
 
@@ -182,28 +188,28 @@ def show(name: Name, *, url: Url = None) -> None:
 
 @cluster.command()
 def results(name: Name, *, url: Url = None) -> None:
-    """Print the results that are kept, as NDJSON."""
+    """Print the retained results as NDJSON."""
 
     async def follow(clusters: ClusterAdministration) -> None:
         store, _ = await clusters.find(name)
         after = "0"
         while steps := await store.results(after, _BATCH):
             for _, emitted in steps:
-                for each in emitted:
-                    typer.echo(json_text(each))
+                for result in emitted:
+                    typer.echo(json_text(result))
             after = steps[-1][0]
 
     _administer(url, follow)
 
 
 def _administer(url: str | None, do: Callable[[ClusterAdministration], Awaitable[object]]) -> None:
-    """Do something with the clusters of a coordination Redis; also `ValueError` is a sentence."""
+    """Run `do` on the clusters of a coordination Redis; also print a `ValueError` as a sentence."""
     from app.settings.main import MediatorSettings, MissingSetting
     from mediator.coordination.cluster_store import RedisClusters
     from mediator.coordination.connecting import connect
     from mediator.relocation.administration import ClusterAdministration
 
-    async def connected() -> None:
+    async def administer() -> None:
         address = url
         if address is None:
             configured = MediatorSettings().coordination_url
@@ -218,22 +224,22 @@ def _administer(url: str | None, do: Callable[[ClusterAdministration], Awaitable
         finally:
             await redis.aclose()
 
-    run(connected(), ValueError)
+    run(administer(), ValueError)
 
 
-def _batches(path: Path, agreed: Cluster) -> Iterator[dict[str, list[Any]]]:
-    """Read tuples, by stream: the order of each is kept; raises `ValueError`."""
+def _batches(path: Path, configuration: Cluster) -> Iterator[dict[str, list[Any]]]:
+    """Read batches of tuples by stream, in order; raises `ValueError`."""
     from app.commands.standing import read_tuples
 
     latest_s = float("-inf")
-    for batch in read_tuples(path, agreed.workload.streams):
-        rows: dict[str, list[Any]] = {name: [] for name in agreed.layout.attributes}
-        latest_s = max(latest_s, *(each.time_s for each in batch))
-        for each in batch:
-            # What no query reads is nobody's.
-            if each.stream in rows:
-                rows[each.stream].append((each.time_s, each.values))
-        for of_stream in rows.values():
-            # Time goes on for idle streams as well, or nothing would ever leave a window.
-            of_stream.append((latest_s, None))
+    for batch in read_tuples(path, configuration.workload.streams):
+        rows: dict[str, list[Any]] = {name: [] for name in configuration.layout.attributes}
+        latest_s = max(latest_s, *(tuple_.time_s for tuple_ in batch))
+        for tuple_ in batch:
+            # No query reads the other streams.
+            if tuple_.stream in rows:
+                rows[tuple_.stream].append((tuple_.time_s, tuple_.values))
+        for stream_rows in rows.values():
+            # A heartbeat advances idle streams too, or nothing would ever leave a window.
+            stream_rows.append((latest_s, None))
         yield rows

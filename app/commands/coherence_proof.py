@@ -1,7 +1,7 @@
-"""The proof that caches stay coherent on a running installation, which `helm test` runs.
+"""A proof, run by `helm test`, that caches stay coherent on a running installation.
 
-A scratch database is made; its one object is read, so that caches hold it, and written. Then the
-filter must name it, a client that held it must see the write, and the cache in front must forget
+It creates a scratch database, reads its one object so that caches store it, and writes it. Then the
+filter must contain it, a client that cached it must see the write, and the cache in front must drop
 it, long before its copy expires.
 """
 
@@ -25,13 +25,13 @@ from sketch.protocol.wire import FilterDocument, WireError, decode
 __all__ = ["Incoherent", "Proof"]
 
 TTL_S: Final = 600
-"""Of a cached answer: longer than the proof takes, so that nothing expires meanwhile."""
+"""TTL of cached answers: longer than the proof takes, so that nothing expires meanwhile."""
 DELTA_S: Final = 60.0
-"""Of the client: it must see the write because it fetched a new filter, not because of this."""
+"""Δ of the client: too long to be the reason why it sees the write; a new filter is."""
 TIMEOUT_S: Final = 10.0
 PAUSE_S: Final = 0.1
-AGREEING: Final = 20
-"""Answers in a row, each on a connection of its own, that have to agree: there may be replicas."""
+AGREEING_ANSWERS: Final = 20
+"""Consecutive answers, each on its own connection, that must agree: there may be replicas."""
 CLASS: Final = "proofs"
 FIRST: Final = {"text": "first"}
 SECOND: Final = {"text": "second"}
@@ -47,7 +47,7 @@ NOT_MODIFIED: Final = 304
 
 
 class Incoherent(Exception):
-    """A step did not come out as it must; the message says which, and what was seen instead."""
+    """A step failed; the message names it, and what was seen instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Proof:
         url: The data API, or the cache in front of it.
         admin: The admin API.
         cached: Whether there is a cache in front that Portolan purges.
-        notify: Gets each step that came out well.
-        key: What may make a database and write to it; None: everybody may. Reads go without it, as
-            those of the public do that caches are shared by.
+        notify: Called with each step that succeeded.
+        key: The key that may create a database and write to it; None: everybody may. Reads are sent
+            without it, like the public reads that share a cache.
     """
 
     url: str
@@ -71,7 +71,7 @@ class Proof:
     key: SecretStr | None = None
 
     async def run(self) -> None:
-        """Prove it, or raise `Incoherent`; the scratch database is removed whatever comes of it."""
+        """Prove it, or raise `Incoherent`; the scratch database is removed in any case."""
         try:
             async with self._database() as database, AsyncExitStack() as stack:
                 plain = await stack.enter_async_context(_plain(f"{self.url}/v1/{database}/"))
@@ -93,7 +93,7 @@ class Proof:
         await self._until("every replica knows the database", lambda: _is_known(plain))
         await writer.put(CLASS, "it", FIRST)
         self.notify("written")
-        await self._until("what was written may be cached", lambda: _may_be_kept(plain))
+        await self._until("what was written may be cached", lambda: _is_cacheable(plain))
         if self.cached:
             await self._until("the cache in front answers it", lambda: _is_hit(plain))
         await self._prove_write(plain, writer, reader)
@@ -103,27 +103,29 @@ class Proof:
         self, plain: httpx.AsyncClient, writer: CoherentClient, reader: CoherentClient
     ) -> None:
         await reader.refresh_filter()
-        held = await reader.get(CLASS, "it")
-        _must(held.value, {"id": "it", **FIRST}, "the read before the write")
-        _must(await _filter_names(plain), False, "whether the filter names it before the write")
+        read_before = await reader.get(CLASS, "it")
+        _require(read_before.value, {"id": "it", **FIRST}, "the read before the write")
+        _require(
+            await _filter_contains(plain), False, "whether the filter names it before the write"
+        )
         await writer.put(CLASS, "it", SECOND)
-        _must(await _filter_names(plain), True, "whether the filter names it after the write")
+        _require(await _filter_contains(plain), True, "whether the filter names it after the write")
         self.notify("written again: the filter names it")
         if self.cached:
             # Before anything is revalidated through the cache, which would renew its copy.
-            await self._until("the purge arrived: the cache forgot it", lambda: _shows(plain))
+            await self._until("the purge arrived: the cache forgot it", lambda: _shows_write(plain))
         await reader.refresh_filter()
-        seen = await reader.get(CLASS, "it")
-        _must(seen.value, {"id": "it", **SECOND}, "the read after the write")
-        _must(seen.source, Source.ORIGIN, "who answered it")
+        read_after = await reader.get(CLASS, "it")
+        _require(read_after.value, {"id": "it", **SECOND}, "the read after the write")
+        _require(read_after.source, Source.ORIGIN, "who answered it")
         self.notify("a client that held it revalidated it, and saw the write")
 
     async def _prove_condition(self, plain: httpx.AsyncClient) -> None:
-        forced = {"Cache-Control": "no-cache"}
-        now = await plain.get(f"{CLASS}/it", headers=forced)
-        known = {"If-None-Match": now.headers.get("ETag", ""), **forced}
-        again = await plain.get(f"{CLASS}/it", headers=known)
-        _must(again.status_code, NOT_MODIFIED, "the status of a revalidation")
+        no_cache = {"Cache-Control": "no-cache"}
+        current = await plain.get(f"{CLASS}/it", headers=no_cache)
+        condition = {"If-None-Match": current.headers.get("ETag", ""), **no_cache}
+        revalidation = await plain.get(f"{CLASS}/it", headers=condition)
+        _require(revalidation.status_code, NOT_MODIFIED, "the status of a revalidation")
         self.notify("what is unchanged is answered 304")
 
     @asynccontextmanager
@@ -140,19 +142,19 @@ class Proof:
             finally:
                 await admin.delete(path)
 
-    async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
+    async def _until(self, condition: str, holds: Callable[[], Awaitable[bool]]) -> None:
         in_a_row = 0
         try:
             async with asyncio.timeout(self.within_s):
-                while in_a_row < AGREEING:
+                while in_a_row < AGREEING_ANSWERS:
                     if await holds():
                         in_a_row += 1
                     else:
                         in_a_row = 0
                         await asyncio.sleep(PAUSE_S)
         except TimeoutError:
-            raise Incoherent(f"Not within {self.within_s:g} seconds: {what}.") from None
-        self.notify(what)
+            raise Incoherent(f"Not within {self.within_s:g} seconds: {condition}.") from None
+        self.notify(condition)
 
 
 def _plain(base_url: str) -> httpx.AsyncClient:
@@ -166,7 +168,7 @@ async def _is_known(plain: httpx.AsyncClient) -> bool:
     return (await plain.get("sketch")).is_success
 
 
-async def _may_be_kept(plain: httpx.AsyncClient) -> bool:
+async def _is_cacheable(plain: httpx.AsyncClient) -> bool:
     return "Portolan-Expires" in (await plain.get(f"{CLASS}/it")).headers
 
 
@@ -175,11 +177,11 @@ async def _is_hit(plain: httpx.AsyncClient) -> bool:
     return "hit" in headers.get("Cache-Status", "").rpartition(",")[2]
 
 
-async def _shows(plain: httpx.AsyncClient) -> bool:
+async def _shows_write(plain: httpx.AsyncClient) -> bool:
     return bool(_check(await plain.get(f"{CLASS}/it")).json()["text"] == SECOND["text"])
 
 
-async def _filter_names(plain: httpx.AsyncClient) -> bool:
+async def _filter_contains(plain: httpx.AsyncClient) -> bool:
     filter_: FilterDocument = decode(_check(await plain.get("sketch")).content)
     return any(filter_.contains(key) for key in ObjectResource.of(CLASS, "it").keys(filter_.map))
 
@@ -190,6 +192,6 @@ def _check(answer: httpx.Response) -> httpx.Response:
     return answer
 
 
-def _must(seen: Any, expected: Any, what: str) -> None:
-    if seen != expected:
-        raise Incoherent(f"{what[:1].upper()}{what[1:]} was {seen}, not {expected}.")
+def _require(actual: Any, expected: Any, subject: str) -> None:
+    if actual != expected:
+        raise Incoherent(f"{subject[:1].upper()}{subject[1:]} was {actual}, not {expected}.")

@@ -11,18 +11,18 @@ __all__ = ["AllowScan", "FilterText", "Pairs", "Where", "parameters_of"]
 
 Where = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATH[.OP]=VALUE", help="A condition; may be given again."),
+    typer.Option(metavar="PATH[.OP]=VALUE", help="A condition; repeatable."),
 ]
 FilterText = Annotated[
     str | None, typer.Option("--filter", metavar="JSON", help="Conditions, as a filter.")
 ]
 AllowScan = Annotated[
-    bool, typer.Option("--allow-scan", help="Even if every object has to be read.")
+    bool, typer.Option("--allow-scan", help="Allow the query to read every object.")
 ]
 
 Pairs = list[tuple[str, str]]
 
-_OF_WRITES: Final = frozenset({"all", "dry_run"})
+_WRITE_PARAMETERS: Final = frozenset({"all", "dry_run"})
 
 
 def parameters_of(where: Iterable[str] | None, filter_: str | None, **flags: bool) -> Pairs:
@@ -36,6 +36,6 @@ def _condition(text: str) -> tuple[str, str]:
 
     path, equals, value = text.partition("=")
     if not (path and equals):
-        raise typer.BadParameter(f"{text!r} is no condition: PATH=VALUE or PATH.OP=VALUE.")
+        raise typer.BadParameter(f"{text!r} is not a condition: PATH=VALUE or PATH.OP=VALUE.")
     # A field may have the name of a parameter.
-    return (f"{path}.eq" if path in RESERVED | _OF_WRITES else path), value
+    return (f"{path}.eq" if path in RESERVED | _WRITE_PARAMETERS else path), value

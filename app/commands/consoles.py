@@ -19,7 +19,7 @@ __all__ = [
     "print_document",
     "print_result",
     "printable",
-    "shown_progress",
+    "progress_display",
 ]
 
 console: Final = Console(highlight=False)
@@ -27,12 +27,12 @@ errors: Final = Console(stderr=True, highlight=False, markup=False, soft_wrap=Tr
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey: texts of others, as the values of objects, may hold it."""
+    """Escape control characters: foreign text, such as the values of objects, can contain them."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask whether to go on, unless that was said with the command; raises `typer.Abort`."""
+    """Ask whether to go on, unless `yes` is set; raises `typer.Abort`."""
     if yes:
         return
     _require_terminal()
@@ -40,7 +40,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def confirm_name(question: str, name: str, *, yes: bool) -> None:
-    """Ask for a name to be typed, where a letter is pressed too easily; as `confirm`."""
+    """Like `confirm`, but for a name to be typed, where one letter is pressed too easily."""
     if yes:
         return
     _require_terminal()
@@ -61,7 +61,7 @@ def print_document(document: Any) -> None:
 
 
 def print_result(document: Any, lines: Iterable[str], *, json: bool) -> None:
-    """Print a document for programs, or else what it says, in lines that are made only then."""
+    """Print a document as JSON, or else as lines, which are evaluated only then."""
     if json:
         print_document(document)
         return
@@ -76,12 +76,12 @@ def json_text(value: Any) -> str:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Callable[[str], None]]:
-    """Show how far long work is, in the words that are passed, if anybody looks."""
+def progress_display() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows progress as a text, if standard error is a terminal."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    shown = errors.is_terminal
-    with Progress(*columns, console=errors, transient=True, disable=not shown) as progress:
+    is_terminal = errors.is_terminal
+    with Progress(*columns, console=errors, transient=True, disable=not is_terminal) as progress:
         bar = progress.add_task("", total=None)
         yield lambda text: progress.update(bar, description=text)

@@ -1,4 +1,4 @@
-"""``portolan continuous``: continuous queries: their plans, execution, and calibrated costs."""
+"""``portolan continuous``: plan, execute and calibrate continuous queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.commands.consoles import errors, print_document
 from app.commands.running import (
     NOT_DONE,
     mistakes_in_files,
-    parsed_lines,
+    parse_lines,
     read_document,
     readable_errors,
 )
@@ -30,9 +30,9 @@ continuous = typer.Typer(
     help="Windows over streams, on Spark or in PostgreSQL: docs/continuous-queries.md.",
 )
 
-_MOST_BYTES: Final = 2**20
-_MOST_RATES: Final = 200
-_HIGHEST: Final = 1e9
+_MAX_BYTES: Final = 2**20
+_MAX_RATES: Final = 200
+_MAX_RATE: Final = 1e9
 
 
 File = Annotated[
@@ -40,23 +40,23 @@ File = Annotated[
 ]
 CostsFile = Annotated[
     Path | None,
-    typer.Option("--costs", exists=True, dir_okay=False, help="What `calibrate` has written."),
+    typer.Option("--costs", exists=True, dir_okay=False, help="The output of `calibrate`."),
 ]
-Rate = Annotated[
-    float, typer.Option(min=1e-6, max=_HIGHEST, help="What the rates are multiplied by.")
-]
+Rate = Annotated[float, typer.Option(min=1e-6, max=_MAX_RATE, help="A factor for all rates.")]
 Trigger = Annotated[
     float | None,
-    typer.Option("--trigger-s", min=0.01, max=86_400, help="Seconds of a micro-batch; a slide."),
+    typer.Option(
+        "--trigger-s", min=0.01, max=86_400, help="Seconds of a micro-batch; by default a slide."
+    ),
 ]
 Cores = Annotated[
     float,
     typer.Option(min=0.1, max=1e6, help="Operators that the machine executes at the same time."),
 ]
 Pipelined = Annotated[
-    bool, typer.Option("--pipelined", help="Each operator has a core of its own, as in the paper.")
+    bool, typer.Option("--pipelined", help="Each operator has its own core, as in the paper.")
 ]
-Reorder = Annotated[bool, typer.Option(help="Whether joins may be in another order.")]
+Reorder = Annotated[bool, typer.Option(help="Whether joins may be reordered.")]
 Divide = Annotated[bool, typer.Option(help="Whether large queries are divided into subplans.")]
 
 
@@ -118,14 +118,16 @@ def execute(
     reorder: Reorder = True,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Where the execution is kept: a later call goes on where this one ends."),
+        typer.Option(
+            help="Holds the state of the execution: a later call resumes where this one ends."
+        ),
     ] = None,
 ) -> None:
-    """Print the results over a log of tuples as NDJSON; the plan, on standard error.
+    """Print the results over a log of tuples as NDJSON, and the plan on standard error.
 
     PORTOLAN_CONTINUOUS_URL is the address of the PostgreSQL database.
     """
-    from app.commands.continuous_run import executed
+    from app.commands.continuous_run import execute_plan
     from mediator.continuous.order import Engine
     from mediator.continuous.parser import parse_tuple
     from mediator.continuous.planning import everything_on, make_plan
@@ -134,14 +136,14 @@ def execute(
 
     query = _query(file)
     options = _options(query, costs, trigger_s, cores, reorder, divide=True)
-    chosen = make_plan(query, options)
+    execution_plan = make_plan(query, options)
     if on != "best":
-        chosen = everything_on(Engine(on), query, options)
-    _print_plan(chosen, options)
+        execution_plan = everything_on(Engine(on), query, options)
+    _print_plan(execution_plan, options)
     failures = (StoreError, SparkUnavailable, DataDirectoryBusy, OSError, ValueError)
     with readable_errors(NOT_DONE, *failures):
-        log = parsed_lines(tuples, partial(parse_tuple, streams=query.streams))
-        for line in executed(chosen, log, trigger_s or query.slide_s, directory):
+        log = parse_lines(tuples, partial(parse_tuple, streams=query.streams))
+        for line in execute_plan(execution_plan, log, trigger_s or query.slide_s, directory):
             typer.echo(line.decode(), nl=False)
 
 
@@ -157,13 +159,13 @@ def calibrate(
     """
     import orjson
 
-    from app.commands.continuous_run import calibrated
+    from app.commands.continuous_run import calibrate_costs
     from mediator.stores.port import StoreError
     from spark_jobs.session import SparkUnavailable
 
     failures = (StoreError, SparkUnavailable, ImportError, OSError, ValueError)
     with readable_errors(NOT_DONE, *failures):
-        constants, error = calibrated(errors.print, quick=quick)
+        constants, error = calibrate_costs(errors.print, quick=quick)
         output.write_bytes(orjson.dumps(constants.to_json(), option=orjson.OPT_INDENT_2) + b"\n")
     errors.print(f"Predicted and measured times differ by {error:.0%} in the median.")
 
@@ -172,7 +174,7 @@ def _query(file: Path) -> Query:
     from mediator.continuous.parser import parse_query
 
     with mistakes_in_files():
-        return parse_query(read_document(file, _MOST_BYTES, "continuous query"))
+        return parse_query(read_document(file, _MAX_BYTES, "continuous query"))
 
 
 def _options(
@@ -194,37 +196,37 @@ def _options(
     with mistakes_in_files():
         constants = reference_constants()
         if costs is not None:
-            constants = parse_constants(read_document(costs, _MOST_BYTES, "file of costs"))
+            constants = parse_constants(read_document(costs, _MAX_BYTES, "file of costs"))
     capacity = Capacity(machine=cores)
     return PlanOptions(constants, trigger_s, capacity, reorder, SUBPLAN if divide else None)
 
 
 def _factors(text: str) -> list[float]:
-    """Read 1,2,5 or 1:100:20; the latter are evenly spaced on a logarithmic scale."""
+    """Parse 1,2,5 or 1:100:20, which is evenly spaced on a logarithmic scale."""
     try:
         if ":" in text:
             first, last, count = text.split(":")
-            factors = _spaced(float(first), float(last), int(count))
+            factors = _logarithmic(float(first), float(last), int(count))
         else:
-            factors = [float(each) for each in text.split(",")]
+            factors = [float(factor) for factor in text.split(",")]
     except (ValueError, OverflowError, ZeroDivisionError):
         factors = []
-    if not 1 < len(factors) <= _MOST_RATES or not all(0 < each <= _HIGHEST for each in factors):
+    if not 1 < len(factors) <= _MAX_RATES or not all(0 < factor <= _MAX_RATE for factor in factors):
         raise typer.BadParameter(
-            f"--sweep has 2 to {_MOST_RATES} factors above 0, as 0.1:10:20 or 1,2,5."
+            f"--sweep has 2 to {_MAX_RATES} factors above 0, as 0.1:10:20 or 1,2,5."
         )
     return sorted(factors)
 
 
-def _spaced(first: float, last: float, count: int) -> list[float]:
-    if not 1 < count <= _MOST_RATES:
+def _logarithmic(first: float, last: float, count: int) -> list[float]:
+    if not 1 < count <= _MAX_RATES:
         return []
-    return [first * (last / first) ** (at / (count - 1)) for at in range(count)]
+    return [first * (last / first) ** (step / (count - 1)) for step in range(count)]
 
 
-def _print_plan(chosen: Plan, options: PlanOptions) -> None:
+def _print_plan(execution_plan: Plan, options: PlanOptions) -> None:
     from app.commands.continuous_view import plan_text
     from mediator.continuous.report import describe
 
-    report = plan_text(describe(chosen, options))
+    report = plan_text(describe(execution_plan, options))
     errors.print(report)

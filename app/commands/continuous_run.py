@@ -1,4 +1,4 @@
-"""Executions of continuous queries, and of what calibrates their costs, on a session of Spark."""
+"""Execution of continuous queries, and calibration of their costs, in a Spark session."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from spark_jobs.continuous.log import Tuple
 from spark_jobs.continuous.running import NoDatabase, run_plan
 from spark_jobs.session import SparkOptions, driven_session
 
-__all__ = ["calibrated", "executed"]
+__all__ = ["calibrate_costs", "execute_plan"]
 
 _NAME: Final = "continuous queries"
 _CONF: Final = {
-    # A batch is small: what is divided less is done sooner.
+    # A batch is small: few partitions finish sooner.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
 }
-"""Settings that those of PORTOLAN_SPARK_CONF win over."""
+"""Settings that PORTOLAN_SPARK_CONF overrides."""
 
 
-def executed(
+def execute_plan(
     plan: Plan, tuples: Iterable[Tuple], trigger_s: float, directory: Path | None
 ) -> Iterator[bytes]:
-    """Execute a plan; go through its results."""
+    """Execute a plan and yield its results."""
     if plan.physical.fragments and _url() is None:
         raise NoDatabase
-    with driven_session(_options(), _NAME) as session, _directory(directory) as chosen:
-        run_plan(session, plan, tuples, trigger_s, chosen, _url())
-        yield from results_in(chosen)
+    with driven_session(_options(), _NAME) as session, _directory(directory) as log_directory:
+        run_plan(session, plan, tuples, trigger_s, log_directory, _url())
+        yield from results_in(log_directory)
 
 
-def calibrated(say: Callable[[str], None], *, quick: bool) -> tuple[Constants, float]:
-    """Measure; return the constants, and by how much they miss in the median.
+def calibrate_costs(notify: Callable[[str], None], *, quick: bool) -> tuple[Constants, float]:
+    """Measure; return the constants and the median of their relative error.
 
     Raises:
         ImportError: SciPy is missing.
@@ -51,7 +51,7 @@ def calibrated(say: Callable[[str], None], *, quick: bool) -> tuple[Constants, f
     if url is None:
         raise NoDatabase
     with driven_session(_options(), _NAME) as session, _directory(None) as directory:
-        return fit(measure(session, url, directory, say, quick=quick))
+        return fit(measure(session, url, directory, notify, quick=quick))
 
 
 def _url() -> str | None:
@@ -65,9 +65,9 @@ def _options() -> SparkOptions:
 
 
 @contextmanager
-def _directory(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        yield given
+def _directory(path: Path | None) -> Iterator[Path]:
+    if path is not None:
+        yield path
         return
-    with tempfile.TemporaryDirectory(prefix="portolan-continuous-") as directory:
-        yield Path(directory)
+    with tempfile.TemporaryDirectory(prefix="portolan-continuous-") as scratch:
+        yield Path(scratch)

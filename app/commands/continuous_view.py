@@ -9,28 +9,31 @@ __all__ = ["plan_text", "summary", "sweep_text"]
 
 
 def plan_text(report: Mapping[str, Any]) -> str:
-    """Return a plan as lines: operators, each behind its inputs."""
-    took_ms = 1e3 * (report["phase_one_s"] + report["phase_two_s"])
-    lines = [f"{summary(report['cost'])}; {report['plans_examined']:,} plans, {took_ms:.1f} ms", ""]
+    """Format a plan as lines: each operator after its inputs."""
+    planning_ms = 1e3 * (report["phase_one_s"] + report["phase_two_s"])
+    lines = [
+        f"{summary(report['cost'])}; {report['plans_examined']:,} plans, {planning_ms:.1f} ms",
+        "",
+    ]
     lines.append(
         f"  {'operator':20} {'kind':10} {'engine':10} {'received/s':>12} {'produced/s':>12}"
         f" {'size':>12} {'utilisation':>12}"
     )
-    lines += [_operator_line(each) for each in report["operators"]]
+    lines += [_operator_line(operator) for operator in report["operators"]]
     return "\n".join(lines)
 
 
 def sweep_text(report: Mapping[str, Any]) -> str:
-    """Return plans at several rates as lines."""
+    """Format plans at several rates as lines."""
     lines = [f"  {'rate':>10} {'best':>8} {'spark':>8} {'database':>8}   in the database"]
-    for each in report["rates"]:
-        bottlenecks = [each[plan]["bottleneck"] for plan in ("cost", "all_spark", "all_database")]
+    for rate in report["rates"]:
+        bottlenecks = [rate[plan]["bottleneck"] for plan in ("cost", "all_spark", "all_database")]
         figures = " ".join(f"{value:8.3f}" for value in bottlenecks)
-        lines.append(f"  {each['factor']:10.4g} {figures}   {_names(each['in_database'])}")
+        lines.append(f"  {rate['factor']:10.4g} {figures}   {_names(rate['in_database'])}")
     lines.append("")
     lines += [
-        f"at {each['factor']:.4g}: from {_names(each['from'])} to {_names(each['to'])}"
-        for each in report["switches"]
+        f"at {switch['factor']:.4g}: from {_names(switch['from'])} to {_names(switch['to'])}"
+        for switch in report["switches"]
     ]
     return "\n".join(lines if report["switches"] else [*lines, "the placement stays the same"])
 

@@ -37,47 +37,47 @@ _CURVES: Final = {
 
 
 def plan_drawing(report: Mapping[str, Any]) -> str:
-    """Return the tree of a plan, its root on the left; what is in the database is coloured."""
-    operators = {each["name"]: each for each in report["operators"]}
+    """Draw the tree of a plan, root on the left; operators in the database are coloured."""
+    operators = {operator["name"]: operator for operator in report["operators"]}
     positions: dict[str, tuple[int, int]] = {}
     rows = 0
 
     def arrange(name: str, column: int) -> None:
         nonlocal rows
         positions[name] = column, rows
-        for at, below in enumerate(operators[name]["of"]):
-            rows += at > 0
-            arrange(below, column + 1)
+        for index, child in enumerate(operators[name]["of"]):
+            rows += index > 0
+            arrange(child, column + 1)
 
     arrange(report["operators"][-1]["name"], 0)
     shapes = [
-        _edge(positions[name], positions[below])
-        for name, each in operators.items()
-        for below in each["of"]
+        _edge(positions[name], positions[child])
+        for name, operator in operators.items()
+        for child in operator["of"]
     ]
-    shapes += [_box(each, positions[name]) for name, each in operators.items()]
+    shapes += [_box(operator, positions[name]) for name, operator in operators.items()]
     width = _COLUMN * (1 + max(column for column, _ in positions.values())) + 2 * _MARGIN
     return _svg(width, _ROW * (rows + 1) + 2 * _MARGIN, summary(report["cost"]), shapes)
 
 
 def sweep_drawing(report: Mapping[str, Any]) -> str:
-    """Return the bottleneck of the best plan and of each engine alone, over rates."""
+    """Draw the bottleneck of the best plan and of each engine alone, over rates."""
     rates = report["rates"]
-    factors = [each["factor"] for each in rates]
-    values = [each[plan]["bottleneck"] for each in rates for plan in _CURVES]
+    factors = [rate["factor"] for rate in rates]
+    values = [rate[plan]["bottleneck"] for rate in rates for plan in _CURVES]
     top = max(1.0, *values)
     bottom = max(min(0.1, *values), top / 10**_DECADES)
     x = _scale(factors[0], factors[-1], _LEFT, _LEFT + _PLOT[0])
     y = _scale(bottom, top, _MARGIN + _PLOT[1], _MARGIN)
     shapes = [*_axes(x, y, factors, bottom, top)]
-    for each in report["switches"]:
-        label = f"in the database: {', '.join(each['to']) or 'nothing'}"
-        at = f"{x(each['factor']):.1f}"
-        line = f"M{at} {_MARGIN}V{_MARGIN + _PLOT[1]}"
+    for switch in report["switches"]:
+        label = f"in the database: {', '.join(switch['to']) or 'nothing'}"
+        switch_x = f"{x(switch['factor']):.1f}"
+        line = f"M{switch_x} {_MARGIN}V{_MARGIN + _PLOT[1]}"
         shapes.append(f'<path class="switch" d="{line}"><title>{escape(label)}</title></path>')
     for number, (plan, label) in enumerate(_CURVES.items()):
         kind = "best" if plan == "cost" else plan
-        points = [(x(each["factor"]), y(max(bottom, each[plan]["bottleneck"]))) for each in rates]
+        points = [(x(rate["factor"]), y(max(bottom, rate[plan]["bottleneck"]))) for rate in rates]
         shapes.append(_line(kind, points))
         row = _MARGIN + 16 + 18 * number
         shapes.append(f'<path class="{kind}" d="M{_LEFT + 12} {row - 4}h24"/>')
@@ -129,8 +129,8 @@ def _box(operator: Mapping[str, Any], position: tuple[int, int]) -> str:
     )
 
 
-def _edge(position: tuple[int, int], below: tuple[int, int]) -> str:
-    (left, top), (right, low) = _corner(position), _corner(below)
+def _edge(position: tuple[int, int], child: tuple[int, int]) -> str:
+    (left, top), (right, low) = _corner(position), _corner(child)
     start, half = left + _BOX[0], _BOX[1] // 2
     turn = start + (right - start) // 2
     return f'<path d="M{start} {top + half}H{turn}V{low + half}H{right}"/>'

@@ -1,4 +1,4 @@
-"""``portolan schema openapi`` and ``typescript``: what programs know of a database's classes."""
+"""``portolan schema openapi`` and ``typescript``: describe a database's classes to programs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["openapi", "typescript"]
 
 Classes = Annotated[
     list[str] | None,
-    typer.Option("--class", metavar="CLASS", help="Only this class; may be given again."),
+    typer.Option("--class", metavar="CLASS", help="Only this class; repeatable."),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="A file, which appears when it is complete; else stdout."),
+    typer.Option("--output", "-o", help="A file, which is written atomically; else stdout."),
 ]
 
 
@@ -36,7 +36,7 @@ def openapi(
     url: DataUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Print the OpenAPI document of a database, with those of its classes that the key may read."""
+    """Print the OpenAPI document of a database, with the classes that the key may read."""
     import orjson
 
     document = _document(database, class_names, url, key_file)
@@ -51,7 +51,7 @@ def typescript(
     url: DataUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Print the classes of a database as types of TypeScript: docs/contracts.md."""
+    """Print the classes of a database as TypeScript types: docs/contracts.md."""
     from app.commands.typescript import declarations
 
     document = _document(database, class_names, url, key_file)

@@ -1,4 +1,4 @@
-"""``portolan schema copy``: values of one field that another gets, in objects that are there."""
+"""``portolan schema copy``: copy the values of one field to another in existing objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.commands.consoles import confirm, errors, json_text, printable
-from app.commands.reconnection import Tally, way_on
+from app.commands.reconnection import Tally, resume_hint
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -31,10 +31,10 @@ _TEXTS: Final = {
     Kind.EMPTY: "have nothing to copy",
     **NEED_RULES,
 }
-_COUNTED: Final = ("objects", *(kind.value for kind in Kind), "failed")
+_COUNT_NAMES: Final = ("objects", *(kind.value for kind in Kind), "failed")
 _RULE: Final = "keep, null or default; without a rule nothing is copied."
 
-What = Annotated[
+CopyArgument = Annotated[
     str,
     typer.Argument(
         metavar="COPY",
@@ -46,21 +46,21 @@ What = Annotated[
 
 def copy(
     database: Database,
-    what: What,
+    spec: CopyArgument,
     *,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Change objects that have another value, too.")
+        bool, typer.Option("--overwrite", help="Also change objects that have another value.")
     ] = False,
     orphans: Annotated[
-        Fallback | None, typer.Option(help=f"What lead to no object: {_RULE}")
+        Fallback | None, typer.Option(help=f"For objects that lead to no object: {_RULE}")
     ] = None,
     duplicates: Annotated[
-        Fallback | None, typer.Option(help="What lead to several objects: likewise.")
+        Fallback | None, typer.Option(help="For objects that lead to several objects: likewise.")
     ] = None,
     conflicts: Annotated[
-        Fallback | None, typer.Option(help="Values that do not fit: likewise.")
+        Fallback | None, typer.Option(help="For values that do not fit: likewise.")
     ] = None,
-    after: Annotated[str | None, typer.Option(help="Only ids that come after this one.")] = None,
+    after: Annotated[str | None, typer.Option(help="Only ids after this one.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     yes: Yes = False,
     url: AdminUrl = None,
@@ -69,34 +69,34 @@ def copy(
 ) -> None:
     """Count what a copy would change, ask, and copy the values: docs/schema.md.
 
-    Objects that have a value keep it. A copy may be repeated: it changes nothing more. Ends with 1
-    if a rule is needed, or objects refused their value.
+    Objects that have a value keep it. A repeated copy changes nothing more. Exits with 1 if a rule
+    is needed, or objects refused their value.
     """
     rules = CopyRules(overwrite, orphans, duplicates, conflicts)
     with admin_service(url, key_file) as service:
-        counted = _Copy(what=what, rules=rules).run(service, database, after, is_dry=True)
-        lacking = counted.lacking()
-        if dry_run or lacking or not counted.changes:
-            counted.report(json=json)
-            if lacking:
-                errors.print(f"{NOT_DONE}: a rule is needed, {' and '.join(lacking)}.")
-            raise typer.Exit(1 if lacking else 0)
-        for line in counted.lines():
+        forecast = _Copy(spec=spec, rules=rules).run(service, database, after, is_dry=True)
+        missing_rules = forecast.missing_rules()
+        if dry_run or missing_rules or not forecast.changes:
+            forecast.report(json=json)
+            if missing_rules:
+                errors.print(f"{NOT_DONE}: a rule is needed, {' and '.join(missing_rules)}.")
+            raise typer.Exit(1 if missing_rules else 0)
+        for line in forecast.lines():
             errors.print(line)
         confirm("Copy the values?", yes=yes)
-        done = _Copy(what=what, rules=rules).run(service, database, after, is_dry=False)
-    done.report(json=json)
-    raise typer.Exit(1 if done.counts["failed"] else 0)
+        result = _Copy(spec=spec, rules=rules).run(service, database, after, is_dry=False)
+    result.report(json=json)
+    raise typer.Exit(1 if result.counts["failed"] else 0)
 
 
 @dataclass
 class _Copy(Tally):
-    """What a copy changes, or would change; its samples are by kind."""
+    """The changes of a copy or of its dry run, with samples by kind."""
 
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNT_NAMES, 0))
     sample: dict[str, list[str]] = field(default_factory=dict)
     _: KW_ONLY
-    what: str
+    spec: str
     rules: CopyRules
     is_total: bool = True
 
@@ -104,14 +104,14 @@ class _Copy(Tally):
         self, service: ServiceClient, database: str, after: str | None, *, is_dry: bool
     ) -> _Copy:
         rules = {name: rule for name, rule in asdict(self.rules).items() if rule is not None}
-        parameters = {"copy": self.what, **rules, "dry_run": is_dry}
+        parameters = {"copy": self.spec, **rules, "dry_run": is_dry}
 
-        def goes_on(reached: str | None) -> str:
-            # A count that ended early begins anew.
-            return "" if is_dry else way_on(after=reached)
+        def hint(reached: str | None) -> str:
+            # An interrupted count starts over.
+            return "" if is_dry else resume_hint(after=reached)
 
         request = "POST", path_of("copies", database)
-        return self.collect(service, request, after, goes_on, [*parameters.items()])
+        return self.collect(service, request, after, hint, [*parameters.items()])
 
     def add(self, answer: dict[str, Any]) -> str:
         self.is_total = answer.get("total", self.is_total)
@@ -121,12 +121,12 @@ class _Copy(Tally):
 
     @property
     def changes(self) -> bool:
-        """Whether an object may get a value."""
-        given = [kind for kind in NEED_RULES if self.rules.of(kind) is not Fallback.KEEP]
-        return any(self.counts[kind] for kind in (Kind.CHANGED, *given))
+        """Whether an object can get a value."""
+        written = [kind for kind in NEED_RULES if self.rules.of(kind) is not Fallback.KEEP]
+        return any(self.counts[kind] for kind in (Kind.CHANGED, *written))
 
-    def lacking(self) -> list[str]:
-        """Return the options of rules that are needed, and were not given."""
+    def missing_rules(self) -> list[str]:
+        """Return the options of rules that are needed but not set."""
         return [
             f"--{kind}" for kind in NEED_RULES if self.counts[kind] and self.rules.of(kind) is None
         ]
@@ -140,11 +140,11 @@ class _Copy(Tally):
 
     def lines(self) -> Iterator[str]:
         partial = "" if self.is_total else " (not all values of the type convert)"
-        yield f"{self.what}: objects {self.counts['objects']:,}{partial}"
+        yield f"{self.spec}: objects {self.counts['objects']:,}{partial}"
         for kind, text in _TEXTS.items():
             if count := self.counts[kind]:
                 ids = self.sample.get(kind, [])
-                named = f", such as {', '.join(ids)}" if ids else ""
-                yield printable(f"- {text}: {count:,}{named}")
+                examples = f", such as {', '.join(ids)}" if ids else ""
+                yield printable(f"- {text}: {count:,}{examples}")
         if failed := self.counts["failed"]:
             yield f"- were not written: {failed:,}"

@@ -1,4 +1,4 @@
-"""``portolan encode``: encodes people for private linkage on their owner's machine."""
+"""``portolan encode``: encode people for private linkage on their owner's machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from spark_jobs.linkage.private.clk import Hardening
 
 __all__ = ["encode"]
 
-Harden = Annotated[
-    list[Hardening] | None, typer.Option(help="Hardening; may be given several times.")
-]
-Normalise = Annotated[bool, typer.Option(help="Remove case and diacritics before.")]
+Harden = Annotated[list[Hardening] | None, typer.Option(help="Hardening; repeatable.")]
+Normalise = Annotated[bool, typer.Option(help="Remove case and diacritics first.")]
 Salt = Annotated[str | None, typer.Option(help="A field that never changes for a person.")]
 Source = Annotated[Path | None, typer.Argument(help="People: CSV, or NDJSON (.ndjson, .jsonl).")]
-Target = Annotated[Path | None, typer.Argument(help="Where ids and encodings go: CSV or NDJSON.")]
+Target = Annotated[Path | None, typer.Argument(help="File for ids and encodings: CSV or NDJSON.")]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes; as many as cores unless given.")
+    int | None, typer.Option(min=1, help="Processes; by default one for each core.")
 ]
 
 
@@ -32,7 +30,7 @@ def encode(
     target: Target = None,
     *,
     keys: Annotated[Path, typer.Option(help="File with the keys that both owners share.")],
-    new_keys: Annotated[bool, typer.Option(help="Make the key file, and end.")] = False,
+    new_keys: Annotated[bool, typer.Option(help="Create the key file and exit.")] = False,
     fields: Annotated[str, typer.Option(help="Linkage fields, separated by commas.")] = "",
     id_field: Annotated[str, typer.Option(help="The field that names a record.")] = "id",
     bits: Annotated[int, typer.Option(min=2, help="Length of the bit array.")] = 1000,
@@ -44,8 +42,8 @@ def encode(
 ) -> None:
     """Encode people for private linkage: keys and names stay here, encodings may leave.
 
-    Both owners use the same keys, fields and options. docs/linkage-security.md says what an
-    encoding protects against, and what it does not.
+    Both owners use the same keys, fields and options. docs/linkage-security.md describes
+    the attacks that an encoding withstands, and those that it does not.
     """
     from spark_jobs.linkage.private.clk import ClkShape
     from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
@@ -55,7 +53,7 @@ def encode(
     with readable_errors("Nothing was encoded", *failures):
         if new_keys:
             make_keys(keys)
-            errors.print(f"Keys were made in {keys}: for the other owner, and for no one else.")
+            errors.print(f"Created {keys}: share the keys with the other owner only.")
             return
         names = tuple(name for name in fields.split(",") if name)
         if source is None or target is None or not names:
@@ -67,6 +65,10 @@ def encode(
         with Progress(*columns, TimeElapsedColumn(), console=errors) as progress:
             task = progress.add_task("Encoding", total=None)
             count = encode_file(
-                source, target, encoding, read_keys(keys), lambda done: progress.advance(task, done)
+                source,
+                target,
+                encoding,
+                read_keys(keys),
+                lambda records: progress.advance(task, records),
             )
         errors.print(f"{count:,} records, {encoding.bits} bits each: {target}")

@@ -10,21 +10,21 @@ import typer
 
 from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
 from app.commands.consoles import json_text, printable
-from app.commands.reconnection import Tally, way_on
+from app.commands.reconnection import Tally, resume_hint
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
 from app.commands.service_client import ServiceClient
 
 __all__ = ["delete", "update"]
 
-_COUNTED: Final = ("matched", "written", "failed")
+_COUNT_NAMES: Final = ("matched", "written", "failed")
 
 All = Annotated[bool, typer.Option("--all", help="All objects of the class.")]
-After = Annotated[str | None, typer.Option(help="Only ids that come after this one.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the objects, and write none.")]
+After = Annotated[str | None, typer.Option(help="Only ids after this one.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the objects without writing them.")]
 
 
 def _check_key(text: str | None) -> str | None:
-    """Refuse what the service would; without it, every call has a key of its own."""
+    """Refuse a key that the service would refuse; without one, every call makes its own."""
     from app.http.idempotency import parse_key
     from app.http.problems import HttpError
 
@@ -42,7 +42,7 @@ Key = Annotated[
     typer.Option(
         "--idempotency-key",
         callback=_check_key,
-        help="That of a call which ended early: it then writes no object twice.",
+        help="The key of an interrupted call, so that no object is written twice.",
     ),
 ]
 
@@ -50,10 +50,10 @@ Key = Annotated[
 def update(
     database: Database,
     class_name: ClassName,
-    patch: Annotated[str, typer.Argument(metavar="JSON", help="What is changed of each.")],
+    patch: Annotated[str, typer.Argument(metavar="JSON", help="The change of each object.")],
     *,
     operators: Annotated[
-        bool, typer.Option("--operators", help='It has operators: {"hits": {"inc": 1}}.')
+        bool, typer.Option("--operators", help='JSON has operators: {"hits": {"inc": 1}}.')
     ] = False,
     where: Where = None,
     filter_: FilterText = None,
@@ -68,10 +68,10 @@ def update(
 ) -> None:
     """Change all objects of a class that meet all conditions: docs/data-api.md.
 
-    An object is a merge patch (RFC 7396), an array a JSON Patch (RFC 6902). Each object is changed
-    by itself; one that refuses it is reported, and the others are changed. Ends with 1 if one did.
-    If the service stops answering it goes on once it answers again; if that takes too long, or
-    after Ctrl-C, the message says how to go on.
+    An object is a merge patch (RFC 7396), an array a JSON Patch (RFC 6902). Objects are changed one
+    by one; refusals are reported, and do not stop the command. Exits with 1 if there were any. If
+    the service stops answering, the command waits for it and continues; if that takes too long, or
+    after Ctrl-C, a message says how to resume.
     """
     from app.http.negotiation import JSON, UPDATE
 
@@ -108,9 +108,9 @@ def delete(
 ) -> None:
     """Delete all objects of a class that meet all conditions: docs/data-api.md.
 
-    Each object is deleted by itself. Ends with 1 if one was not. If the service stops answering it
-    goes on once it answers again; if that takes too long, or after Ctrl-C, the message says how to
-    go on.
+    Objects are deleted one by one. Exits with 1 if one was not. If the service stops answering, the
+    command waits for it and continues; if that takes too long, or after Ctrl-C, a message says how
+    to resume.
     """
     flags = {"allow_scan": allow_scan, "all": all_, "dry_run": dry_run}
     parameters = parameters_of(where, filter_, **flags)
@@ -128,27 +128,27 @@ def _collect(
     after: str | None,
     *,
     headers: Mapping[str, str] | None = None,
-    **sent: Any,
+    **options: Any,
 ) -> Tally:
     """Send requests under one key: an object whose answer was lost is not changed twice."""
     key = key or uuid4().hex
-    with_key = {**(headers or {}), "Idempotency-Key": key}
+    all_headers = {**(headers or {}), "Idempotency-Key": key}
 
-    def goes_on(reached: str | None) -> str:
-        return way_on(idempotency_key=key, after=reached)
+    def hint(position: str | None) -> str:
+        return resume_hint(idempotency_key=key, after=position)
 
-    tally = Tally(dict.fromkeys(_COUNTED, 0))
-    return tally.collect(service, request, after, goes_on, parameters, headers=with_key, **sent)
+    tally = Tally(dict.fromkeys(_COUNT_NAMES, 0))
+    return tally.collect(service, request, after, hint, parameters, headers=all_headers, **options)
 
 
-def _report(tally: Tally, done: str, *, is_dry: bool, json: bool) -> NoReturn:
-    """Print what became of the objects; ends the command."""
+def _report(tally: Tally, action: str, *, is_dry: bool, json: bool) -> NoReturn:
+    """Print the outcomes of the objects; ends the command."""
     counts = tally.counts
     if json:
         typer.echo(json_text({**counts, "sample": tally.sample}))
     elif is_dry:
-        named = f": {printable(', '.join(tally.sample))}" if tally.sample else ""
-        typer.echo(f"Objects that would be {done}: {counts['matched']:,}{named}")
+        sample = f": {printable(', '.join(tally.sample))}" if tally.sample else ""
+        typer.echo(f"Objects that would be {action}: {counts['matched']:,}{sample}")
     else:
-        typer.echo(f"Objects {done}: {counts['written']:,}; refused: {counts['failed']:,}.")
+        typer.echo(f"Objects {action}: {counts['written']:,}; refused: {counts['failed']:,}.")
     raise typer.Exit(1 if counts["failed"] else 0)

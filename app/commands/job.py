@@ -35,7 +35,7 @@ _MALFORMED = "The job is malformed"
 
 Id = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 Database = Annotated[str, typer.Option(help="The database that the run belongs to.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Stay until it has ended, and show progress.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and show progress.")]
 Out = Annotated[
     Path | None,
     typer.Option(help="Wait, and write the result here: .csv, .json, .parquet, .arrow."),
@@ -46,7 +46,7 @@ job = typer.Typer(no_args_is_help=True, help="Analytic jobs: docs/jobs.md.")
 
 @job.command("kinds")
 def kinds() -> None:
-    """List the kinds of job there are."""
+    """List the kinds of jobs."""
     from spark_jobs.kinds import find_kind, kind_names
 
     for name in kind_names():
@@ -70,24 +70,20 @@ def run(
     ],
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Where the result goes: .csv, .json, .parquet, .arrow.")
+        Path | None, typer.Option(help="File for the result: .csv, .json, .parquet, .arrow.")
     ] = None,
-    reports: Annotated[
-        Path | None, typer.Option(help="What it reports besides goes here, as JSON.")
-    ] = None,
+    reports: Annotated[Path | None, typer.Option(help="File for the reports, as JSON.")] = None,
     dry_run: Annotated[bool, typer.Option(help="End with the forecast, and print it.")] = False,
     run_dir: Annotated[
         Path | None,
-        typer.Option(help="Keep finished stages here, and resume behind them next time."),
+        typer.Option(help="Keep finished stages here; the next call resumes after them."),
     ] = None,
-    wait: Annotated[
-        bool, typer.Option(help="Wait for the end; a run on files always does.")
-    ] = True,
+    wait: Annotated[bool, typer.Option(help="Wait for the end; runs on files always wait.")] = True,
     verbose: Annotated[bool, typer.Option(help="Show where a run failed.")] = False,
 ) -> None:
     """Execute a job on files, without a service.
 
-    Ends with 0 if it is done, 3 if its limits stopped it, 130 if it was interrupted, else 1.
+    Exits with 0 if it is done, 3 if its limits stopped it, 130 if it was interrupted, else 1.
     """
     from spark_jobs.runner.job import parse_job
     from spark_jobs.runner.specification import SpecInvalid
@@ -102,7 +98,7 @@ def run(
         if out is not None:
             check_target(out)
         elif not dry_run:
-            raise typer.BadParameter("--out or --dry-run is required: where does the result go?")
+            raise typer.BadParameter("--out or --dry-run is required.")
         if run_dir is None:
             scratch = tempfile.TemporaryDirectory(prefix="portolan-run-")
             run_dir = Path(stack.enter_context(scratch))
@@ -161,15 +157,15 @@ def submit(
 ) -> None:
     """Submit a job to a service and print the run.
 
-    If the connection is lost it goes on once the service answers again; the job is submitted once.
+    If the connection is lost, the command waits for the service; the job is submitted once.
     With --wait it ends with 0 if the run is done, 3 if its limits stopped it, 130 if it was
     cancelled, else 1. Ctrl-C ends the waiting; the run goes on.
     """
-    from app.commands.remote_runs import MAY_BE_SUBMITTED
+    from app.commands.remote_runs import MAYBE_SUBMITTED
 
     document = read_job_file(spec)
     with _runs(url, database, key_file, out) as runs:
-        with interruptible(lambda: f" {MAY_BE_SUBMITTED}"):
+        with interruptible(lambda: f" {MAYBE_SUBMITTED}"):
             run = runs.submit(document, dry_run=dry_run)
         _follow_up(runs, run, out, wait=wait)
 
@@ -184,7 +180,7 @@ def show_(
     wait: Wait = False,
     out: Out = None,
 ) -> None:
-    """Print a run; with --out its result is fetched."""
+    """Print a run; with --out, download its result."""
     with _runs(url, database, key_file, out) as runs:
         _follow_up(runs, runs.find(run), out, wait=wait)
 
@@ -220,7 +216,7 @@ def resume(
     wait: Wait = False,
     out: Out = None,
 ) -> None:
-    """Resume a failed or cancelled run behind its finished stages."""
+    """Resume a failed or cancelled run after its finished stages."""
     with _runs(url, database, key_file, out) as runs:
         _follow_up(runs, runs.resume(run), out, wait=wait)
 
@@ -233,19 +229,19 @@ def _follow_up(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait:
         print_document(run)
         return
     errors.print(f"Run {run['id']}")
-    ended = run if run["state"] in ENDED else _follow(runs, run["id"])
-    print_reasons(ended["state"], ended.get("reasons", ()))
-    if out is not None and ended.get("rows") is not None:
-        runs.save(ended["id"], out)
-        errors.print(f"{ended['rows']:,} rows: {out}")
+    result = run if run["state"] in ENDED else _follow(runs, run["id"])
+    print_reasons(result["state"], result.get("reasons", ()))
+    if out is not None and result.get("rows") is not None:
+        runs.save(result["id"], out)
+        errors.print(f"{result['rows']:,} rows: {out}")
     else:
-        print_document(ended)
-    raise typer.Exit(EXIT[ended["state"]])
+        print_document(result)
+    raise typer.Exit(EXIT[result["state"]])
 
 
 def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
-    on = f" The run goes on. To cancel it: portolan job cancel {run}"
-    with interruptible(lambda: on), bars() as progress:
+    hint = f" The run goes on. To cancel it: portolan job cancel {run}"
+    with interruptible(lambda: hint), bars() as progress:
         return runs.follow(run, lambda state: show(progress, state.get("stages", ())))
 
 
@@ -253,7 +249,7 @@ def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
 def _runs(
     url: str | None, database: str, key_file: Path | None, out: Path | None = None
 ) -> Iterator[RemoteRuns]:
-    """Connect to a service, if the target can be written; failures end with a sentence."""
+    """Connect to a service if the target is writable; failures end with a sentence."""
     from app.commands.remote_runs import RemoteRuns
 
     if out is not None:

@@ -1,4 +1,4 @@
-"""``portolan job stream``: linking records as they arrive, until there are no more, or for ever."""
+"""``portolan job stream``: link records as they arrive."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def stream(
             help="The job, in JSON or (*.yaml) YAML, whose mode is stream.",
         ),
     ],
-    state: Annotated[
-        Path, typer.Argument(file_okay=False, help="Where records and links are kept.")
-    ],
+    state: Annotated[Path, typer.Argument(file_okay=False, help="Directory of records and links.")],
     *,
     files: Annotated[
         int, typer.Option(min=1, max=10_000, help="Files of each owner in a batch at most.")
@@ -40,14 +38,14 @@ def stream(
     retention_s: Annotated[
         float | None,
         typer.Option(
-            "--retention-s", min=0.001, help="Seconds that a record is kept; for ever if not given."
+            "--retention-s", min=0.001, help="Seconds that a record is kept; by default for ever."
         ),
     ] = None,
 ) -> None:
-    """Link records as their files arrive; what is kept goes on with the next call.
+    """Link records as their files arrive; the next call resumes from the state.
 
     Each owner's source is a directory. Links are Parquet files in `results` of the state:
-    docs/linkage.md. PORTOLAN_SPARK says where Spark runs.
+    docs/linkage.md. PORTOLAN_SPARK is the address of Spark.
     """
     from spark_jobs.runner.job import parse_job
     from spark_jobs.runner.specification import SpecInvalid
@@ -77,8 +75,8 @@ def _print_progress(commit: LinkageCommit) -> None:
 
 
 def _summary(commit: LinkageCommit) -> str:
-    kept = sum(each.records for each in commit.kept)
+    retained = sum(owner.records for owner in commit.kept)
     return (
         f"{commit.records:,} records, {commit.pairs:,} pairs compared, {commit.links:,} links so"
-        f" far, {kept:,} records kept"
+        f" far, {retained:,} records kept"
     )

@@ -1,6 +1,6 @@
-"""``portolan key``: keys made, listed and revoked in the catalogue itself.
+"""``portolan key``: create, list and revoke keys directly in the catalogue.
 
-The first key cannot be made over HTTP, which needs one.
+The first key cannot be created over HTTP, which requires a key.
 """
 
 from __future__ import annotations
@@ -25,44 +25,46 @@ key = typer.Typer(no_args_is_help=True, help="API keys: docs/security.md.")
 
 _DAY_S = 86_400
 
-OfTenant = Annotated[str, typer.Option(help="Whose key it is.")]
-Embedded = Annotated[bool, typer.Option(help="The catalogue of the embedded stores, not running.")]
+TenantOption = Annotated[str, typer.Option(help="The tenant of the key.")]
+Embedded = Annotated[
+    bool, typer.Option(help="Use the catalogue of embedded stores, which must not run.")
+]
 
 
 @key.command("create")
 def create(
     *,
-    subject: Annotated[str, typer.Option(help="Whom it stands for.")],
+    subject: Annotated[str, typer.Option(help="The subject that it authenticates.")],
     grant: Annotated[
         list[str], typer.Option(help="scope, scope:database or scope:database/class.")
     ],
-    tenant: OfTenant = OPERATOR,
-    label: Annotated[str, typer.Option(help="What it is for.")] = "",
+    tenant: TenantOption = OPERATOR,
+    label: Annotated[str, typer.Option(help="The purpose of the key.")] = "",
     days: Annotated[
-        float | None, typer.Option(min=0.001, max=36_500, help="After how long it ends.")
+        float | None, typer.Option(min=0.001, max=36_500, help="Days until it expires.")
     ] = None,
     embedded: Embedded = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a key and print it, which happens only now: of its secret nothing but a hash is kept."""
+    """Create a key and print it, only this once: the catalogue stores a hash of its secret."""
     expires = None if days is None else SystemClock().now() + days * _DAY_S
 
     async def make(tenancy: Tenancy) -> None:
-        made = await tenancy.create_key(tenant, subject, grant, label=label, expires=expires)
-        typer.echo(json_text(made))
+        document = await tenancy.create_key(tenant, subject, grant, label=label, expires=expires)
+        typer.echo(json_text(document))
 
     _run(make, embedded=embedded, data_dir=data_dir)
 
 
 @key.command("list")
 def list_(
-    *, tenant: OfTenant = OPERATOR, embedded: Embedded = False, data_dir: DataDir = None
+    *, tenant: TenantOption = OPERATOR, embedded: Embedded = False, data_dir: DataDir = None
 ) -> None:
     """List the keys of a tenant, without their secrets."""
 
     async def print_keys(tenancy: Tenancy) -> None:
-        for each in await tenancy.keys(tenant):
-            typer.echo(json_text(each))
+        for document in await tenancy.keys(tenant):
+            typer.echo(json_text(document))
 
     _run(print_keys, embedded=embedded, data_dir=data_dir)
 
@@ -71,11 +73,11 @@ def list_(
 def revoke(
     id_: Annotated[str, typer.Argument(metavar="ID", help="The key's id.")],
     *,
-    tenant: OfTenant = OPERATOR,
+    tenant: TenantOption = OPERATOR,
     embedded: Embedded = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Revoke a key: within about a second nobody takes it any more."""
+    """Revoke a key: within about a second every replica refuses it."""
     _run(lambda t: t.revoke(tenant, id_), embedded=embedded, data_dir=data_dir)
 
 

@@ -1,4 +1,4 @@
-"""A schema that may be put in force: what the service says of it, and does with it."""
+"""A proposed schema: what it would change, and its application by the service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from threading import Thread
 from typing import Any, Final
 
-from app.commands.consoles import shown_progress
+from app.commands.consoles import progress_display
 from app.commands.schema_change import ProposedChange, build_line
 from app.commands.service_client import ServiceClient, ServiceRefused
 
@@ -17,13 +17,13 @@ __all__ = ["ApplyOptions", "NewSchema", "schema_path"]
 
 _PAUSE_S: Final = 1.0
 _TIMEOUT_S: Final = 300.0
-"""Checking and backfilling objects, and waiting for indexes, take a minute each, at most; the check
-comes twice."""
+"""Checking and backfilling objects, and waiting for indexes, take at most a minute each; the check
+runs twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """The options of a request that puts a schema in force, by their names there."""
+    """The parameters of a request that applies a schema."""
 
     unchecked: bool = False
     backfill: bool = False
@@ -34,7 +34,7 @@ class ApplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class NewSchema:
-    """A schema that may be put in force."""
+    """A proposed schema of a database."""
 
     service: ServiceClient
     database: str
@@ -45,18 +45,19 @@ class NewSchema:
         from mediator.schema.differences import differences, renames_as_differences
         from mediator.schema.renames import parse_renames, renamed_document
 
-        present = _present(self.service, self.database)
-        new = self.put(present["version"], dry_run=True)
+        current = _current_schema(self.service, self.database)
+        new = self.put(current["version"], dry_run=True)
         renames = parse_renames(self.options.rename)
-        former = renamed_document(present["schema"], renames) if renames else present["schema"]
+        former = renamed_document(current["schema"], renames) if renames else current["schema"]
         return ProposedChange(
             self.database,
-            present["version"],
+            current["version"],
             [*renames_as_differences(renames), *differences(former, new["schema"])],
             {
-                node: {**placed, "before": before}
-                for node, placed in new["placements"].items()
-                if (before := present["placements"].get(node, {}).get("system")) != placed["system"]
+                node: {**placement, "before": before}
+                for node, placement in new["placements"].items()
+                if (before := current["placements"].get(node, {}).get("system"))
+                != placement["system"]
             },
             new["moves"],
             new["violations"],
@@ -64,7 +65,7 @@ class NewSchema:
         )
 
     def put(self, version: int, *, dry_run: bool = False) -> dict[str, Any]:
-        """Put it in force, if the version in force is the one given."""
+        """Put it in force if `version` is in force now."""
         return self.service.request(
             "PUT",
             schema_path(self.database),
@@ -75,8 +76,8 @@ class NewSchema:
         )
 
     def put_in_force(self, version: int) -> dict[str, Any]:
-        """Put it in force, however long its indexes take; shows how far they are."""
-        with shown_progress() as show:
+        """Put it in force, however long its indexes take; shows their progress."""
+        with progress_display() as show:
             while True:
                 pending = _in_background(lambda: self.put(version))
                 while not wait([pending], _PAUSE_S).done:
@@ -89,26 +90,26 @@ class NewSchema:
 
     def _building(self) -> str:
         path = f"{schema_path(self.database)}/index-builds"
-        with suppress(ServiceRefused):  # then it is seen the next time
+        with suppress(ServiceRefused):  # the next attempt shows it
             return "; ".join(map(build_line, self.service.request("GET", path)["items"]))
         return ""
 
 
 def _in_background(call: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
-    """Call something in a thread that an interrupted command does not wait for."""
+    """Call a function in a thread that an interrupted command does not wait for."""
     future = Future[dict[str, Any]]()
 
     def run() -> None:
         try:
             future.set_result(call())
-        except Exception as error:  # noqa: BLE001 - it is raised where the result is waited for
+        except Exception as error:  # noqa: BLE001 - raised where the result is awaited
             future.set_exception(error)
 
     Thread(target=run, daemon=True).start()
     return future
 
 
-def _present(service: ServiceClient, database: str) -> dict[str, Any]:
+def _current_schema(service: ServiceClient, database: str) -> dict[str, Any]:
     try:
         return service.request("GET", schema_path(database))
     except ServiceRefused as refused:

@@ -13,8 +13,8 @@ from mediator.schema.documents import merge_patch
 
 __all__ = ["ProposedIndex", "proposal", "proposals"]
 
-_KNOWN: Final = frozenset({"database", "indexes"})
-"""What is not said of each query: it is said of all of them, or is the proposal itself."""
+_HIDDEN_MEMBERS: Final = frozenset({"database", "indexes"})
+"""Members left out of each query: they are equal for all, or are the proposal itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class ProposedIndex:
     """An index that would help queries.
 
     Attributes:
-        index: What it is chosen by: the class and the fields, ``orders.status,created``.
+        index: Its name, of the class and the fields: ``orders.status,created``.
         patch: The merge patch that adds it to the schema.
-        queries: The shapes that it would help, as the service lists them: the costliest first.
+        queries: The query shapes that it would help, costliest first, as the service lists them.
     """
 
     index: str
@@ -33,8 +33,8 @@ class ProposedIndex:
 
     def added_to(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return a schema with the index."""
-        added: dict[str, Any] = merge_patch(document, self.patch)
-        return added
+        patched: dict[str, Any] = merge_patch(document, self.patch)
+        return patched
 
     def lines(self) -> Iterator[str]:
         yield self.index
@@ -44,28 +44,28 @@ class ProposedIndex:
 
 def proposals(service: ServiceClient, database: str) -> list[ProposedIndex]:
     """Return the indexes that would help a database, those of the costliest queries first."""
-    found: dict[str, ProposedIndex] = {}
+    by_name: dict[str, ProposedIndex] = {}
     for query in service.request("GET", "/costly-queries")["items"]:
         if query["database"] != database:
             continue
-        shown = {name: value for name, value in query.items() if name not in _KNOWN}
-        for each in query["indexes"]:
-            name = f"{query['class']}.{','.join(each['fields'])}"
-            found.setdefault(name, ProposedIndex(name, each["patch"], [])).queries.append(shown)
-    return [*found.values()]
+        shape = {name: value for name, value in query.items() if name not in _HIDDEN_MEMBERS}
+        for index in query["indexes"]:
+            name = f"{query['class']}.{','.join(index['fields'])}"
+            by_name.setdefault(name, ProposedIndex(name, index["patch"], [])).queries.append(shape)
+    return [*by_name.values()]
 
 
-def proposal(proposed: Sequence[ProposedIndex], index: str) -> ProposedIndex:
+def proposal(candidates: Sequence[ProposedIndex], index: str) -> ProposedIndex:
     """Return the proposal of an index; raises `typer.BadParameter` if there is none."""
-    for each in proposed:
-        if each.index == index:
-            return each
-    known = ", ".join(each.index for each in proposed) or "none"
-    raise typer.BadParameter(f"{index} is not proposed; what is: {known}.")
+    for candidate in candidates:
+        if candidate.index == index:
+            return candidate
+    names = ", ".join(candidate.index for candidate in candidates) or "none"
+    raise typer.BadParameter(f"{index} is not proposed; what is: {names}.")
 
 
 def _cost(query: Mapping[str, Any]) -> str:
-    """Say how often queries of a shape took long or were refused, and how long they took."""
+    """Format how often queries of a shape were slow or refused, and their times."""
     answered = ""
     if query["answered"]:
         times = f"{query['seconds']:.3g} s, {query['slowest_s']:.3g} s at most"

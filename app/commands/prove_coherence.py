@@ -1,4 +1,4 @@
-"""``portolan prove-coherence``: a proof that caches of a running installation are coherent."""
+"""``portolan prove-coherence``: prove that the caches of a running installation are coherent."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def prove_coherence(
     url: Annotated[str, typer.Argument(help="The data API, or the cache in front of it.")],
     *,
     admin: Annotated[
-        str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
+        str | None, typer.Option(help="Address of the admin API; by default from the settings.")
     ] = None,
     cached: Annotated[
-        bool, typer.Option("--cached", help="There is a cache in front, and it is purged.")
+        bool, typer.Option("--cached", help="A cache is in front, and Portolan purges it.")
     ] = False,
 ) -> None:
-    """Write, and see that the filter, the clients and the cache in front know of it.
+    """Write, and check that the filter, the clients and the cache in front reflect it.
 
-    A scratch database is made for it with the key in PORTOLAN_KEY, and removed. Ends with 1 if a
-    step comes out differently.
+    It creates a scratch database with the key in PORTOLAN_KEY, and removes it. Exits with 1 if a
+    step fails.
     """
     import uvloop
 
@@ -33,8 +33,8 @@ def prove_coherence(
     from app.settings.main import HttpSettings
 
     http = HttpSettings()
-    where = admin or http.admin_url
+    admin_url = admin or http.admin_url
     key = AccessSettings().key
     with readable_errors("Not proven", Incoherent):
-        uvloop.run(Proof(url.rstrip("/"), where.rstrip("/"), cached, typer.echo, key=key).run())
+        uvloop.run(Proof(url.rstrip("/"), admin_url.rstrip("/"), cached, typer.echo, key=key).run())
     typer.echo("Proven.")

@@ -1,4 +1,4 @@
-"""``portolan query``: objects of a class, found by conditions."""
+"""``portolan query``: print the objects of a class that meet conditions."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ def query(
     where: Where = None,
     filter_: FilterText = None,
     order: Annotated[str | None, typer.Option(help="Paths, as in -hits,lastname.")] = None,
-    fields: Annotated[str | None, typer.Option(help="Only these, as in firstname,hits.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many objects at most.")] = 100,
+    fields: Annotated[
+        str | None, typer.Option(help="Only these fields, as in firstname,hits.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of objects.")] = 100,
     count: Annotated[
         Literal["exact", "estimated"] | None,
-        typer.Option(help="Print how many there are, whatever the limit, instead of them."),
+        typer.Option(help="Print the number of objects instead, regardless of the limit."),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All of them, whatever the limit.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All objects, regardless of the limit.")
+    ] = False,
     allow_scan: AllowScan = False,
     url: DataUrl = None,
     key_file: KeyFile = None,
@@ -45,27 +49,27 @@ def query(
 ) -> None:
     """Print the objects of a class that meet all conditions: docs/queries.md.
 
-    A terminal gets tables. With --json, and anywhere else, each line is an object as JSON.
+    Prints tables on a terminal; with --json, or elsewhere, an object as JSON in each line.
     """
     settings = {"order": order, "fields": fields}
     conditions = parameters_of(where, filter_, allow_scan=allow_scan)
-    shown = [(name, value) for name, value in settings.items() if value is not None]
+    presentation = [(name, value) for name, value in settings.items() if value is not None]
     as_table = not json and sys.stdout.isatty()
     with data_service(url, key_file) as service:
         path = f"/{database}/{class_name}"
         if count is not None:
-            # What is shown of a page, and in which order, is nothing to the total.
+            # Fields and order do not affect the total.
             _print_total(service, path, conditions, count, json=json)
             return
-        for page in _pages(service, path, [*conditions, *shown], None if all_ else limit):
+        for page in _pages(service, path, [*conditions, *presentation], None if all_ else limit):
             _print(page, fields, as_table=as_table)
 
 
 def _print_total(
     service: ServiceClient, path: str, conditions: Pairs, count: str, *, json: bool
 ) -> None:
-    sent = [*conditions, ("fields", "id"), ("limit", "1"), ("count", count)]
-    answer = Reconnection().repeat(lambda: service.request("GET", path, params=sent))
+    parameters = [*conditions, ("fields", "id"), ("limit", "1"), ("count", count)]
+    answer = Reconnection().repeat(lambda: service.request("GET", path, params=parameters))
     if json:
         print_document({name: answer[name] for name in ("total", "count")})
     else:
@@ -73,19 +77,19 @@ def _print_total(
 
 
 def _pages(
-    service: ServiceClient, path: str, parameters: Pairs, most: int | None
+    service: ServiceClient, path: str, parameters: Pairs, remaining: int | None
 ) -> Iterator[list[dict[str, Any]]]:
     reconnection = Reconnection()
     after: Pairs = []
-    while most is None or most > 0:
-        limit = _PAGE if most is None else min(most, _PAGE)
-        sent = [*parameters, ("limit", str(limit)), *after]
-        answer = reconnection.repeat(partial(service.request, "GET", path, params=sent))
+    while remaining is None or remaining > 0:
+        limit = _PAGE if remaining is None else min(remaining, _PAGE)
+        page_parameters = [*parameters, ("limit", str(limit)), *after]
+        answer = reconnection.repeat(partial(service.request, "GET", path, params=page_parameters))
         yield answer["items"]
         if answer["next"] is None:
             return
         after = [("after", answer["next"])]
-        most = None if most is None else most - len(answer["items"])
+        remaining = None if remaining is None else remaining - len(answer["items"])
     errors.print("There are more; --limit or --all shows them.")
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a service that is silent, or takes no more just now; and going on where one ended."""
+"""Waiting for a service that is silent or busy, and resuming work where it ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 import typer
 
-from app.commands.consoles import errors, printable, shown_progress
+from app.commands.consoles import errors, printable, progress_display
 from app.commands.service_client import ServiceClient, ServiceRefused, reason_of
 
 __all__ = [
@@ -20,28 +20,28 @@ __all__ = [
     "Reconnection",
     "Tally",
     "interruptible",
-    "page_by_page",
-    "way_on",
+    "resume_hint",
+    "send_pages",
 ]
 
 T = TypeVar("T")
 
 PAUSE_S: Final = 0.5
 SILENCE_S: Final = 60.0
-"""How long a service that was there is waited for."""
+"""How long to wait for a service that is silent but was up."""
 
 BUSY_S: Final = 600.0
-"""How long a service is waited for that answers, and takes nothing.
+"""How long to wait for a service that answers but accepts nothing.
 
-A request that holds a key ends within that, and the rates of tenants have made good what a request
-has cost. Whether to wait for more, such as the end of another run, is for people to decide.
+Within that, a request that holds an idempotency key ends, and a tenant's rate limit recovers from
+the cost of a request. People decide whether to wait for more, such as the end of another run.
 """
 
 _TIMEOUT_S: Final = 60.0
-"""More than the seconds that the service works for one request of many objects."""
+"""Longer than the service works on one request for many objects."""
 
 _SOON_S: Final = 10.0
-"""A service that says to wait longer at first lacks what somebody must start, as a worker."""
+"""A longer first Retry-After means that something must be started, such as a worker."""
 
 
 @dataclass(slots=True)
@@ -49,56 +49,56 @@ class _Wait:
     """A wait of one kind.
 
     Attributes:
-        most_s: How long it may last.
-        since_s: When it began, by the monotonic clock; None: it has not.
+        max_s: How long it may last.
+        since_s: When it started, by the monotonic clock; None: it has not.
     """
 
-    most_s: float
+    max_s: float
     since_s: float | None = None
 
     def has_time(self, pause_s: float) -> bool:
-        """Whether it may last for another pause; it begins now unless it has begun."""
+        """Return whether another pause fits; the first call starts the wait."""
         now_s = monotonic()
         if self.since_s is None:
             self.since_s = now_s
-        return now_s + pause_s - self.since_s <= self.most_s
+        return now_s + pause_s - self.since_s <= self.max_s
 
 
 class Reconnection:
-    """Waits for a service that was there before and does not answer now, but not for long.
+    """Waits briefly for a service that was up before and does not answer now.
 
-    One that answers that it takes no more just now is waited for longer, as it says.
+    It waits longer for a service that answers that it is busy, as its Retry-After says.
 
     Args:
-        silence_s: How long it is waited for while it does not answer (seconds).
+        silence_s: Seconds to wait while it does not answer.
     """
 
     def __init__(self, silence_s: float = SILENCE_S) -> None:
-        self._was_there = self._may_be_done = False
+        self._was_up = self._may_be_done = False
         self._silence = _Wait(silence_s)
         self._refusal = _Wait(BUSY_S)
         self._has_been_busy = False
 
     def answered(self) -> None:
-        """The service has done something: waits begin anew."""
-        self._was_there = self._may_be_done = True
+        """Restart the waits: the service has done something."""
+        self._was_up = self._may_be_done = True
         self._silence.since_s = self._refusal.since_s = None
 
-    def wait(self, refused: ServiceRefused, goes_on: str = "") -> None:
-        """Pause before the next attempt, and say so before the first one of a silence.
+    def wait(self, refused: ServiceRefused, hint: str = "") -> None:
+        """Pause before the next attempt; print a message before the first pause of a silence.
 
-        A command whose requests are limited says so once, as that may be after each of them.
+        A rate-limited command prints it only once, as every request can be limited.
 
         Args:
             refused: Why the last one failed.
-            goes_on: How to go on by hand, if this is the end and something may have been done.
+            hint: How to resume by hand, printed if this is the end and something may be done.
 
         Raises:
             ServiceRefused: The refusal is final, or lasts too long, or the service never answered.
         """
         self._may_be_done |= refused.may_be_done
-        self._was_there |= self._may_be_done or _is_there(refused)
-        if not self._was_there:
+        self._was_up |= self._may_be_done or _is_up(refused)
+        if not self._was_up:
             raise refused
         wait, pause_s = self._silence, PAUSE_S
         if refused.is_busy:
@@ -106,63 +106,63 @@ class Reconnection:
             wait, pause_s = self._refusal, max(PAUSE_S, refused.retry_s)
         is_new = wait.since_s is None and not (refused.is_busy and self._has_been_busy)
         if not refused.transient or not wait.has_time(pause_s):
-            raise ServiceRefused(f"{refused}{goes_on if self._may_be_done else ''}") from None
+            raise ServiceRefused(f"{refused}{hint if self._may_be_done else ''}") from None
         self._has_been_busy |= refused.is_busy
         if is_new:
-            again = f"{refused} Trying again, for {wait.most_s:.0f} s at most."
-            errors.print(again)
+            message = f"{refused} Trying again, for {wait.max_s:.0f} s at most."
+            errors.print(message)
         sleep(pause_s)
 
-    def repeat(self, request: Callable[[], T], goes_on: str = "") -> T:
-        """Return what a request does, which is repeated until it is answered; see `wait`."""
+    def repeat(self, request: Callable[[], T], hint: str = "") -> T:
+        """Repeat a request until it is answered, and return its result; see `wait`."""
         while True:
             try:
-                done = request()
+                result = request()
             except ServiceRefused as refused:
-                self.wait(refused, goes_on)
+                self.wait(refused, hint)
             else:
                 self.answered()
-                return done
+                return result
 
 
-def _is_there(refused: ServiceRefused) -> bool:
-    """Whether a refusal shows a service that expects the request again before long."""
+def _is_up(refused: ServiceRefused) -> bool:
+    """Whether a refusal shows a service that expects a retry soon."""
     return refused.is_busy or 0 < refused.retry_s <= _SOON_S
 
 
-def page_by_page(
+def send_pages(
     send: Callable[[dict[str, str]], dict[str, Any]],
     count: Callable[[dict[str, Any]], str],
     after: str | None,
-    goes_on: Callable[[str | None], str],
+    hint: Callable[[str | None], str],
 ) -> None:
-    """Send requests, each of which says where the next one goes on, until nothing is beyond.
+    """Send requests page by page: each answer says where the next page starts.
 
-    If the service stops answering, go on once it answers again. Ctrl-C ends the command, and says
-    how to go on.
+    If the service stops answering, continue when it answers again. Ctrl-C ends the command and
+    prints how to resume.
 
     Args:
-        send: Sends one, by the parameters of where it begins.
-        count: Takes each answer, and each problem, which has the same members or lacks them; says
-            how far the work is, to be shown.
-        after: The id after which the first one begins; None: at the beginning.
-        goes_on: Says how to go on by hand after an id, or (None) at the beginning.
+        send: Sends a request; the parameters say where it starts.
+        count: Counts an answer, or a problem, which has the same members or lacks them; returns the
+            progress as text.
+        after: The id after which the first page starts; None: at the beginning.
+        hint: Returns how to resume by hand after an id, or (None) from the beginning.
 
     Raises:
-        ServiceRefused: A refusal that is final, or lasts too long; it says how to go on.
+        ServiceRefused: A refusal that is final, or lasts too long; it says how to resume.
     """
     reconnection = Reconnection()
-    with interruptible(lambda: goes_on(after)), shown_progress() as show:
+    with interruptible(lambda: hint(after)), progress_display() as show:
         while True:
             try:
                 answer = send({} if after is None else {"after": after})
             except ServiceRefused as refused:
                 show(count(refused.problem))
-                reached = refused.problem.get("next") or after
-                if reached != after:
-                    after = reached
+                position = refused.problem.get("next") or after
+                if position != after:
+                    after = position
                     reconnection.answered()
-                reconnection.wait(refused, goes_on(after))
+                reconnection.wait(refused, hint(after))
                 continue
             reconnection.answered()
             show(count(answer))
@@ -173,12 +173,12 @@ def page_by_page(
 
 @dataclass
 class Tally:
-    """What became of objects, added up over requests that go on where the one before ended.
+    """Outcomes of objects, summed over consecutive requests.
 
     Attributes:
-        counts: By their names in an answer; the first counts the objects that were looked at.
-        sample: That of the first answer which has one.
-        label: What is printed before each problem, and before how far the work is.
+        counts: By their names in an answer; the first counts the objects examined.
+        sample: The sample of the first answer that has one.
+        label: Printed before each problem, and before the progress.
     """
 
     counts: dict[str, int]
@@ -190,21 +190,21 @@ class Tally:
         service: ServiceClient,
         request: tuple[str, str],
         after: str | None,
-        goes_on: Callable[[str | None], str],
+        hint: Callable[[str | None], str],
         parameters: Sequence[tuple[str, Any]] = (),
-        **sent: Any,
+        **options: Any,
     ) -> Self:
-        """Send requests of a method to a path as `page_by_page` does, and add up the answers."""
+        """Send requests of a method to a path as `send_pages` does, and sum the answers."""
 
-        def send(begin: dict[str, str]) -> dict[str, Any]:
-            given = [*parameters, *begin.items()]
-            return service.request(*request, params=given, timeout=_TIMEOUT_S, **sent)
+        def send(start: dict[str, str]) -> dict[str, Any]:
+            query = [*parameters, *start.items()]
+            return service.request(*request, params=query, timeout=_TIMEOUT_S, **options)
 
-        page_by_page(send, self.add, after, goes_on)
+        send_pages(send, self.add, after, hint)
         return self
 
     def add(self, answer: dict[str, Any]) -> str:
-        """Add what became of some objects, and report those that were refused."""
+        """Add the outcomes of some objects, and print the refusals."""
         for name in self.counts:
             self.counts[name] += answer.get(name, 0)
         self.sample = self.sample or answer.get("sample", [])
@@ -214,12 +214,12 @@ class Tally:
         return f"{self.label}{next(iter(self.counts.values())):,} objects"
 
 
-def way_on(*arguments: str, **options: str | int | None) -> str:
-    """Return the sentence that says how to go on, with a space before; nothing if no way is given.
+def resume_hint(*arguments: str, **options: str | int | None) -> str:
+    """Return a sentence on how to resume, with a space before it; empty if there are no arguments.
 
     Args:
-        arguments: What the command is given besides options.
-        options: The options, by their names with underscores; one that is None is left out.
+        arguments: The positional arguments of the command.
+        options: Its options by name, with underscores; None is left out.
     """
     words = list(arguments)
     for name, value in options.items():
@@ -229,10 +229,10 @@ def way_on(*arguments: str, **options: str | int | None) -> str:
 
 
 @contextmanager
-def interruptible(goes_on: Callable[[], str]) -> Iterator[None]:
-    """Let Ctrl-C end the command with 130 and the way on, which is found only then."""
+def interruptible(hint: Callable[[], str]) -> Iterator[None]:
+    """Let Ctrl-C end the command with 130 and a hint, which is evaluated only then."""
     try:
         yield
     except KeyboardInterrupt:
-        errors.print(printable(f"Interrupted.{goes_on()}"))
+        errors.print(printable(f"Interrupted.{hint()}"))
         raise typer.Exit(130) from None

@@ -1,4 +1,4 @@
-"""``portolan verify-references``: references to objects that do not exist, and their repair."""
+"""``portolan verify-references``: find and repair references to objects that do not exist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import typer
 
 from app.commands.consoles import json_text, printable
-from app.commands.reconnection import Tally, way_on
+from app.commands.reconnection import Tally, resume_hint
 from app.commands.running import AdminUrl, Database, Json, KeyFile, admin_service
 from app.commands.service_client import ServiceClient, path_of
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 __all__ = ["verify_references"]
 
-_COUNTED: Final = ("objects", "dangling", "repaired", "failed")
+_COUNT_NAMES: Final = ("objects", "dangling", "repaired", "failed")
 
 
 By: TypeAlias = Literal["nullify", "delete"]
-"""How a dangling reference is repaired."""
+"""How to repair a dangling reference."""
 
 
 def verify_references(
     database: Database,
     field: Annotated[
-        str | None, typer.Argument(metavar="CLASS.FIELD", help="Of one field alone.")
+        str | None, typer.Argument(metavar="CLASS.FIELD", help="Only this field.")
     ] = None,
     *,
     repair: Annotated[
         By | None, typer.Option(help="Remove the references, or delete the objects.")
     ] = None,
     after: Annotated[
-        str | None, typer.Option(help="Only ids that come after this one, of CLASS.FIELD.")
+        str | None, typer.Option(help="Only ids after this one, of CLASS.FIELD.")
     ] = None,
     url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -42,21 +42,26 @@ def verify_references(
 ) -> None:
     """Find references to objects that do not exist: docs/schema.md.
 
-    Nothing is written without --repair. Ends with 1 if some dangle and were not repaired.
+    Nothing is written without --repair. Exits with 1 if dangling references remain.
     """
     if after is not None and field is None:
-        raise typer.BadParameter("--after goes on in one field: name CLASS.FIELD.")
+        raise typer.BadParameter("--after needs CLASS.FIELD.")
     with admin_service(url, key_file) as service:
         names = [field] if field is not None else _references_of(service, database)
-        found = {name: _checked(service, database, name, repair, after) for name in names}
+        tallies = {name: _check(service, database, name, repair, after) for name in names}
     if json:
-        listed = [{"field": n, **each.counts, "sample": each.sample} for n, each in found.items()]
-        typer.echo(json_text(listed))
+        document = [
+            {"field": name, **tally.counts, "sample": tally.sample}
+            for name, tally in tallies.items()
+        ]
+        typer.echo(json_text(document))
     else:
-        for each in found.values():
-            typer.echo(_sentence(each, repair))
-    is_left = any(each.counts["dangling"] > each.counts["repaired"] for each in found.values())
-    raise typer.Exit(1 if is_left else 0)
+        for tally in tallies.values():
+            typer.echo(_sentence(tally, repair))
+    some_remain = any(
+        tally.counts["dangling"] > tally.counts["repaired"] for tally in tallies.values()
+    )
+    raise typer.Exit(1 if some_remain else 0)
 
 
 def _references_of(service: ServiceClient, database: str) -> Iterator[str]:
@@ -68,7 +73,7 @@ def _references_of(service: ServiceClient, database: str) -> Iterator[str]:
                 yield f"{class_name}.{name}"
 
 
-def _checked(
+def _check(
     service: ServiceClient, database: str, field: str, repair: By | None, after: str | None
 ) -> Tally:
     """Check one field."""
@@ -76,17 +81,17 @@ def _checked(
     request = "POST", path_of("integrity", database, class_name, name)
     parameters = [] if repair is None else [("repair", repair)]
 
-    def goes_on(reached: str | None) -> str:
-        # Without an id, that is all of the field.
-        return "" if reached is None else way_on(field, after=reached)
+    def hint(position: str | None) -> str:
+        # Without an id, the whole field is left to check.
+        return "" if position is None else resume_hint(field, after=position)
 
-    tally = Tally(dict.fromkeys(_COUNTED, 0), label=f"{field}: ")
-    return tally.collect(service, request, after, goes_on, parameters)
+    tally = Tally(dict.fromkeys(_COUNT_NAMES, 0), label=f"{field}: ")
+    return tally.collect(service, request, after, hint, parameters)
 
 
-def _sentence(found: Tally, repair: By | None) -> str:
-    counts = found.counts
-    named = ", ".join(f"{each['id']} (to {each['to']})" for each in found.sample)
-    text = f"{found.label}objects {counts['objects']:,}; dangling {counts['dangling']:,}"
+def _sentence(tally: Tally, repair: By | None) -> str:
+    counts = tally.counts
+    examples = ", ".join(f"{reference['id']} (to {reference['to']})" for reference in tally.sample)
+    text = f"{tally.label}objects {counts['objects']:,}; dangling {counts['dangling']:,}"
     repaired = "" if repair is None else f"; repaired {counts['repaired']:,}"
-    return printable(f"{text}{repaired}{f': {named}' if named else ''}")
+    return printable(f"{text}{repaired}{f': {examples}' if examples else ''}")

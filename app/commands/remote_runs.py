@@ -1,7 +1,7 @@
-"""Client of the runs of a service: submits, follows, cancels and resumes them, and saves results.
+"""Client for a service's runs: submits, follows, cancels and resumes them, and saves results.
 
-A request that is repeated after a failure is idempotent or has a key. Submitting and following a
-run, and saving its result, survive a restart of the service.
+Requests that are retried are idempotent or have an idempotency key. Submitting and following a run,
+and saving its result, survive a restart of the service.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from app.http.negotiation import FILES
 from spark_jobs.atomic_file import atomic_file
 from spark_jobs.runner.results import FORMATS
 
-__all__ = ["ENDED", "MAY_BE_SUBMITTED", "RemoteRuns"]
+__all__ = ["ENDED", "MAYBE_SUBMITTED", "RemoteRuns"]
 
 ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
-MAY_BE_SUBMITTED: Final = "The job may be submitted all the same; portolan job list shows it."
+MAYBE_SUBMITTED: Final = "The job may have been submitted nevertheless; portolan job list shows it."
 
 _POLL_S: Final = 0.5
 _TYPES: Final = {format_: type_ for type_, format_ in FILES.items()}
@@ -38,9 +38,9 @@ class RemoteRuns:
         self._path = f"{path_of(database)}/jobs"
 
     def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> RunDocument:
-        """Submit a job, again once the service answers if a connection or an answer was lost.
+        """Submit a job; retry when the service answers if a connection or an answer was lost.
 
-        A key keeps what is sent again from being submitted twice.
+        An idempotency key prevents a retry from submitting it twice.
 
         Args:
             document: The job, as in a file.
@@ -50,9 +50,9 @@ class RemoteRuns:
             ServiceRefused: The job was refused, or the service was silent for too long.
         """
         key = {"Idempotency-Key": uuid4().hex}
-        sent = {"json": document, "params": {"dry_run": dry_run}, "headers": key}
-        send = partial(self._service.request, "POST", self._path, **sent)
-        return Reconnection().repeat(send, f" {MAY_BE_SUBMITTED}")
+        options = {"json": document, "params": {"dry_run": dry_run}, "headers": key}
+        send = partial(self._service.request, "POST", self._path, **options)
+        return Reconnection().repeat(send, f" {MAYBE_SUBMITTED}")
 
     def newest(self, limit: int) -> list[RunDocument]:
         answer = self._service.request("GET", self._path, params={"limit": limit})
@@ -69,9 +69,9 @@ class RemoteRuns:
         return self._service.request("POST", f"{self._of(run)}/resume")
 
     def follow(self, run: str, look: Callable[[RunDocument], None]) -> RunDocument:
-        """Return a run when it has ended; `look` gets each of its states until then."""
+        """Wait for the end of a run and return it; `look` gets each of its states until then."""
         reconnection = Reconnection()
-        reconnection.answered()  # when it was submitted or found
+        reconnection.answered()  # the service did, when the run was submitted or found
         while True:
             state = reconnection.repeat(partial(self.find, run))
             look(state)
@@ -82,7 +82,7 @@ class RemoteRuns:
     def save(self, run: str, target: Path) -> None:
         """Write the result to a file atomically, in the format of its suffix."""
         reconnection = Reconnection()
-        reconnection.answered()  # when the run had ended
+        reconnection.answered()  # the service did, when the run ended
         reconnection.repeat(partial(self._fetch, run, target))
 
     def _fetch(self, run: str, target: Path) -> None:

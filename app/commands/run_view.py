@@ -1,4 +1,4 @@
-"""What the commands of jobs share: job files, progress of a run, its reasons, and documents."""
+"""Shared by the commands of jobs: job files, progress of a run, and its reasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 _MAX_BYTES: Final = 2**20
 
 EXIT: Final = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
-"""The exit status of a command by the state in which its run ended."""
+"""Exit statuses by the final state of a run."""
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
@@ -38,18 +38,18 @@ def bars() -> Progress:
 
 
 def show(progress: Progress, stages: Iterable[dict[str, Any]]) -> None:
-    """Update the bars: one for each stage that has begun."""
-    bars_ = {task.description: task.id for task in progress.tasks}
+    """Update the bars: one for each stage that has started."""
+    task_ids = {task.description: task.id for task in progress.tasks}
     for stage in stages:
         if stage["state"] == "waiting":
             continue
         name = stage["name"]
         total = stage["total"] or None
-        if name not in bars_:
-            bars_[name] = progress.add_task(name, total=total)
-        progress.update(bars_[name], completed=stage["done"], total=total)
+        if name not in task_ids:
+            task_ids[name] = progress.add_task(name, total=total)
+        progress.update(task_ids[name], completed=stage["done"], total=total)
         if stage["state"] == "done":
-            progress.stop_task(bars_[name])
+            progress.stop_task(task_ids[name])
 
 
 def print_reasons(state: str, reasons: Iterable[str]) -> None:

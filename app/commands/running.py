@@ -1,4 +1,4 @@
-"""What commands share: options, settings that these override, keys, and errors in a sentence."""
+"""Shared by commands: options, settings that they override, keys, and one-sentence errors."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ __all__ = [
     "key_in",
     "mistakes_in_files",
     "overridden",
-    "parsed_lines",
+    "parse_lines",
     "read_bounded",
     "read_document",
     "readable_errors",
     "run",
 ]
 
-_MOST_LINE_BYTES: Final = 2**20
+_MAX_LINE_BYTES: Final = 2**20
 
 DataDir = Annotated[Path | None, typer.Option(help="Where embedded stores keep their data.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the data API.")]
 AdminPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(exists=True, dir_okay=False, help="Holds the key; PORTOLAN_KEY if not given."),
+    typer.Option(exists=True, dir_okay=False, help="Holds the key; by default PORTOLAN_KEY."),
 ]
 
 DataUrl = Annotated[
-    str | None, typer.Option("--url", help="Address of the data API; by the settings if not given.")
+    str | None, typer.Option("--url", help="Address of the data API; by default from the settings.")
 ]
 AdminUrl = Annotated[
     str | None,
-    typer.Option("--url", help="Address of the admin API; by the settings if not given."),
+    typer.Option("--url", help="Address of the admin API; by default from the settings."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
@@ -75,7 +75,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 def check_name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise typer.BadParameter(f"{text!r} is no name: it matches {NAME.pattern}.")
+        raise typer.BadParameter(f"{text!r} is not a name: it must match {NAME.pattern}.")
     return text
 
 
@@ -89,10 +89,10 @@ _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
     OSError,
 )
 
-_LONGEST_KEY: Final = 2**14
+_MAX_KEY_LENGTH: Final = 2**14
 _YAML: Final = frozenset({".yaml", ".yml"})
 SUFFIXES: Final = _YAML | {".json"}
-"""Of files that hold a document."""
+"""Suffixes of document files."""
 
 NOT_DONE: Final = "That was not done"
 
@@ -101,12 +101,12 @@ T = TypeVar("T")
 
 
 def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = "Portolan") -> None:
-    """Run a command; what it cannot do ends it with a sentence instead of a traceback.
+    """Run a command; an expected failure ends it with a sentence instead of a traceback.
 
     Args:
         task: The command.
-        failures: Further exceptions that end it like that.
-        who: The subject of the sentence: what cannot run then.
+        failures: Further expected exceptions.
+        who: The subject of the sentence, which cannot run.
     """
     import uvloop
 
@@ -116,7 +116,7 @@ def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = 
     expected = (Interrupted, MissingSetting, *_CANNOT_RUN, *failures)
     report = partial(_report, who, expected)
     try:
-        uvloop.run(_ended_for_certain(task, report))
+        uvloop.run(_run_to_exit(task, report))
     except expected as error:
         raise typer.Exit(report(error)) from None
 
@@ -129,42 +129,47 @@ def _report(who: str, expected: tuple[type[Exception], ...], error: BaseExceptio
         errors.print("Interrupted.")
         return 130
     if isinstance(error, expected):
-        locations = [f" {at.pointer}: {at.detail}." for at in getattr(error, "locations", ())]
+        locations = [
+            f" {location.pointer}: {location.detail}."
+            for location in getattr(error, "locations", ())
+        ]
         errors.print(f"{who} cannot run: {error}{''.join(locations)}")
     else:
         traceback.print_exception(error)
     return 1
 
 
-async def _ended_for_certain(
+async def _run_to_exit(
     task: Coroutine[Any, Any, None], report: Callable[[BaseException | None], int]
 ) -> None:
     try:
         await task
-    except NotClosed as late:
+    except NotClosed as error:
         errors.print("Some system does not answer: its connections are cut off.")
-        os._exit(report(late.__cause__))  # the event loop would wait for what is left of them
+        os._exit(report(error.__cause__))  # the event loop would wait for the connections
 
 
 @contextmanager
-def readable_errors(doing: str, *failures: type[Exception]) -> Iterator[None]:
+def readable_errors(action: str, *failures: type[Exception]) -> Iterator[None]:
     """End with 1 and a sentence instead of a traceback."""
     try:
         yield
     except failures as error:
         if isinstance(error, BrokenPipeError):
-            raise  # the reader has gone, as that of `| head` does: it ends without a message
-        errors.print(f"{doing}: {error}")
+            raise  # the reader has gone, as with `| head`: end without a message
+        errors.print(f"{action}: {error}")
         raise typer.Exit(1) from None
 
 
 @contextmanager
 def mistakes_in_files(*failures: type[Exception]) -> Iterator[None]:
-    """End with 1 and a line for each mistake in what a file says, or for another failure."""
+    """End with 1 and a line for each mistake in a file, or for another failure."""
     try:
         yield
     except Invalid as error:
-        lines = [f"{each.pointer}: {each.detail}." for each in error.locations] or [error.detail]
+        lines = [f"{location.pointer}: {location.detail}." for location in error.locations] or [
+            error.detail
+        ]
     except failures as error:
         lines = [str(error)]
     else:
@@ -197,24 +202,24 @@ def _service(
         yield service
 
 
-def overridden(settings: S, **given: Any) -> S:
-    """Let options given on the command line win over the environment."""
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return type(settings).model_validate({**settings.model_dump(), **chosen})
+def overridden(settings: S, **options: Any) -> S:
+    """Override settings with the options that are not None."""
+    overrides = {name: value for name, value in options.items() if value is not None}
+    return type(settings).model_validate({**settings.model_dump(), **overrides})
 
 
-def read_document(path: Path, most_bytes: int, what: str) -> dict[str, Any]:
-    """Return the JSON object in a file that holds a `what`; its suffix says whether it is YAML."""
-    read = _parse_yaml if path.suffix.lower() in _YAML else _parse_json
-    document = read(path, read_bounded(path, most_bytes, what))
+def read_document(path: Path, max_bytes: int, kind: str) -> dict[str, Any]:
+    """Read a JSON object from a file of a kind; the suffix says whether it is YAML."""
+    parse = _parse_yaml if path.suffix.lower() in _YAML else _parse_json
+    document = parse(path, read_bounded(path, max_bytes, kind))
     if not isinstance(document, dict):
-        raise typer.BadParameter(f"{path} is no JSON object.")
+        raise typer.BadParameter(f"{path} is not a JSON object.")
     return document
 
 
-def read_bounded(path: Path, most_bytes: int, what: str) -> bytes:
-    if path.stat().st_size > most_bytes:
-        raise typer.BadParameter(f"A {what} has {most_bytes:,} bytes at most.")
+def read_bounded(path: Path, max_bytes: int, kind: str) -> bytes:
+    if path.stat().st_size > max_bytes:
+        raise typer.BadParameter(f"A {kind} has {max_bytes:,} bytes at most.")
     return path.read_bytes()
 
 
@@ -237,18 +242,20 @@ def _parse_yaml(path: Path, text: bytes) -> Any:
         raise typer.BadParameter(f"{path} is not JSON in YAML: {error}.") from None
 
 
-def parsed_lines(path: Path, parse: Callable[[Any], T]) -> Iterator[T]:
-    """Parse the lines of a file of NDJSON.
+def parse_lines(path: Path, parse: Callable[[Any], T]) -> Iterator[T]:
+    """Parse the lines of an NDJSON file.
 
     Raises:
-        ValueError: A line is not JSON, too long, or refused; with its number.
+        ValueError: A line is not JSON, is too long, or is refused; names its number.
     """
     for number, document in _read_lines(path):
         try:
             yield parse(document)
         except Invalid as error:
-            at = "; ".join(f"{each.pointer} {each.detail}" for each in error.locations)
-            raise ValueError(f"line {number}: {at or error.detail}") from None
+            details = "; ".join(
+                f"{location.pointer} {location.detail}" for location in error.locations
+            )
+            raise ValueError(f"line {number}: {details or error.detail}") from None
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -256,10 +263,10 @@ def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:
 
     with path.open("rb") as lines:
         number = 0
-        while line := lines.readline(_MOST_LINE_BYTES + 1):
+        while line := lines.readline(_MAX_LINE_BYTES + 1):
             number += 1
-            if len(line) > _MOST_LINE_BYTES:
-                raise ValueError(f"line {number} has more than {_MOST_LINE_BYTES:,} bytes")
+            if len(line) > _MAX_LINE_BYTES:
+                raise ValueError(f"line {number} has more than {_MAX_LINE_BYTES:,} bytes")
             try:
                 document = orjson.loads(line)
             except orjson.JSONDecodeError:
@@ -268,7 +275,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def key_in(file: Path | None) -> SecretStr | None:
-    """Return the key that a command sends: the one in a file, else that of the settings."""
+    """Return the key that a command sends, from a file or else from the settings."""
     from pydantic import SecretStr
 
     from app.settings.access import AccessSettings, is_key
@@ -276,7 +283,7 @@ def key_in(file: Path | None) -> SecretStr | None:
     if file is None:
         return AccessSettings().key
     try:
-        text = file.read_text("ascii", "replace")[:_LONGEST_KEY].strip()
+        text = file.read_text("ascii", "replace")[:_MAX_KEY_LENGTH].strip()
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}.") from None
     if not is_key(text):

@@ -1,4 +1,4 @@
-"""``portolan schema``: schemas shown, compared with the one in force, and put in force."""
+"""``portolan schema``: print, compare, apply and drop schemas."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ schema.command("pinned")(pinned)
 schema.command("retire")(retire)
 
 Unchecked = Annotated[
-    bool, typer.Option("--unchecked", help="Do not check objects by constraints that are added.")
+    bool, typer.Option("--unchecked", help="Do not check objects against added constraints.")
 ]
 Backfill = Annotated[
     bool, typer.Option("--backfill", help="Give objects the defaults of required fields.")
@@ -59,25 +59,23 @@ Backfill = Annotated[
 Drop = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="CLASS[.FIELD]", help="Drop a class or a field with what it holds; repeatable."
+        metavar="CLASS[.FIELD]", help="Drop a class or a field with its data; repeatable."
     ),
 ]
 Rename = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="CLASS.OLD:NEW", help="Rename a field that keeps its values; may be given again."
-    ),
+    typer.Option(metavar="CLASS.OLD:NEW", help="Rename a field and keep its values; repeatable."),
 ]
 Move = Annotated[
     list[str] | None,
-    typer.Option(metavar="COPY", help="Drop the source of a `copy` that is done; repeatable."),
+    typer.Option(metavar="COPY", help="Drop the source of a finished `copy`; repeatable."),
 ]
 _COSTLY_QUERIES: Final = "docs/admin-api.md, Costly queries"
 _FILES: Final = typer.Argument(
     exists=True,
     dir_okay=False,
     metavar="FILE",
-    help="The schema, in JSON or (*.yaml) YAML; of several files each has some of the classes.",
+    help="The schema, in JSON or (*.yaml) YAML; several files divide the classes.",
 )
 Files = Annotated[list[Path], _FILES]
 Revision = Annotated[int | None, typer.Option(min=1, help="A former version; see `history`.")]
@@ -88,11 +86,11 @@ def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False)
     """List the databases, each with the version of its schema, its mode and its classes."""
     with admin_service(url, key_file) as service:
         databases = service.request("GET", "/schemas")["items"]
-    width = max((len(each["name"]) for each in databases), default=0)
+    width = max((len(database["name"]) for database in databases), default=0)
     lines = (
-        f"{each['name']:{width}}  {each['version']:4}  {each['mode']:12}"
-        f"  {', '.join(each['classes'])}"
-        for each in databases
+        f"{database['name']:{width}}  {database['version']:4}  {database['mode']:12}"
+        f"  {', '.join(database['classes'])}"
+        for database in databases
     )
     print_result(databases, lines, json=json)
 
@@ -123,8 +121,7 @@ def history(
 ) -> None:
     """List the last versions of a schema: when each was set, what it changed, and by whom.
 
-    The newest comes first. Nodes that were added, removed, changed and renamed are counted as +, -,
-    ~ and →.
+    The newest comes first. +, -, ~ and → count the nodes added, removed, changed and renamed.
     """
     with admin_service(url, key_file) as service:
         revisions = list(_revisions(service, database))
@@ -146,10 +143,10 @@ def diff(
     move: Move = None,
     revision: Revision = None,
 ) -> None:
-    """Print what a schema would change, and where it would be placed; nothing happens.
+    """Print what a schema would change, and where it would be placed; change nothing.
 
-    Ends with 1 if the service would refuse the change. With `--revision` instead of files: print
-    what has changed since.
+    Exits with 1 if the service would refuse the change. With `--revision` instead of files: print
+    the changes since then.
     """
     if (files is None) is (revision is None):
         raise typer.BadParameter("Either files or --revision are required.")
@@ -163,7 +160,7 @@ def diff(
 
 
 def _show(new: NewSchema, *, json: bool) -> NoReturn:
-    """Print what a schema would change, and end with 1 if that would be refused."""
+    """Print what a schema would change, and exit with 1 if the service would refuse it."""
     change = new.change()
     print_result(asdict(change), change.lines(), json=json)
     raise typer.Exit(1 if change.is_refused else 0)
@@ -216,13 +213,13 @@ def deploy(
 ) -> None:
     """Put the schemas of a directory in force, each from a file with the name of its database.
 
-    Those that are in force already stay as they are, so it may be repeated. It ends at the first
-    one that is refused; those before it are in force then.
+    Schemas that are in force already stay unchanged, so a call can be repeated. It ends at the
+    first schema that is refused; the schemas before it are in force then.
     """
     schemas = read_schemas(directory)
     with admin_service(url, key_file) as service:
         reconnection = Reconnection(wait)
-        reconnection.answered()  # as if it had been there: it is waited for
+        reconnection.answered()  # as if it had been up, so that `wait` applies
         reconnection.repeat(lambda: service.request("GET", "/schemas"))
         for database, document in schemas.items():
             new = NewSchema(service, database, document, ApplyOptions())
@@ -245,20 +242,20 @@ def index(
 ) -> None:
     """List the indexes that would help costly queries, or add one of them.
 
-    Without INDEX: each with the queries that it would help, which took long or were refused since
+    Without INDEX: print each with the queries that it would help, which were slow or refused since
     the service started. With it: print what the schema changes, ask, and put it in force, as
     `apply` does.
     """
     with admin_service(url, key_file) as service:
-        present = service.request("GET", schema_path(database))["schema"]
-        proposed = proposals(service, database)
+        current = service.request("GET", schema_path(database))["schema"]
+        candidates = proposals(service, database)
         if index is None:
-            lines = chain.from_iterable(each.lines() for each in proposed)
-            print_result([asdict(each) for each in proposed], lines, json=json)
-            if not (proposed or json):
+            lines = chain.from_iterable(candidate.lines() for candidate in candidates)
+            print_result([asdict(candidate) for candidate in candidates], lines, json=json)
+            if not (candidates or json):
                 errors.print(f"No index is proposed for {database}: {_COSTLY_QUERIES}.")
             return
-        document = proposal(proposed, index).added_to(present)
+        document = proposal(candidates, index).added_to(current)
         new = NewSchema(service, database, document, ApplyOptions())
         if dry_run:
             _show(new, json=json)
@@ -272,13 +269,13 @@ def _put_in_force(new: NewSchema, *, json: bool, yes: bool) -> None:
         reason = "existing data would move" if change.moves else "objects would break it"
         errors.print(f"{NOT_DONE}: {reason}.")
         raise typer.Exit(1)
-    # What was backfilled in part goes on under the same schema.
+    # A partial backfill continues under an unchanged schema.
     if not (change.differences or change.placements or new.options.backfill):
         return
     confirm("Put it in force?", yes=yes)
-    done = new.put_in_force(change.version)
-    version = done["version"]
-    for line in objections(done["violations"], done["notes"]):
+    answer = new.put_in_force(change.version)
+    version = answer["version"]
+    for line in objections(answer["violations"], answer["notes"]):
         errors.print(printable(line))
     errors.print(f"{new.database} has version {version} of its schema now.")
 
@@ -289,7 +286,7 @@ def drop_(
 ) -> None:
     """Print how many objects a database has, ask for its name, and drop it with all of them.
 
-    It is refused if the schema has been changed since they were counted.
+    It is refused if the schema has been changed since the count.
     """
     with admin_service(url, key_file) as service:
         version = service.request("GET", schema_path(database))["version"]
@@ -306,8 +303,8 @@ def drop_(
 def _revisions(service: ServiceClient, database: str) -> Iterator[dict[str, Any]]:
     before: int | None = None
     while True:
-        given = {} if before is None else {"before": before}
-        page = service.request("GET", f"{schema_path(database)}/revisions", params=given)
+        parameters = {} if before is None else {"before": before}
+        page = service.request("GET", f"{schema_path(database)}/revisions", params=parameters)
         yield from page["items"]
         before = page["next"]
         if before is None:
@@ -321,10 +318,10 @@ def _print_since(
 
     with admin_service(url, key_file) as service:
         former = service.request("GET", schema_path(database, revision))
-        present = service.request("GET", schema_path(database))
-    found = differences(former["schema"], present["schema"])
-    versions = {"database": database, "revision": revision, "version": present["version"]}
-    document = {**versions, "differences": [asdict(each) for each in found]}
-    lines = [difference_line(database, each) for each in found]
-    alike = [f"{database} has the schema of revision {revision}."]
-    print_result(document, lines or alike, json=json)
+        current = service.request("GET", schema_path(database))
+    changes = differences(former["schema"], current["schema"])
+    versions = {"database": database, "revision": revision, "version": current["version"]}
+    document = {**versions, "differences": [asdict(change) for change in changes]}
+    lines = [difference_line(database, change) for change in changes]
+    unchanged = [f"{database} has the schema of revision {revision}."]
+    print_result(document, lines or unchanged, json=json)

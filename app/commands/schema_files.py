@@ -1,4 +1,4 @@
-"""Schemas in files: one in several, or several in a directory."""
+"""Reads a schema from several files, or several schemas from a directory."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _MAX_BYTES: Final = 8 * 2**20
 
 
 def read_schema(files: Sequence[Path]) -> dict[str, Any]:
-    """Return the schema in files, no two of which may have the same class, or other member."""
-    whole: dict[str, Any] = {}
+    """Read a schema from files; no two of them can have the same class or other member."""
+    schema: dict[str, Any] = {}
     for file in files:
         document = read_document(file, _MAX_BYTES, "schema")
-        present, new = whole.get("classes"), document.get("classes")
-        if isinstance(present, dict) and isinstance(new, dict):
-            _check_disjoint(present, new, "/classes/", file)
-            present |= document.pop("classes")
-        _check_disjoint(whole, document, "/", file)
-        whole |= document
-    return whole
+        classes, new_classes = schema.get("classes"), document.get("classes")
+        if isinstance(classes, dict) and isinstance(new_classes, dict):
+            _check_disjoint(classes, new_classes, "/classes/", file)
+            classes |= document.pop("classes")
+        _check_disjoint(schema, document, "/", file)
+        schema |= document
+    return schema
 
 
 def read_schemas(directory: Path) -> dict[str, dict[str, Any]]:
-    """Return the schemas in the files of a directory, by the databases that they are called as."""
+    """Read the schemas in the files of a directory, by the databases that name the files."""
     schemas: dict[str, dict[str, Any]] = {}
     for file in sorted(directory.iterdir()):
         if file.suffix in SUFFIXES and file.is_file():
@@ -46,5 +46,7 @@ def read_schemas(directory: Path) -> dict[str, dict[str, Any]]:
 def _check_disjoint(
     present: Mapping[str, Any], new: Mapping[str, Any], pointer: str, file: Path
 ) -> None:
-    if both := sorted(present.keys() & new.keys()):
-        raise typer.BadParameter(f"{file} has {pointer}{both[0]}, which a file before it has too.")
+    if duplicates := sorted(present.keys() & new.keys()):
+        raise typer.BadParameter(
+            f"{file} has {pointer}{duplicates[0]}, which a file before it has too."
+        )

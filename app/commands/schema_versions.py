@@ -1,4 +1,4 @@
-"""``portolan schema pinned`` and ``retire``: the versions that clients have pinned."""
+"""``portolan schema pinned`` and ``retire``: list and retire versions that clients pin."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["pinned", "retire"]
 def pinned(
     database: Database, *, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False
 ) -> None:
-    """List the versions of a schema that clients have pinned, when last, and who.
+    """List the versions of a schema that clients have pinned, with the last time and the clients.
 
-    It is what the replica that answers has seen since it started.
+    These are the requests that the answering replica has seen since it started.
     """
     with admin_service(url, key_file) as service:
         answer = service.request("GET", f"/schemas/{database}/pinned-versions")
-    retired = answer["retired_before"]
-    first = [f"Versions before {retired} are retired."] if retired else []
-    print_result(answer, [*first, *map(_line, answer["items"])], json=json)
+    retired_before = answer["retired_before"]
+    heading = [f"Versions before {retired_before} are retired."] if retired_before else []
+    print_result(answer, [*heading, *map(_line, answer["items"])], json=json)
 
 
 def retire(
     database: Database,
     *,
     before: Annotated[
-        int, typer.Option(min=0, help="The lowest version that stays; a lower one takes it back.")
+        int, typer.Option(min=0, help="The lowest version to keep; a lower one undoes it.")
     ],
     url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -39,15 +39,15 @@ def retire(
 ) -> None:
     """Print which clients have pinned versions before one, ask, and retire these versions.
 
-    Requests that are pinned to them are refused from then on.
+    Requests that pin them are refused from then on.
     """
     path, document = f"/schemas/{database}/pinned-versions", {"retired_before": before}
     with admin_service(url, key_file) as service:
         dry_run = {"dry_run": "true"}
-        used = service.request("PUT", path, json=document, params=dry_run)["items"]
-        for each in used:
-            typer.echo(printable(_line(each)))
-        if not used:
+        uses = service.request("PUT", path, json=document, params=dry_run)["items"]
+        for use in uses:
+            typer.echo(printable(_line(use)))
+        if not uses:
             typer.echo("This replica has seen no client of these versions since it started.")
         confirm(f"Retire the versions of {database} before {before}?", yes=yes)
         service.request("PUT", path, json=document)
@@ -55,6 +55,6 @@ def retire(
 
 
 def _line(use: Mapping[str, Any]) -> str:
-    """Write a use: version, requests, the time of the last one, and who has sent them."""
-    senders = ", ".join(f"{each['tenant']}/{each['subject']}" for each in use["by"])
+    """Format a use: version, number of requests, time of the last one, and their senders."""
+    senders = ", ".join(f"{sender['tenant']}/{sender['subject']}" for sender in use["by"])
     return f"{use['version']:4}  {use['requests']:8,}  {use['last']:32}  {senders}".rstrip()

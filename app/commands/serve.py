@@ -1,4 +1,4 @@
-"""``portolan serve``: the service."""
+"""``portolan serve``: run the service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["serve"]
 
 def serve(
     *,
-    embedded: Annotated[bool, typer.Option(help="Run on embedded stores of our own.")] = False,
+    embedded: Annotated[bool, typer.Option(help="Run on embedded stores.")] = False,
     data_dir: DataDir = None,
     port: Port = None,
     admin_port: AdminPort = None,
@@ -29,13 +29,13 @@ def serve(
     """Serve until SIGTERM or SIGINT.
 
     Without --embedded the service runs on the databases that the settings name; `portolan doctor`
-    says what is found. Every setting is an environment variable, listed in docs/settings.md.
+    checks them. Every setting is an environment variable, listed in docs/settings.md.
     """
     from app.settings.main import HttpSettings, MediatorSettings
 
     http = overridden(HttpSettings(), port=port, admin_port=admin_port)
-    given = {"embedded": embedded or None, "data_dir": data_dir, "durability": durability}
-    settings = overridden(MediatorSettings(), **given)
+    options = {"embedded": embedded or None, "data_dir": data_dir, "durability": durability}
+    settings = overridden(MediatorSettings(), **options)
     run(_serve(http, settings))
 
 
@@ -51,9 +51,9 @@ async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
 
 
 def _announce(service: Serving) -> None:
-    for missing in service.missing:
-        without = f"Without {missing.kind}: {missing.reason} {missing.remedy}"
-        errors.print(without)
+    for server in service.missing:
+        warning = f"Without {server.kind}: {server.reason} {server.remedy}"
+        errors.print(warning)
     console.print(f"Data API   {service.addresses.data}/v1/   ({service.addresses.data}/docs)")
     admin = service.addresses.admin
     console.print(f"Admin API  {admin}/admin/v1/   ({admin}/docs)")

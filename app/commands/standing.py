@@ -1,4 +1,4 @@
-"""``portolan standing``: plans of standing queries, and their execution over a log of tuples."""
+"""``portolan standing``: plan standing queries, and execute them over a log of tuples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.commands.consoles import errors, json_text, print_document
 from app.commands.running import (
     NOT_DONE,
     mistakes_in_files,
-    parsed_lines,
+    parse_lines,
     read_document,
     readable_errors,
 )
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from mediator.standing.runtime import Runtime
     from mediator.standing.state import StreamTuple
 
-__all__ = ["planned", "read_tuples", "standing"]
+__all__ = ["plan_queries", "read_tuples", "standing"]
 
 standing = typer.Typer(
     no_args_is_help=True,
     help="Joins of streams that are answered tuple by tuple: docs/standing-queries.md.",
 )
 
-_MOST_BYTES: Final = 2**22
+_MAX_BYTES: Final = 2**22
 _BATCH: Final = 1_000
 
 
@@ -41,13 +41,14 @@ File = Annotated[
 ]
 ModeOption = Annotated[
     Literal["individual", "greedy", "shared"],
-    typer.Option("--mode", help="Each query alone, all greedily, or the best for all."),
+    typer.Option("--mode", help="Plan each query alone, all greedily, or all optimally."),
 ]
 Intermediates = Annotated[
     bool, typer.Option(help="Whether results of smaller joins may be materialised.")
 ]
 Replicas = Annotated[
-    bool, typer.Option("--replicas", help="Let a store be kept by several attributes.")
+    bool,
+    typer.Option("--replicas", help="Let a store have replicas partitioned by other attributes."),
 ]
 Limit = Annotated[
     float, typer.Option("--limit-s", min=0.001, max=3600, help="Seconds for the solver.")
@@ -66,11 +67,11 @@ def plan(
     replicas: Replicas = False,
     limit_s: Limit = 10.0,
 ) -> None:
-    """Print what is stored, where tuples are sent, and how many that will be."""
+    """Print which tuples are stored, where they are sent, and the predicted rates."""
     from mediator.standing.drawing import drawing
     from mediator.standing.report import describe
 
-    _, plans = planned(file, mode, intermediates, replicas, limit_s)
+    _, plans = plan_queries(file, mode, intermediates, replicas, limit_s)
     report = describe(plans, mode)
     if format_ == "json":
         print_document(report)
@@ -93,27 +94,27 @@ def execute(
         float, typer.Option("--lateness-s", min=0, help="Seconds that tuples may be late.")
     ] = 0.0,
 ) -> None:
-    """Print the results over a log of tuples as NDJSON; and the tuples sent, on standard error."""
+    """Print the results over a log of tuples as NDJSON, and rates on standard error."""
     from mediator.base.errors import Invalid
     from mediator.standing.report import describe_measured
 
-    workload, plans = planned(file, mode, intermediates, replicas, limit_s)
-    running = [(each, _runtime(each, lateness_s)) for each in plans]
+    workload, plans = plan_queries(file, mode, intermediates, replicas, limit_s)
+    runtimes = [(plan_, _runtime(plan_, lateness_s)) for plan_ in plans]
     first_s, last_s = float("inf"), float("-inf")
     with readable_errors(NOT_DONE, Invalid, OSError, ValueError):
         for batch in read_tuples(tuples, workload.streams):
-            first_s = min(first_s, *(each.time_s for each in batch))
-            last_s = max(last_s, *(each.time_s for each in batch))
-            for _, runtime in running:
+            first_s = min(first_s, *(tuple_.time_s for tuple_ in batch))
+            last_s = max(last_s, *(tuple_.time_s for tuple_ in batch))
+            for _, runtime in runtimes:
                 for result in runtime.feed(batch):
                     typer.echo(json_text(result.to_json()))
-    # One instant has no rate: it is taken for a second.
+    # A single instant has no rate: count it as one second.
     duration_s = last_s - first_s if last_s > first_s else 1.0
-    report = [describe_measured(each, runtime, duration_s) for each, runtime in running]
+    report = [describe_measured(plan_, runtime, duration_s) for plan_, runtime in runtimes]
     errors.print(_measured_text(report))
 
 
-def planned(
+def plan_queries(
     file: Path, mode: Mode, intermediates: bool, replicas: bool, limit_s: float
 ) -> tuple[Workload, list[Plan]]:
     from mediator.base.integer_program import SolverMissing
@@ -122,7 +123,7 @@ def planned(
 
     options = PlanOptions(intermediates, replicas, limit_s)
     with mistakes_in_files(SolverMissing):
-        workload = parse_workload(read_document(file, _MOST_BYTES, "file of standing queries"))
+        workload = parse_workload(read_document(file, _MAX_BYTES, "file of standing queries"))
         return workload, make_plans(workload, mode, options)
 
 
@@ -139,19 +140,19 @@ def read_tuples(path: Path, streams: Mapping[str, Stream]) -> Iterator[list[Stre
     """Read tuples in batches.
 
     Raises:
-        ValueError: A line is none; with its number.
+        ValueError: A line is not a tuple; names its number.
     """
     from mediator.standing.parser import parse_tuple
 
-    parsed = parsed_lines(path, partial(parse_tuple, streams=streams))
-    return iter(lambda: list(islice(parsed, _BATCH)), [])
+    parsed_tuples = parse_lines(path, partial(parse_tuple, streams=streams))
+    return iter(lambda: list(islice(parsed_tuples, _BATCH)), [])
 
 
 def _plan_text(report: Mapping[str, Any]) -> str:
-    """Return a report of plans as lines."""
-    how = "greedy" if report["is_greedy"] else f"gap {report['gap']:.2%}"
+    """Format a report of plans as lines."""
+    optimality = "greedy" if report["is_greedy"] else f"gap {report['gap']:.2%}"
     summary = (
-        f"{report['mode']}: {report['cost']:,.6g} tuples/s sent ({how};"
+        f"{report['mode']}: {report['cost']:,.6g} tuples/s sent ({optimality};"
         f" {report['variables']:,} variables, {report['solved_s']:.2f} s),"
         f" {report['stored_tuples']:,.6g} tuples stored"
     )
@@ -168,7 +169,7 @@ def _plan_text(report: Mapping[str, Any]) -> str:
 
 
 def _measured_text(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return what was measured in runs, beside what was predicted."""
+    """Format measured rates of runs beside the predicted ones."""
     lines = []
     for run in runs:
         lines.append(

@@ -10,7 +10,7 @@ import typer
 
 from app.commands.consoles import errors
 from app.commands.running import Database
-from app.commands.standing import File, Intermediates, Limit, Replicas, planned, standing
+from app.commands.standing import File, Intermediates, Limit, Replicas, plan_queries, standing
 from app.commands.streaming import Follow, locked_session, spark_options, trigger
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["standing"]
 
 
-State = Annotated[Path, typer.Argument(file_okay=False, help="Where state and results are kept.")]
+State = Annotated[Path, typer.Argument(file_okay=False, help="Directory of state and results.")]
 Retention = Annotated[
     float | None,
-    typer.Option("--retention-s", min=0.001, help="Seconds that tuples are kept at least."),
+    typer.Option("--retention-s", min=0.001, help="Minimum seconds that tuples are kept."),
 ]
 Lateness = Annotated[
     float, typer.Option("--lateness-s", min=0, help="Seconds that tuples may be late.")
@@ -40,9 +40,9 @@ def stream(
     *,
     format_: Annotated[
         Literal["json", "parquet"],
-        typer.Option("--format", help="Of the files: JSON lines, or Parquet."),
+        typer.Option("--format", help="Format of the files: JSON lines, or Parquet."),
     ] = "json",
-    files: Annotated[int, typer.Option(min=1, max=10_000, help="Files of a batch at most.")] = 1,
+    files: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum files of a batch.")] = 1,
     follow: Follow = False,
     intermediates: Intermediates = True,
     replicas: Replicas = False,
@@ -50,19 +50,19 @@ def stream(
     retention_s: Retention = None,
     lateness_s: Lateness = 0.0,
 ) -> None:
-    """Execute the shared plan on Spark; what is kept goes on with the next call.
+    """Execute the shared plan on Spark; the next call resumes from the state.
 
     Tuples have `stream`, `number`, `time_s` and `values`. Results are Parquet files in `results` of
-    the state: docs/standing-spark.md. PORTOLAN_SPARK says where Spark runs.
+    the state: docs/standing-spark.md. PORTOLAN_SPARK is the address of Spark.
     """
 
-    def of_files(session: Any) -> Any:
+    def read_files(session: Any) -> Any:
         from spark_jobs.standing.streaming import file_tuples
 
         return file_tuples(session, tuples, format_, files)
 
-    _, (plan,) = planned(file, "shared", intermediates, replicas, limit_s)
-    _execute(plan, of_files, state, retention_s, lateness_s, follow=follow)
+    _, (plan,) = plan_queries(file, "shared", intermediates, replicas, limit_s)
+    _execute(plan, read_files, state, retention_s, lateness_s, follow=follow)
 
 
 @standing.command("event-streams")
@@ -72,11 +72,11 @@ def event_streams(
     state: State,
     *,
     most: Annotated[
-        int, typer.Option(min=1, help="Tuples of a stream in a batch, if it follows them.")
+        int, typer.Option(min=1, help="Maximum tuples of a stream in a batch, with --follow.")
     ] = 50_000,
     consumer: Annotated[
         str | None,
-        typer.Option(help="The name of a consumer, for which streams hold tuples back."),
+        typer.Option(help="A consumer, for which streams retain tuples."),
     ] = None,
     follow: Follow = False,
     intermediates: Intermediates = True,
@@ -87,20 +87,20 @@ def event_streams(
 ) -> None:
     """Execute the shared plan on Spark over event streams of a database, as `stream` does.
 
-    The streams of the file are event streams of these names. PORTOLAN_CATALOGUE_URL and
-    PORTOLAN_COORDINATION_URL say where they are.
+    The streams of the file are event streams of the same names, in the installation of
+    PORTOLAN_CATALOGUE_URL and PORTOLAN_COORDINATION_URL.
     """
 
-    def of_streams(session: Any) -> Any:
+    def read_streams(session: Any) -> Any:
         from spark_jobs.standing.streaming import event_stream_tuples
 
-        # All, also those that no query reads: a checkpoint is one of so many streams.
+        # All streams, read or not: the number of streams is part of a checkpoint.
         names = sorted(plan.workload.streams)
-        # What is there already is one batch, whose size Spark would not limit.
+        # Without --follow, one batch has all present tuples, whose number Spark does not limit.
         return event_stream_tuples(session, database, names, most if follow else None, consumer)
 
-    _, (plan,) = planned(file, "shared", intermediates, replicas, limit_s)
-    _execute(plan, of_streams, state, retention_s, lateness_s, follow=follow)
+    _, (plan,) = plan_queries(file, "shared", intermediates, replicas, limit_s)
+    _execute(plan, read_streams, state, retention_s, lateness_s, follow=follow)
 
 
 def _execute(
@@ -115,7 +115,7 @@ def _execute(
     """Execute a plan until there are no more tuples, or it is interrupted.
 
     Args:
-        tuples: Makes a streaming frame of them from a session of Spark.
+        tuples: Creates a streaming data frame of them in a Spark session.
     """
     options = spark_options()
     from spark_jobs.standing.commits import StateDirectory
@@ -123,10 +123,10 @@ def _execute(
     from spark_jobs.standing.streaming import start
     from spark_jobs.streaming_queries import end
 
-    longest_s = max(query.window_s for query in plan.workload.joins)
+    max_window_s = max(query.window_s for query in plan.workload.joins)
     directory = StateDirectory(state)
     with locked_session(options, "standing queries", directory, ValueError) as session:
-        joins = SharedJoins(directory, plan, retention_s or longest_s, lateness_s)
+        joins = SharedJoins(directory, plan, retention_s or max_window_s, lateness_s)
         end(start(joins, tuples(session), _print_progress, trigger(follow=follow)))
         typer.echo(_summary(plan, joins.hops, directory.latest()))
 

@@ -1,4 +1,4 @@
-"""What commands share that execute a streaming query on Spark, with its state in a directory."""
+"""Shared by commands that execute a streaming query on Spark, with its state in a directory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Follow", "locked_session", "spark_options", "trigger"]
 
-Follow = Annotated[
-    bool, typer.Option("--follow", help="Wait for what arrives later until interrupted.")
-]
+Follow = Annotated[bool, typer.Option("--follow", help="Wait for more input until interrupted.")]
 
 
 def spark_options() -> SparkOptions:
-    """Return where Spark runs, before what needs it is imported; without Spark the command ends."""
+    """Return Spark's options before any import that needs Spark; end the command without Spark."""
     from app.settings.main import JobSettings
     from spark_jobs.session import SparkUnavailable, check_spark
 
@@ -36,22 +34,22 @@ def spark_options() -> SparkOptions:
 def locked_session(
     options: SparkOptions, of: str, directory: CommitDirectory[Any], *failures: type[Exception]
 ) -> Iterator[Any]:
-    """Open a session whose driver is this process, and exclude others from a directory.
+    """Open a session whose driver is this process, and lock a directory.
 
-    Batches of Spark Connect would be driven by its server, which has no lock on the directory.
+    The server of Spark Connect would drive batches without the lock on the directory.
 
     Args:
-        of: What is executed, for the error.
-        directory: Of the state.
+        of: The work, for error messages.
+        directory: The directory of the state.
         failures: Further errors that end the command with a sentence.
     """
     from spark_jobs.commit_directory import StateBusy, StateMismatch
     from spark_jobs.session import SparkUnavailable, driven_session
     from spark_jobs.streaming_queries import Failed
 
-    own = (SparkUnavailable, Failed, StateBusy, StateMismatch, OSError)
+    common_failures = (SparkUnavailable, Failed, StateBusy, StateMismatch, OSError)
     with (
-        readable_errors(NOT_DONE, *own, *failures),
+        readable_errors(NOT_DONE, *common_failures, *failures),
         driven_session(options, of) as session,
         directory.locked(),
     ):
@@ -59,5 +57,5 @@ def locked_session(
 
 
 def trigger(*, follow: bool) -> dict[str, bool] | None:
-    """Say when batches begin: all that is there and no more, or as soon as there is something."""
+    """Return Spark's trigger: process all available input and end, or follow new input."""
     return None if follow else {"availableNow": True}

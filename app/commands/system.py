@@ -1,4 +1,4 @@
-"""``portolan system``: systems listed, drained, suspended and resumed."""
+"""``portolan system``: list, drain, suspend and resume systems."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Name = Annotated[str, typer.Argument(callback=check_name, help="The system.")]
 
 @system.command("list")
 def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False) -> None:
-    """List the systems, each with its kind, whether it answers, and what it is used for."""
+    """List the systems, each with its kind, its state, and its use."""
     with admin_service(url, key_file) as service:
         systems = service.request("GET", "/systems")["items"]
-    width = max((len(each["name"]) for each in systems), default=0)
+    width = max((len(system_["name"]) for system_ in systems), default=0)
     lines = (
-        f"{each['name']:{width}}  {each['kind']:10}  {each['state']:13}  {each['use']}"
-        for each in systems
+        f"{system_['name']:{width}}  {system_['kind']:10}  {system_['state']:13}  {system_['use']}"
+        for system_ in systems
     )
     print_result(systems, lines, json=json)
 
@@ -33,22 +33,22 @@ def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False)
 def moves(
     name: Name, *, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False
 ) -> None:
-    """List what is on a system, and where it would be placed if the system were drained."""
+    """List the nodes on a system, and where they would be placed if the system were drained."""
     with admin_service(url, key_file) as service:
-        found = _moves(service, name)
-    print_result(found, map(_line, found), json=json)
+        items = _moves(service, name)
+    print_result(items, map(_line, items), json=json)
 
 
 @system.command("drain")
 def drain(name: Name, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
-    """Place nothing else on a system, and list where what is there would be placed.
+    """Place nothing more on a system, and list where its nodes would be placed.
 
-    What is there stays, and is used.
+    The nodes stay there, and in use.
     """
     with admin_service(url, key_file) as service:
         _use(service, name, "draining")
-        for each in _moves(service, name):
-            typer.echo(printable(_line(each)))
+        for move in _moves(service, name):
+            typer.echo(printable(_line(move)))
     errors.print(f"{name} is draining.")
 
 
@@ -56,12 +56,12 @@ def drain(name: Name, *, url: AdminUrl = None, key_file: KeyFile = None) -> None
 def suspend(
     name: Name, *, url: AdminUrl = None, key_file: KeyFile = None, yes: Yes = False
 ) -> None:
-    """Print which classes need a system, ask, and call it no more, as for its maintenance.
+    """Print which classes need a system, ask, and stop using it, as for its maintenance.
 
     Requests that need it are refused until it is resumed.
     """
     with admin_service(url, key_file) as service:
-        nodes = sorted({f"{each['database']}.{each['node']}" for each in _moves(service, name)})
+        nodes = sorted({f"{move['database']}.{move['node']}" for move in _moves(service, name)})
         for node in nodes:
             typer.echo(printable(node))
         confirm(f"Refuse all requests that need {name}?", yes=yes)
@@ -71,7 +71,7 @@ def suspend(
 
 @system.command("resume")
 def resume(name: Name, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
-    """Use a system in full again, that was draining or suspended."""
+    """Resume the full use of a system that was draining or suspended."""
     with admin_service(url, key_file) as service:
         _use(service, name, "full")
     errors.print(f"{name} is used in full.")
@@ -82,8 +82,8 @@ def _use(service: Any, name: str, use: str) -> None:
 
 
 def _moves(service: Any, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = service.request("GET", f"/systems/{name}/moves")["items"]
-    return found
+    items: list[dict[str, Any]] = service.request("GET", f"/systems/{name}/moves")["items"]
+    return items
 
 
 def _line(move: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``portolan tail``: the change feed of a database, followed line by line."""
+"""``portolan tail``: follow the change feed of a database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from app.commands.consoles import errors, json_text, printable
-from app.commands.reconnection import Reconnection, way_on
+from app.commands.reconnection import Reconnection, resume_hint
 from app.commands.running import Database, DataUrl, Json, KeyFile, check_name, data_service
 from app.commands.service_client import ServiceClient, ServiceRefused, lines_of
 
@@ -24,11 +24,14 @@ def tail(
     database: Database,
     classes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CLASS]...", callback=_names, help="Only changes of these."),
+        typer.Argument(
+            metavar="[CLASS]...", callback=_names, help="Only changes of these classes."
+        ),
     ] = None,
     *,
     after: Annotated[
-        str | None, typer.Option(help="From a position on, or from the `beginning`; else from now.")
+        str | None,
+        typer.Option(help="Start after a position, or from the `beginning`; else from now."),
     ] = None,
     url: DataUrl = None,
     key_file: KeyFile = None,
@@ -36,8 +39,8 @@ def tail(
 ) -> None:
     """Print each change of a database as it happens, until Ctrl-C: docs/changes.md.
 
-    If the connection is lost it goes on behind the last change, once the service answers again; a
-    change may then be printed twice. If it ends otherwise, the message says how to go on.
+    If the connection is lost, the command continues after the last change when the service answers
+    again; a change may then be printed twice. If it ends otherwise, a message says how to resume.
     """
     follower = _Follower(database, tuple(classes or ()), after)
     with data_service(url, key_file) as service:
@@ -45,16 +48,16 @@ def tail(
             for change in follower.changes(service):
                 typer.echo(json_text(change) if json else printable(_line(change)))
         except KeyboardInterrupt:
-            if goes_on := follower.goes_on():
-                errors.print(printable(goes_on.strip()))
+            if hint := follower.hint():
+                errors.print(printable(hint.strip()))
 
 
 @dataclass(slots=True)
 class _Follower:
-    """Follows a feed over connections that end.
+    """Follows a feed over connections that can break.
 
     Attributes:
-        position: How far it has read; None if it has not begun.
+        position: The position of the last change read; None before the first.
     """
 
     database: str
@@ -69,14 +72,14 @@ class _Follower:
                     if not self.classes or change["class"] in self.classes:
                         yield change
             except ServiceRefused as refused:
-                reconnection.wait(refused, self.goes_on())
+                reconnection.wait(refused, self.hint())
             else:
-                ended = ServiceRefused("The feed has ended.", transient=True)
-                reconnection.wait(ended, self.goes_on())
+                end = ServiceRefused("The feed has ended.", transient=True)
+                reconnection.wait(end, self.hint())
 
-    def goes_on(self) -> str:
-        """Say with which option the rest is read, if it has begun."""
-        return way_on(after=self.position)
+    def hint(self) -> str:
+        """Return the option that reads the remaining changes, if any was read."""
+        return resume_hint(after=self.position)
 
     def _connection(self, service: ServiceClient, reconnection: Any) -> Iterator[dict[str, Any]]:
         import orjson
@@ -84,10 +87,10 @@ class _Follower:
         from app.http.negotiation import EVENT_STREAM
 
         # The service selects one class, or all of them.
-        one = self.classes[0] if len(self.classes) == 1 else None
+        class_name = self.classes[0] if len(self.classes) == 1 else None
         parameters = {
             name: value
-            for name, value in (("class", one), ("after", self.position))
+            for name, value in (("class", class_name), ("after", self.position))
             if value is not None
         }
         path = f"/{self.database}/changes"
@@ -100,7 +103,7 @@ class _Follower:
                     position = value.decode()
                 elif name == b"data":
                     yield orjson.loads(value)
-                elif not name:  # the blank line that ends an event: it has been printed
+                elif not name:  # the blank line that ends an event, which has been printed
                     self.position = position
 
 
@@ -118,5 +121,5 @@ def _values(change: dict[str, Any]) -> str:
 
 
 def _value(name: str, before: dict[str, Any], value: Any) -> str:
-    was = f"{json_text(before[name])} → " if name in before and before[name] != value else ""
-    return f"{name}: {was}{json_text(value)}"
+    former = f"{json_text(before[name])} → " if name in before and before[name] != value else ""
+    return f"{name}: {former}{json_text(value)}"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias
 
 import typer
 
-from app.commands.consoles import errors, json_text, printable, shown_progress
-from app.commands.reconnection import Reconnection, interruptible, way_on
+from app.commands.consoles import errors, json_text, printable, progress_display
+from app.commands.reconnection import Reconnection, interruptible, resume_hint
 from app.commands.running import (
     NOT_DONE,
     ClassName,
@@ -36,18 +36,18 @@ _LINES: Final = 1_000
 _BYTES: Final = 2**20
 _TIMEOUT_S: Final = 300.0
 _LINE_BYTES: Final = 16 * 2**20
-"""More than a service takes by default; a longer line ends an import."""
+"""More than a service accepts by default; a longer line ends an import."""
 
-_MOST_CHARACTERS: Final = 255
+_MAX_CHARACTERS: Final = 255
 
 _Line: TypeAlias = tuple[int, bytes]
 """A line with its number, from 1 on."""
 
 
 def _check_import_id(text: str | None) -> str | None:
-    # An empty one is a variable that is not set: imports would overwrite each other's objects.
-    if text is not None and not (text.isprintable() and 0 < len(text) <= _MOST_CHARACTERS):
-        raise typer.BadParameter(f"1 to {_MOST_CHARACTERS} printable characters are expected.")
+    # An empty id is an unset variable: imports would overwrite each other's objects.
+    if text is not None and not (text.isprintable() and 0 < len(text) <= _MAX_CHARACTERS):
+        raise typer.BadParameter(f"1 to {_MAX_CHARACTERS} printable characters are expected.")
     return text
 
 
@@ -56,13 +56,13 @@ def import_(
     class_name: ClassName,
     file: Annotated[Path, typer.Argument(help="NDJSON; - is standard input.")] = Path("-"),
     *,
-    skip: Annotated[int, typer.Option(min=0, help="Lines that are done already.")] = 0,
+    skip: Annotated[int, typer.Option(min=0, help="Lines to skip, as imported already.")] = 0,
     import_id: Annotated[
         str | None,
         typer.Option(
             callback=_check_import_id,
-            help="Lines without an id get ids made of this and their number; else of the file's"
-            " content, or, for a pipe, of a random text.",
+            help="Lines without an id get one derived from this and their number; the default is"
+            " a digest of the file or, for a pipe, a random text.",
         ),
     ] = None,
     url: DataUrl = None,
@@ -71,12 +71,12 @@ def import_(
 ) -> None:
     """Put each line of a file into a class: one JSON object.
 
-    A line that is refused is reported, and the others are put. Ends with 1 if one was. If the
-    connection is lost it goes on once the service answers again; if that takes too long, or the
-    file cannot be read to its end, the message says how to go on.
+    Refused lines are reported, and do not stop the import. Exits with 1 if there were any. If the
+    connection is lost, the command waits for the service and continues; if that takes too long, or
+    the file cannot be read to its end, a message says how to resume.
 
-    To import a file again makes no further objects, even if its lines have no ids, as long as the
-    file is unchanged. Further copies of its objects need another --import-id.
+    A repeated import of an unchanged file creates no further objects, even if its lines have no
+    ids. Further copies of its objects need another --import-id.
     """
     from app.commands.line_ids import LineIds
 
@@ -84,14 +84,14 @@ def import_(
         stack.enter_context(readable_errors(NOT_DONE, OSError))
         source = sys.stdin.buffer if str(file) == "-" else stack.enter_context(file.open("rb"))
         service = stack.enter_context(data_service(url, key_file))
-        show = stack.enter_context(shown_progress())
+        show = stack.enter_context(progress_display())
         path, ids = f"/{database}/{class_name}/import", LineIds(source, import_id)
         run = _Import(service, path, ids, skip)
-        stack.enter_context(interruptible(run.goes_on))
+        stack.enter_context(interruptible(run.hint))
         lines = _Lines(source, skip, ids)
         run.work(batches_by_size(lines, lambda line: len(line[1]), _LINES, _BYTES), show)
         if lines.fault:
-            raise OSError(f"{lines.fault}.{run.goes_on()}")
+            raise OSError(f"{lines.fault}.{run.hint()}")
     run.report(json=json)
 
 
@@ -100,7 +100,7 @@ class _Import:
     """Puts blocks of lines, and counts them.
 
     Attributes:
-        next: How many lines are done, those that were skipped among them.
+        next: Lines that are finished or skipped.
     """
 
     _service: ServiceClient
@@ -113,29 +113,29 @@ class _Import:
     def work(self, blocks: Iterator[list[_Line]], show: Callable[[str], None]) -> None:
         reconnection = Reconnection()
         for block in blocks:
-            while left := [line for number, line in block if number > self.next]:
-                self._put(left, reconnection)
+            while remaining := [line for number, line in block if number > self.next]:
+                self._put(remaining, reconnection)
             show(f"{self.next:,} lines")
 
     def _put(self, lines: list[bytes], reconnection: Reconnection) -> None:
         from app.http.negotiation import NDJSON
 
         headers = {"Content-Type": NDJSON}
-        sent = {"content": b"".join(lines), "headers": headers, "timeout": _TIMEOUT_S}
+        options = {"content": b"".join(lines), "headers": headers, "timeout": _TIMEOUT_S}
         try:
-            answer = self._service.request("POST", self._path, **sent)
+            answer = self._service.request("POST", self._path, **options)
         except ServiceRefused as refused:
             before = self.next
             self._count(refused.problem)
             if self.next > before:
                 reconnection.answered()
-            reconnection.wait(refused, self.goes_on())
+            reconnection.wait(refused, self.hint())
         else:
             self._count({**answer, "next": len(lines)})
             reconnection.answered()
 
     def _count(self, answer: dict[str, Any]) -> None:
-        """Add what became of some lines; report those that were refused."""
+        """Add the outcomes of some lines; print the refusals."""
         for problem in answer.get("problems", ()):
             reason = f"Line {self.next + problem['line']}: {printable(reason_of(problem))}"
             errors.print(reason)
@@ -143,29 +143,29 @@ class _Import:
         self.failed += answer.get("failed", 0)
         self.next += answer.get("next", 0)
 
-    def goes_on(self) -> str:
-        """Say with which options the rest is imported."""
-        return way_on(skip=self.next, import_id=self._ids.import_id)
+    def hint(self) -> str:
+        """Return the options that import the remaining lines."""
+        return resume_hint(skip=self.next, import_id=self._ids.import_id)
 
     def report(self, *, json: bool) -> None:
-        """Print what became of the lines; ends the command."""
+        """Print the outcomes of the lines; ends the command."""
         if json:
             counts = {"imported": self.imported, "failed": self.failed, "next": self.next}
             typer.echo(json_text(counts))
         else:
             typer.echo(f"Objects imported: {self.imported:,}; lines refused: {self.failed:,}.")
-        if self.failed and (made := self._ids.import_id) is not None:
-            again = f"with these lines corrected: --import-id {shlex.quote(made)}"
-            errors.print(f"To import the file again, {again}")
+        if self.failed and (import_id := self._ids.import_id) is not None:
+            advice = f"with these lines corrected: --import-id {shlex.quote(import_id)}"
+            errors.print(f"To import the file again, {advice}")
         raise typer.Exit(1 if self.failed else 0)
 
 
 @dataclass
 class _Lines:
-    """The lines behind those to skip, with ids, up to one that cannot be put.
+    """The lines after those to skip, with ids, up to one that cannot be put.
 
     Attributes:
-        fault: What is wrong with that one, if there is one.
+        fault: The fault of that line; empty if there is none.
     """
 
     _source: BinaryIO
@@ -182,7 +182,7 @@ class _Lines:
                     self.fault = f"line {number} has more than {_LINE_BYTES:,} bytes"
                     return
                 if number > self._skip:
-                    yield number, self._ids.identified(number, line)
+                    yield number, self._ids.with_id(number, line)
         except OSError as error:
             self.fault = f"what follows line {number} cannot be read: {error}"
 
@@ -192,34 +192,34 @@ def export(
     class_name: ClassName,
     *,
     output: Annotated[
-        Path | None, typer.Option(help="A file, which appears when it is complete; else stdout.")
+        Path | None, typer.Option(help="A file, which is written atomically; else stdout.")
     ] = None,
-    fields: Annotated[str | None, typer.Option(help="Only these, as in hits,title.")] = None,
-    after: Annotated[str | None, typer.Option(help="Only ids that come after this one.")] = None,
+    fields: Annotated[str | None, typer.Option(help="Only these fields, as in hits,title.")] = None,
+    after: Annotated[str | None, typer.Option(help="Only ids after this one.")] = None,
     url: DataUrl = None,
     key_file: KeyFile = None,
 ) -> None:
     """Print all objects of a class, each as a line of JSON, in the order of their ids.
 
-    If the connection is lost it goes on behind the last object, once the service answers again.
-    What was printed by one that ended early is continued by --after; a file is begun anew.
+    If the connection is lost, the command continues after the last object when the service answers
+    again. --after continues the output of an interrupted export; a file is written from the start.
     """
     from spark_jobs.atomic_file import atomic_file
 
-    given = {"fields": fields, "after": after}
-    parameters = {name: value for name, value in given.items() if value is not None}
+    options = {"fields": fields, "after": after}
+    parameters = {name: value for name, value in options.items() if value is not None}
     with ExitStack() as stack:
         stack.enter_context(readable_errors(NOT_DONE, OSError))
         service = stack.enter_context(data_service(url, key_file))
         target: BinaryIO = sys.stdout.buffer
         if output is not None:
             target = stack.enter_context(atomic_file(output))
-        show = stack.enter_context(shown_progress())
+        show = stack.enter_context(progress_display())
         run = _Export(service, f"/{database}/{class_name}/export", parameters)
-        # A file that is not complete is removed: there is nothing to go on with.
-        goes_on = run.goes_on if output is None else str
-        stack.enter_context(interruptible(goes_on))
-        for count, line in enumerate(run.lines(goes_on), start=1):
+        # An incomplete file is removed: there is nothing to resume.
+        hint = run.hint if output is None else str
+        stack.enter_context(interruptible(hint))
+        for count, line in enumerate(run.lines(hint), start=1):
             target.write(line)
             if count % _LINES == 0:
                 show(f"{count:,} objects")
@@ -229,7 +229,7 @@ def export(
 
 @dataclass
 class _Export:
-    """Reads whole lines; an export that breaks off is continued behind the last of them."""
+    """Reads complete lines; a broken export continues after the last of them."""
 
     _service: ServiceClient
     _path: str
@@ -237,27 +237,27 @@ class _Export:
     count: int = 0
     _last: bytes = b""
 
-    def lines(self, goes_on: Callable[[], str]) -> Iterator[bytes]:
+    def lines(self, hint: Callable[[], str]) -> Iterator[bytes]:
         from app.http.negotiation import NDJSON
 
         reconnection = Reconnection()
         while True:
-            sent = {**self._parameters, **self._after()}
+            parameters = {**self._parameters, **self._after()}
             try:
-                with self._service.stream("GET", self._path, NDJSON, params=sent) as answer:
+                with self._service.stream("GET", self._path, NDJSON, params=parameters) as answer:
                     for line in lines_of(answer):
                         reconnection.answered()
                         yield line
                         self._last = line
                         self.count += 1
             except ServiceRefused as refused:
-                reconnection.wait(refused, goes_on())
+                reconnection.wait(refused, hint())
             else:
                 return
 
-    def goes_on(self) -> str:
-        """Say with which option the rest is exported, if anything was."""
-        return way_on(**self._after())
+    def hint(self) -> str:
+        """Return the option that exports the remaining objects, if any was exported."""
+        return resume_hint(**self._after())
 
     def _after(self) -> dict[str, str]:
         import orjson

@@ -1,7 +1,7 @@
-"""The classes of a database as types of TypeScript, made of its OpenAPI document.
+"""The classes of a database as TypeScript types, generated from its OpenAPI document.
 
-An exported name begins with a capital letter, one that only this file uses with an underscore, so
-that no class can be named like the latter.
+Exported names begin with a capital letter, internal names with an underscore, so that no class can
+collide with the latter.
 """
 
 from __future__ import annotations
@@ -51,49 +51,49 @@ _UNBOUNDED: Final = frozenset({"decimal"})
 
 
 def declarations(database: str, document: Mapping[str, Any]) -> str:
-    """Return a module of types: of each class the object, a new one, a patch and operators.
+    """Return a module of types: for each class an object, a new object, a patch and operators.
 
     Args:
-        database: Its name, after which the type of all classes is called.
+        database: Its name, which names the type of all classes.
         document: The OpenAPI document of the database.
     """
     schemas = document["components"]["schemas"]
     names = _Names(database)
     classes = {tag["name"]: names.of(tag["name"]) for tag in document["tags"]}
-    parts = [_HEAD.format(database=database, type=names.database)]
-    parts += [
+    sections = [_HEAD.format(database=database, type=names.database)]
+    sections += [
         f"type {_operators_name(kind)} = _One<{_arguments(schemas[kind])}>;\n"
         for kind in sorted(schemas)
         if kind.startswith(_OPERATORS)
     ]
     for class_name, types in classes.items():
-        parts += _of_class(class_name, types, schemas)
-    parts.append(_of_database(names.database, classes))
-    return "\n".join(parts)
+        sections += _class_section(class_name, types, schemas)
+    sections.append(_database_section(names.database, classes))
+    return "\n".join(sections)
 
 
 class _Names:
-    """Names of types, no two of which are the same."""
+    """Unique names of types."""
 
     def __init__(self, database: str) -> None:
-        self._taken: set[str] = set()
-        self.database = self._free(_camel(database))
+        self._used: set[str] = set()
+        self.database = self._unique(_camel(database))
 
     def of(self, class_name: str) -> Mapping[str, str]:
         """Return the names of the types of a class, by the member of the client's `ClassTypes`."""
         name = _camel(class_name)
-        of_kinds = {
+        by_kind = {
             "object": name,
             "new": f"New{name}",
             "patch": f"{name}Patch",
             "operators": f"{name}Operators",
         }
-        return {kind: self._free(each) for kind, each in of_kinds.items()}
+        return {kind: self._unique(candidate) for kind, candidate in by_kind.items()}
 
-    def _free(self, name: str) -> str:
-        while name in self._taken:
+    def _unique(self, name: str) -> str:
+        while name in self._used:
             name += "_"
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
 
@@ -101,14 +101,16 @@ def _camel(name: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
-def _of_class(
+def _class_section(
     class_name: str, types: Mapping[str, str], schemas: Mapping[str, Any]
 ) -> Iterator[str]:
     for kind, type_ in types.items():
         schema = schemas[class_name if kind == "object" else f"{class_name}.{kind}"]
         required = schema.get("required", [])
-        if kind == "object":  # what a whole object has
-            required = [name for name, each in schema["properties"].items() if _is_required(each)]
+        if kind == "object":  # the members of a whole object
+            required = [
+                name for name, member in schema["properties"].items() if _is_required(member)
+            ]
         comment = _comment(schema["description"], "")
         yield f"{comment}export interface {type_} {_members(schema, required)}\n"
 
@@ -117,7 +119,7 @@ def _is_required(schema: Mapping[str, Any]) -> bool:
     return isinstance(schema["type"], str)
 
 
-def _of_database(type_: str, classes: Mapping[str, Mapping[str, str]]) -> str:
+def _database_section(type_: str, classes: Mapping[str, Mapping[str, str]]) -> str:
     lines = [f"export interface {type_} {{"]
     for class_name, types in classes.items():
         members = "; ".join(f"{kind}: {name}" for kind, name in types.items())
@@ -127,15 +129,15 @@ def _of_database(type_: str, classes: Mapping[str, Mapping[str, str]]) -> str:
 
 def _members(schema: Mapping[str, Any], required: Collection[str]) -> str:
     lines = ["{"]
-    for name, each in schema["properties"].items():
-        modifier = "readonly " if each.get("readOnly") else ""
+    for name, member in schema["properties"].items():
+        modifier = "readonly " if member.get("readOnly") else ""
         key = f"{modifier}{_key(name)}{'' if name in required else '?'}"
-        lines.append(f"{_comment(' '.join(_notes(each)), '  ')}  {key}: {_type(each)};")
+        lines.append(f"{_comment(' '.join(_notes(member)), '  ')}  {key}: {_type(member)};")
     return "\n".join([*lines, "}"])
 
 
 def _arguments(schema: Mapping[str, Any]) -> str:
-    members = [f"{_key(name)}: {_type(each)}" for name, each in schema["properties"].items()]
+    members = [f"{_key(name)}: {_type(member)}" for name, member in schema["properties"].items()]
     return f"{{ {'; '.join(members)} }}"
 
 
@@ -155,10 +157,10 @@ def _type(schema: Mapping[str, Any]) -> str:
     if "const" in schema:
         return _literal(schema["const"])
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    return " | ".join(_of_type(type_, schema) for type_ in types)
+    return " | ".join(_single_type(type_, schema) for type_ in types)
 
 
-def _of_type(type_: str, schema: Mapping[str, Any]) -> str:
+def _single_type(type_: str, schema: Mapping[str, Any]) -> str:
     if type_ == "array":
         item = _type(schema["items"])
         return f"({item})[]" if " " in item else f"{item}[]"
@@ -190,7 +192,7 @@ def _notes(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _comment(text: str, indent: str) -> str:
-    """Write a comment of one line; what would end it is taken apart."""
+    """Format a comment as one line; escape a sequence that would end it."""
     if not text:
         return ""
     line = " ".join(text.split()).replace("*/", "*\\/")

@@ -1,4 +1,4 @@
-"""``portolan verify`` and ``rebuild-view``: the materialised view of a database."""
+"""``portolan verify`` and ``rebuild-view``: verify and rebuild a database's materialised view."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ __all__ = ["rebuild_view", "verify"]
 
 POLL_S: Final = 0.3
 
-Viewed = Annotated[
-    str, typer.Argument(callback=check_name, help="A database that has a materialised view.")
+ViewDatabase = Annotated[
+    str, typer.Argument(callback=check_name, help="A database with a materialised view.")
 ]
 
 
 def verify(
-    database: Viewed,
+    database: ViewDatabase,
     *,
-    repair: Annotated[bool, typer.Option(help="Repair what is wrong.")] = False,
+    repair: Annotated[bool, typer.Option(help="Repair wrong copies.")] = False,
     url: AdminUrl = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Compare the materialised view of a database with the systems that it is copied from.
+    """Compare the materialised view of a database with the systems that it copies.
 
-    Ends with 1 if something is wrong and was not repaired. The service has to be running.
+    Exits with 1 if a copy is wrong and was not repaired. The service must be running.
     """
     _run(url, key_file, database, "verify", repair=repair)
 
 
-def rebuild_view(database: Viewed, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
-    """Copy a whole database into its materialised view anew, while it is in use, and compare.
+def rebuild_view(database: ViewDatabase, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
+    """Rebuild the materialised view of a database while it is in use, and compare.
 
-    Ends with 1 if something is wrong afterwards. The service has to be running.
+    Exits with 1 if a copy is wrong afterwards. The service must be running.
     """
     _run(url, key_file, database, "rebuild")
 
 
-def _run(url: str | None, key_file: Path | None, database: str, what: str, **flags: bool) -> None:
+def _run(url: str | None, key_file: Path | None, database: str, action: str, **flags: bool) -> None:
     path = f"/views/{database}"
     with admin_service(url, key_file) as service:
-        begun = service.request("POST", f"{path}/{what}", params=flags)["run"]
-        ended = _follow(service, path, begun)
-    console.print(_report(ended))
-    if ended["wrong"] != ended["repaired"]:
+        run = service.request("POST", f"{path}/{action}", params=flags)["run"]
+        result = _follow(service, path, run)
+    console.print(_report(result))
+    if result["wrong"] != result["repaired"]:
         raise typer.Exit(1)
 
 
@@ -66,7 +66,7 @@ def _follow(service: ServiceClient, path: str, run: dict[str, Any]) -> dict[str,
         bar = progress.add_task(run["phase"])
         while run["state"] == "running":
             classes = (run["classes"] or {}).values()
-            done, total = (sum(each[name] for each in classes) for name in ("objects", "of"))
+            done, total = (sum(class_[name] for class_ in classes) for name in ("objects", "of"))
             progress.update(bar, description=run["phase"], completed=done, total=total or None)
             sleep(POLL_S)
             run = service.request("GET", path)["run"]
@@ -84,8 +84,10 @@ def _report(run: Mapping[str, Any]) -> Table:
     for heading in ("class", "objects", "wrong", "repaired", "for example"):
         table.add_column(heading)
     for name, findings in (run["classes"] or {}).items():
-        wrong = ", ".join(f"{count} {what}" for what, count in findings["wrong"].items())
-        examples = ", ".join(f"{each['id']} ({each['wrong']})" for each in findings["examples"][:3])
+        wrong = ", ".join(f"{count} {fault}" for fault, count in findings["wrong"].items())
+        examples = ", ".join(
+            f"{example['id']} ({example['wrong']})" for example in findings["examples"][:3]
+        )
         table.add_row(
             name, f"{findings['objects']:,}", wrong or "none", f"{findings['repaired']:,}", examples
         )

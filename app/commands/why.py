@@ -1,4 +1,4 @@
-"""``portolan why``: where a database, a class or a field is placed, and why there."""
+"""``portolan why``: explain where a database, a class or a field is placed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["why"]
 
 
 def _segments(text: str) -> str:
-    database, *below = text.split(".")
-    forms = zip((NAME, NAME, FIELD_NAME), (database, *below), strict=False)
-    if len(below) > 2 or not all(form.fullmatch(name) for form, name in forms):  # noqa: PLR2004 - class and field
+    database, *names = text.split(".")
+    forms = zip((NAME, NAME, FIELD_NAME), (database, *names), strict=False)
+    if len(names) > 2 or not all(form.fullmatch(name) for form, name in forms):  # noqa: PLR2004 - class and field
         raise typer.BadParameter("DATABASE, DATABASE.CLASS or DATABASE.CLASS.FIELD is expected.")
     return text
 
@@ -26,7 +26,7 @@ def why(
     node: Annotated[
         str,
         typer.Argument(
-            metavar="DATABASE[.CLASS[.FIELD]]", callback=_segments, help="What is to be explained."
+            metavar="DATABASE[.CLASS[.FIELD]]", callback=_segments, help="The node to explain."
         ),
     ],
     *,
@@ -36,32 +36,32 @@ def why(
 ) -> None:
     """Explain where a database, a class or a field is placed, by which figures.
 
-    Of each candidate it prints the score with its terms, or why it is out; and from which figures
-    on another system would be chosen. Of a class with batching it prints how long operations wait.
+    For each candidate it prints the score with its terms, or the reason for its exclusion; then the
+    figures at which another system would win. For a class with batching, how long operations wait.
     """
     with admin_service(url, key_file) as service:
-        explained = service.request("GET", f"/placements/{node.replace('.', '/')}")
-    print_result(explained, _page(node, explained), json=json)
+        explanation = service.request("GET", f"/placements/{node.replace('.', '/')}")
+    print_result(explanation, _page(node, explanation), json=json)
 
 
-def _page(node: str, explained: dict[str, Any]) -> Iterator[str]:
+def _page(node: str, explanation: dict[str, Any]) -> Iterator[str]:
     from mediator.placement.figures import name_of, number
 
-    yield f"{node} is placed on {explained['system']}."
-    yield explained["why"]
-    if explained["requires"]:
-        yield f"It requires {', '.join(map(name_of, explained['requires']))}."
-    candidates = explained["candidates"]
+    yield f"{node} is placed on {explanation['system']}."
+    yield explanation["why"]
+    if explanation["requires"]:
+        yield f"It requires {', '.join(map(name_of, explanation['requires']))}."
+    candidates = explanation["candidates"]
     width = max(map(len, candidates), default=0)
     yield ""
     for name, candidate in candidates.items():
         yield f"  {name:{width}}  {_candidate(candidate)}"
-    if margin := explained["margin"]:
+    if margin := explanation["margin"]:
         yield ""
         yield f"The runner-up is {margin['runner_up']}, {number(margin['difference'])} behind."
-    for threshold in explained["thresholds"]:
+    for threshold in explanation["thresholds"]:
         yield from _thresholds(threshold)
-    for wait in explained["batching"]:
+    for wait in explanation["batching"]:
         yield ""
         yield _batching(wait)
 

@@ -1,4 +1,4 @@
-"""``portolan worker``: takes analytic runs from the queue, and executes them."""
+"""``portolan worker``: execute analytic runs of the queue."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def worker(
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Join the embedded stores of a running service.")
     ] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where these keep their data.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Data directory of these stores.")] = None,
 ) -> None:
     """Execute runs until SIGTERM or SIGINT.
 
-    The run under way is then given some time, and released: another worker resumes behind the
+    The current run then gets some time, and is released: another worker resumes it after its
     finished stages. Settings are those of the service: docs/settings.md.
     """
     from app.settings.main import HttpSettings
@@ -49,7 +49,7 @@ def worker(
 
 
 def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
-    """Return the settings; with those of embedded stores that run, which are not ours to start."""
+    """Return the settings; with the URLs of running embedded stores, which are not started here."""
     from pydantic import SecretStr
 
     from app.settings.main import MediatorSettings
@@ -61,18 +61,18 @@ def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
     if not (embedded or settings.embedded):
         return settings
     redis, postgresql = (SecretStr(endpoint.url) for endpoint in join(settings.data_dir))
-    joined = {"catalogue_url": postgresql, "coordination_url": redis}
-    return settings.model_copy(update=joined)
+    urls = {"catalogue_url": postgresql, "coordination_url": redis}
+    return settings.model_copy(update=urls)
 
 
 def _restart() -> NoReturn:
-    """Restart this process: one that has had a session of Spark cannot open another.
+    """Restart this process: it cannot open a second Spark session.
 
-    That ends when Spark does not start. A run that kills sessions is not retried for ever: each
+    Restarts end when Spark does not start. A run that kills sessions is not retried for ever: each
     restart counts as a death of its worker.
     """
     errors.print("Spark has died: the worker restarts.")
-    os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - what was started before, once more
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command line
 
 
 async def _work(*, embedded: bool, data_dir: Path | None) -> None:
@@ -120,16 +120,16 @@ async def _execute_runs(
 
 
 async def _session(spark: SparkOptions, resources: AsyncExitStack) -> LazySession:
-    """Return a session that can be opened, and is stopped with the resources."""
+    """Return a lazily opened session, which is stopped with the resources."""
     from spark_jobs.session import LazySession, check_spark, open_session
 
     session = LazySession(lambda: open_session(spark))
     check_spark(spark)
-    if spark.remote:  # whether it answers is known only then, and no JVM starts here
+    if spark.remote:  # only a session shows whether it answers; no JVM starts here
         await asyncio.to_thread(session.get)
 
     async def stop() -> None:
-        with suppress(Exception):  # of a session that has died already, whatever Py4J says
+        with suppress(Exception):  # any error of Py4J: the session may have died already
             await asyncio.to_thread(session.stop)
 
     resources.push_async_callback(stop)
@@ -143,7 +143,7 @@ def _worker(
     settings: MediatorSettings,
     jobs: JobSettings,
 ) -> Worker:
-    # Kinds and readers need Spark, which is known to be there only now.
+    # Kinds and readers need Spark, which has been checked only now.
     from spark_jobs.runner.worker import Worker, WorkerOptions
     from spark_jobs.sinks.classes import ClassSink
     from spark_jobs.sources.reading import read_input

@@ -1,9 +1,9 @@
 """JSON as YAML: documents of people, read by the core schema of YAML 1.2 (section 10.3).
 
-By that ``no`` is a text, and so is a date; PyYAML by itself reads YAML 1.1, where the one is false
-and the other a time. Here it makes texts alone, which are read by that schema. What JSON has not is
-refused: anchors and aliases, by which few lines become billions of values, tags, several documents,
-keys that are no texts, and keys that are there twice.
+In that schema ``no`` is a string, and so is a date; PyYAML reads YAML 1.1, where they are false and
+a time. Here PyYAML yields strings only, which are then resolved by the core schema. Whatever JSON
+lacks is refused: anchors and aliases, which expand few lines to billions of values, tags, several
+documents, keys that are not strings, and duplicate keys.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 
 __all__ = ["NotJson", "parse_yaml", "yaml_text"]
 
-_MOST_DEPTH: Final = 100
-_MOST_DIGITS: Final = 22
-"""Of 64 bits, in octal."""
+_MAX_DEPTH: Final = 100
+_MAX_DIGITS: Final = 22
+"""Digits of 64 bits in octal."""
 
 _WIDTH: Final = 10_000
-"""Columns from which on texts are folded: few texts of a schema are that long."""
+"""Column at which strings are folded: few strings of a schema are that long."""
 
-_WORDS: Final = {
+_LITERALS: Final = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_NO_NUMBER: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_NON_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 class NotJson(ValueError):
-    """A text that is no YAML, or not the YAML of JSON; says where, and why."""
+    """A text is not YAML, or not JSON in YAML; the message has location and reason."""
 
-    def __init__(self, at: Any, reason: str) -> None:
-        location = "" if at is None else f"line {at.line + 1}, column {at.column + 1}: "
+    def __init__(self, mark: Any, reason: str) -> None:
+        location = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
         super().__init__(f"{location}{reason}")
 
 
 def parse_yaml(text: bytes) -> Any:
-    """Return the JSON that a text in YAML stands for; raises `NotJson`."""
+    """Parse JSON written as YAML; raises `NotJson`."""
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - it makes nothing but JSON
+        return yaml.load(text, _Loader)  # noqa: S506 - it yields JSON only
     except yaml.MarkedYAMLError as error:
         reason = " ".join(filter(None, (error.context, error.problem)))
         raise NotJson(error.problem_mark, reason) from None
@@ -55,7 +55,7 @@ def parse_yaml(text: bytes) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes every scalar for a text, and reads that; refuses what JSON has not."""
+    """Reads every scalar as a string, then resolves it; refuses whatever JSON lacks."""
 
     def __init__(self, text: bytes) -> None:
         super().__init__(text)
@@ -67,8 +67,8 @@ class _Loader(yaml.SafeLoader):
             raise NotJson(event.start_mark, "anchors and aliases are not read")
         if getattr(event, "tag", None) is not None:
             raise NotJson(event.start_mark, "tags are not read")
-        if isinstance(event, yaml.CollectionStartEvent) and self._depth >= _MOST_DEPTH:
-            raise NotJson(event.start_mark, f"is nested more than {_MOST_DEPTH} levels deep")
+        if isinstance(event, yaml.CollectionStartEvent) and self._depth >= _MAX_DEPTH:
+            raise NotJson(event.start_mark, f"is nested more than {_MAX_DEPTH} levels deep")
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -85,7 +85,7 @@ def _scalar(_loader: _Loader, node: yaml.ScalarNode) -> Any:
 
 
 def _array(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
-    return [loader.construct_object(each, deep=True) for each in node.value]
+    return [loader.construct_object(element, deep=True) for element in node.value]
 
 
 def _object(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
@@ -109,10 +109,10 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _object)
 
 
 def _plain(text: str) -> Any:
-    """Return what a scalar without quotation marks stands for; raises `ValueError`."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if _NO_NUMBER.fullmatch(text):
+    """Resolve an unquoted scalar; raises `ValueError`."""
+    if text in _LITERALS:
+        return _LITERALS[text]
+    if _NON_FINITE.fullmatch(text):
         _refuse(f"{text} is no number of JSON")
     if _INTEGER.fullmatch(text):
         return _integer(text)
@@ -124,8 +124,8 @@ def _plain(text: str) -> Any:
 
 def _integer(text: str) -> int:
     base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-    # The time that `int` takes grows with the square of the digits.
-    if len(text.lstrip("+-0ox")) > _MOST_DIGITS:
+    # The time of `int` grows with the square of the digits.
+    if len(text.lstrip("+-0ox")) > _MAX_DIGITS:
         _refuse("an integer has 64 bits")
     value = int(text, base)
     return value if INTEGER_MIN <= value <= INTEGER_MAX else _refuse("an integer has 64 bits")
@@ -136,14 +136,14 @@ def _refuse(reason: str) -> NoReturn:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts so that readers of YAML 1.1 and of 1.2 read the same."""
+    """Writes strings that readers of YAML 1.1 and 1.2 read alike."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the interface of PyYAML
         return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # Without a style, PyYAML quotes what would be something else in YAML 1.1.
+    # Without a style, PyYAML quotes strings that YAML 1.1 would read as something else.
     style = None if _is_plain_text(text) else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
@@ -159,7 +159,7 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(document: Any) -> str:
-    """Write JSON as YAML, in the order of its members."""
+    """Format JSON as YAML, in the order of its members."""
     text: str = yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH
     )

@@ -18,13 +18,13 @@ def demo(
     port: Port = None,
     admin_port: AdminPort = None,
     seconds: Annotated[
-        float, typer.Option(min=1, max=3600, help="For how long the newspaper is read.")
+        float, typer.Option(min=1, max=3600, help="Seconds of reading the newspaper.")
     ] = 15.0,
     once: Annotated[bool, typer.Option(help="End the service with the demo.")] = False,
 ) -> None:
-    """Show it: start the embedded service, place the newspaper, load it, measure it, explain it.
+    """Start the embedded service; place, load, measure and explain the newspaper.
 
-    The service is left up until Ctrl-C. A second demo on the same data directory goes on there.
+    The service runs until Ctrl-C. A second demo on the same data directory continues there.
     """
     from app.commands.demo.failed import Failed
     from app.commands.demo.story import DemoOptions, run_demo

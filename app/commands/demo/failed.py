@@ -4,4 +4,4 @@ __all__ = ["Failed"]
 
 
 class Failed(Exception):
-    """Something went wrong that makes the figures worthless; the message says what."""
+    """A failure that makes the figures worthless; the message names it."""

@@ -1,7 +1,7 @@
 """A closed-loop HTTP/1.1 client, as cheap as Python allows: rendered requests, no futures.
 
-One connection carries one request at a time (no pipelining). The next one leaves from within the
-callback that saw the end of the answer before.
+One connection carries one request at a time (no pipelining). The callback that
+sees the end of an answer sends the next request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def render(
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time that counts, by `perf_counter`: what is answered before `begin` only warms up."""
+    """The measured time, by `perf_counter`: answers before `begin` are the warm-up."""
 
     begin: float
     end: float
@@ -45,7 +45,7 @@ class LaneRecord:
 
     Attributes:
         latencies: Seconds of each request answered within the window.
-        acknowledged: Requests answered well, within the window or not.
+        acknowledged: Requests answered successfully, within the window or not.
         refused: Answers from 400 on, and those whose body reports an error, by status.
     """
 
@@ -58,11 +58,11 @@ class LoadConnection(asyncio.Protocol):
     """Sends one request after the other until the window ends.
 
     Args:
-        requests: What to send; never ends.
+        requests: The requests to send; never ends.
         every_s: Seconds from one request to the next; None: as soon as the last one is answered.
             A request that leaves late is measured from when it was due.
-        error: What an answer holds that reports an error, whatever its status; None: its status
-            says it.
+        error: Bytes in an answer that report an error, whatever its status; None: only the status
+            does.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class LoadConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         now = perf_counter()
-        self._note(now)
+        self._count_answer(now)
         if now >= self._window.end:
             self._end()
         elif self._every_s is None:
             self._due = now
             self._send()
         else:
-            # Not from now: a slow answer would hide the wait of the requests behind it.
+            # Not from now: a slow answer would hide the wait of later requests.
             self._due += self._every_s
             self._loop.call_later(max(0.0, self._due - now), self._send)
 
@@ -120,7 +120,7 @@ class LoadConnection(asyncio.Protocol):
             return
         self._transport.write(next(self._requests))
 
-    def _note(self, now: float) -> None:
+    def _count_answer(self, now: float) -> None:
         status = self._parser.get_status_code()
         record = self._record
         if status >= _FIRST_ERROR or self._reports_error:

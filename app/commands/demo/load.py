@@ -29,14 +29,14 @@ _GRACE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LoadLane:
-    """Requests of one kind, sent in order, again and again.
+    """Requests of one kind, sent in order, in a loop.
 
     Attributes:
-        connections: How many of them are under way at a time.
-        operations: How many operations one of them holds.
+        connections: How many requests are in flight at a time.
+        operations: How many operations one request has.
         every_s: Seconds between two requests of a connection; None: one follows the other.
-        error: What an answer holds that reports an error, whatever its status; None: its status
-            says it.
+        error: Bytes in an answer that report an error, whatever its status; None: only the status
+            does.
     """
 
     requests: Sequence[bytes]
@@ -48,11 +48,11 @@ class LoadLane:
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What to send where, all lanes at the same time.
+    """The requests and their target; all lanes run at the same time.
 
     Attributes:
-        seconds: For how long it is measured.
-        warm_s: For how long before that it is only sent.
+        seconds: Duration of the measurement.
+        warm_s: Seconds of warm-up before it.
     """
 
     host: str
@@ -67,9 +67,9 @@ class LoadResult:
     """The result of one lane.
 
     Attributes:
-        latencies: Of each request in the time measured, in seconds, sorted.
+        latencies: Seconds of each measured request, sorted.
         operations: Operations of one request.
-        acknowledged: Operations acknowledged, the time before and after counted in.
+        acknowledged: Operations acknowledged, including those before and after the measurement.
     """
 
     seconds: float
@@ -89,11 +89,11 @@ class LoadResult:
 
 
 class SeparateProcess:
-    """Calls functions in another process, from when it is entered until it is left."""
+    """Calls functions in another process, which lives as long as the context."""
 
     def __init__(self) -> None:
         spawn = multiprocessing.get_context("spawn")
-        # Ctrl-C reaches every process of the terminal; who uses this one ends it.
+        # Ctrl-C reaches every process of the terminal; this one's user ends it.
         ignore = (signal.SIGINT, signal.SIG_IGN)
         self._pool = ProcessPoolExecutor(1, spawn, signal.signal, ignore)
 
@@ -102,7 +102,7 @@ class SeparateProcess:
         return await loop.run_in_executor(self._pool, function, *arguments)
 
     async def __aenter__(self) -> Self:
-        # Spawning and importing takes a second, which nothing that is measured should see.
+        # Spawning and importing takes a second, which must not be measured.
         await self.call(int)
         return self
 
@@ -117,7 +117,7 @@ class SeparateProcess:
 
 class LoadProcess(SeparateProcess):
     async def drive(self, plan: LoadPlan) -> list[LoadResult]:
-        """Send what a plan says; return a result for each lane, or raise `Failed` or `OSError`."""
+        """Drive a plan; return a result for each lane, or raise `Failed` or `OSError`."""
         return await self.call(_drive, plan)
 
 
@@ -126,11 +126,11 @@ def _drive(plan: LoadPlan) -> list[LoadResult]:
 
 
 async def _send_all(plan: LoadPlan) -> list[LoadResult]:
-    begin = perf_counter() + plan.warm_s
-    window = Window(begin, begin + plan.seconds)
+    start = perf_counter() + plan.warm_s
+    window = Window(start, start + plan.seconds)
     lanes = [(lane, cycle(lane.requests), LaneRecord()) for lane in plan.lanes]
     loop = asyncio.get_running_loop()
-    opened = await asyncio.gather(
+    connections = await asyncio.gather(
         *(
             loop.create_connection(
                 partial(LoadConnection, requests, window, record, lane.every_s, lane.error),
@@ -142,7 +142,7 @@ async def _send_all(plan: LoadPlan) -> list[LoadResult]:
         )
     )
     async with asyncio.timeout(plan.warm_s + plan.seconds + _GRACE_S):
-        await asyncio.gather(*(connection.ended for _, connection in opened))
+        await asyncio.gather(*(connection.ended for _, connection in connections))
     return [_result(plan.seconds, lane, record) for lane, _, record in lanes]
 
 

@@ -2,8 +2,8 @@
 
 See docs/papers/ppm.md, 3.
 
-The schema says what each class and field requires, and names no system. Placement follows from what
-the systems were proven to do, what their operator declares of them, and how they perform.
+The schema says what each class and field requires, and names no system. Placement follows from the
+probed and declared capabilities of the systems, and from their performance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA: Final[dict[str, Any]] = {
         "articles": {
             "fields": {
                 "title": {"type": "string", "required": True, "max_length": 300},
-                # Readers search the text, and wait for it: this is what decides for the class.
+                # Readers search the text, and wait for it: this decides the placement of the class.
                 "body": {
                     "type": "string",
                     "annotations": [
@@ -59,7 +59,7 @@ SCHEMA: Final[dict[str, Any]] = {
             "annotations": [{"require": "joins"}],
             "fields": {"name": {"type": "string", "required": True, "max_length": 200}},
         },
-        # There is no end to comments.
+        # Comments grow without bound.
         "comments": {
             "annotations": [{"require": "data_volume_scalability"}],
             "fields": {
@@ -77,7 +77,7 @@ DECLARED: Final[Mapping[str, Sequence[str]]] = {
     "postgresql": ("acid_transactions", "full_text_search", "joins"),
     "mongodb": ("data_volume_scalability",),
 }
-"""What an operator knows of systems of each kind, and no probe can find out."""
+"""What an operator declares of systems of each kind, and no probe can find out."""
 
 _TOPICS = ("Harbour", "Election", "Orchestra", "Bridge", "Winter", "Budget", "Museum", "Railway")
 _EVENTS = ("reopens", "is delayed", "divides the town", "surprises everybody", "needs a new roof")
@@ -87,33 +87,33 @@ _NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Tony", "Frances", "Niklaus", "Ra
 def affordable(
     schema: Mapping[str, Any], offered: Collection[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Drop the requirements that no system there meets, so that the rest can be placed.
+    """Drop requirements that no system meets, so that the schema can be placed.
 
     Returns:
-        The schema without them, and for each of them a line that says what was dropped.
+        The schema without them, and a line for each node that says what was dropped.
     """
     affordable_schema = deepcopy(dict(schema))
     dropped = []
-    for node, annotated in _nodes(affordable_schema):
-        annotations = annotated.get("annotations", [])
-        lost = [a["require"] for a in annotations if a.get("require", "") not in {"", *offered}]
-        if lost:
-            annotated["annotations"] = [a for a in annotations if a.get("require") not in lost]
-            dropped.append(f"{node} requires {', '.join(lost)}, which no system here offers")
+    for node, declaration in _nodes(affordable_schema):
+        annotations = declaration.get("annotations", [])
+        unmet = [a["require"] for a in annotations if a.get("require", "") not in {"", *offered}]
+        if unmet:
+            declaration["annotations"] = [a for a in annotations if a.get("require") not in unmet]
+            dropped.append(f"{node} requires {', '.join(unmet)}, which no system here offers")
     return affordable_schema, dropped
 
 
 def wholly_on(schema: Mapping[str, Any], capability: str) -> dict[str, Any]:
-    """Tie a whole database to one system, by a capability such as ``joins`` that the others lack.
+    """Bind a whole database to one system, by a capability such as ``joins`` that only it has.
 
-    The classes, fields, groups and indexes stay as they are; the requirements of single parts,
-    which might contradict it, go.
+    Classes, fields, groups and indexes stay; the requirements of single nodes, which might
+    contradict it, are removed.
     """
-    tied = deepcopy(dict(schema))
-    for _, annotated in _nodes(tied):
-        annotated["annotations"] = []
-    tied["annotations"] = [{"require": capability}]
-    return tied
+    document = deepcopy(dict(schema))
+    for _, declaration in _nodes(document):
+        declaration["annotations"] = []
+    document["annotations"] = [{"require": capability}]
+    return document
 
 
 def _nodes(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -125,30 +125,30 @@ def _nodes(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def objects(count: int = 100, seed: int = 1) -> dict[str, dict[str, dict[str, Any]]]:
-    """Make up people, articles and comments; return them by class, and in it by id."""
-    chance = Random(seed)
+    """Generate people, articles and comments; return them by class and id."""
+    random = Random(seed)
     people = {name.lower(): {"name": name} for name in _NAMES}
-    articles = {f"a{n}": _article(n, chance) for n in range(count)}
-    comments = {f"c{n}": _comment(count, chance) for n in range(count)}
+    articles = {f"a{n}": _article(n, random) for n in range(count)}
+    comments = {f"c{n}": _comment(count, random) for n in range(count)}
     return {"people": people, "articles": articles, "comments": comments}
 
 
-def _article(number: int, chance: Random) -> dict[str, Any]:
-    topic, event = chance.choice(_TOPICS), chance.choice(_EVENTS)
+def _article(number: int, random: Random) -> dict[str, Any]:
+    topic, event = random.choice(_TOPICS), random.choice(_EVENTS)
     return {
         "title": f"{topic} {event}",
         "body": f"The {topic.lower()} {event}, as this newspaper has learned. " * 8,
-        "author": chance.choice(_NAMES).lower(),
-        "tags": sorted({topic.lower(), chance.choice(_TOPICS).lower()}),
+        "author": random.choice(_NAMES).lower(),
+        "tags": sorted({topic.lower(), random.choice(_TOPICS).lower()}),
         "published": f"2026-01-{1 + number % 28:02d}T06:00:00Z",
         "hits": 0,
     }
 
 
-def _comment(articles: int, chance: Random) -> dict[str, Any]:
+def _comment(articles: int, random: Random) -> dict[str, Any]:
     return {
-        "article": f"a{chance.randrange(articles)}",
-        "text": f"{chance.choice(_NAMES)} is right about the {chance.choice(_TOPICS).lower()}.",
-        "likes": sorted(name.lower() for name in chance.sample(_NAMES, 2)),
+        "article": f"a{random.randrange(articles)}",
+        "text": f"{random.choice(_NAMES)} is right about the {random.choice(_TOPICS).lower()}.",
+        "likes": sorted(name.lower() for name in random.sample(_NAMES, 2)),
         "written": "2026-02-01T12:00:00Z",
     }

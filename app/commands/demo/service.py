@@ -70,7 +70,7 @@ class Service:
         return {s["name"]: s["findings"]["server"] for s in await self.systems() if s["findings"]}
 
     async def declare(self, capabilities: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-        """Declare capabilities of all systems of a kind, as an operator does."""
+        """Declare capabilities for all systems of a kind, as an operator does."""
         for system in await self.systems():
             declared = {*system["declared"], *capabilities.get(system["kind"], ())}
             if declared != set(system["declared"]):
@@ -79,7 +79,7 @@ class Service:
         return await self.systems()
 
     async def state(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
-        """State metrics of all systems of a kind; they replace measured ones."""
+        """State metrics for all systems of a kind; they replace measured ones."""
         for system in await self.systems():
             body = {"metrics": dict(metrics[system["kind"]])}
             await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
@@ -89,7 +89,7 @@ class Service:
         return answer
 
     async def create(self, database: str, objects: Mapping[str, Mapping[str, Any]]) -> None:
-        """Create or replace objects, given by class, and in it by id, in batches."""
+        """Create or replace objects, by class and id, in batches."""
         for class_name, members in objects.items():
             operations = [
                 {"op": "put", "class": class_name, "id": id_, "body": body}
@@ -109,9 +109,9 @@ class Service:
 
     async def _put(self, database: str, operations: Sequence[Mapping[str, Any]]) -> None:
         batch = self.data.post(f"{database}/batch", json={"operations": operations})
-        refused = [r for r in await succeed(batch) if r["status"] >= httpx.codes.BAD_REQUEST]
-        if refused:
-            raise Failed(f"an object was refused: {refused[0]}")
+        refusals = [r for r in await succeed(batch) if r["status"] >= httpx.codes.BAD_REQUEST]
+        if refusals:
+            raise Failed(f"an object was refused: {refusals[0]}")
 
 
 async def succeed(request: Any) -> Any:
@@ -138,7 +138,7 @@ async def serving_here(
     """Run a service in this process, on free ports; without `caching` it has no sketch.
 
     Raises:
-        Interrupted: SIGINT or SIGTERM came meanwhile.
+        Interrupted: SIGINT or SIGTERM arrived.
     """
     http = HttpSettings(port=0, admin_port=0, log_level="warning")
     async with (

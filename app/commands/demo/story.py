@@ -34,12 +34,12 @@ _NONE: Final = "-"
 _SEED: Final = 1
 _READERS: Final = 4
 _STORES_WITHIN_S: Final = 60
-"""Seconds that stores get to come up with the data of an earlier demo."""
+"""Seconds that stores get to start with the data of an earlier demo."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """The same work on the placed database, and on the one that is wholly on one system.
+    """The same work on the placed database, and on a database wholly on one system.
 
     Rates are operations per second, latencies the 99th percentile in seconds.
     """
@@ -67,7 +67,7 @@ class DemoOptions:
 async def run_demo(
     http: HttpSettings, settings: MediatorSettings, options: DemoOptions, console: Console
 ) -> None:
-    """Start the embedded service, show what it does, and leave it up until a signal ends it.
+    """Start the embedded service, show what it does, and run it until a signal.
 
     Raises `Failed` if something that the demo needs was refused.
     """
@@ -97,46 +97,50 @@ class _Demo:
     _running: Serving
     _options: DemoOptions
 
-    def _say(self, what: str | Table) -> None:
-        self._console.print(what)
+    def _print(self, content: str | Table) -> None:
+        self._console.print(content)
 
     async def run(self) -> None:
         addresses = self._running.addresses
-        for missing in self._running.missing:
-            why = escape(f"{missing.reason}. {missing.remedy}")
-            self._say(f"[yellow]Without {missing.kind}:[/] {why}")
+        for server in self._running.missing:
+            reason = escape(f"{server.reason}. {server.remedy}")
+            self._print(f"[yellow]Without {server.kind}:[/] {reason}")
         async with Service.at(addresses.data, addresses.admin) as service:
             await self._wait(service)
             systems = await self._declare(service)
-            self._say(_systems_table(systems))
+            self._print(_systems_table(systems))
             databases = await self._place(service, systems)
             await self._load(service, databases)
-            self._say(_placements_table(await _explained(service)))
-            measured = await self._drive(service, databases)
-            self._say(_throughput_table(measured, [s["findings"]["server"] for s in systems]))
+            self._print(_placements_table(await _explanations(service)))
+            comparisons = await self._drive(service, databases)
+            self._print(_throughput_table(comparisons, [s["findings"]["server"] for s in systems]))
             await self._top_ten(service)
 
     async def _wait(self, service: Service) -> None:
-        """Wait for stores that are still loading what an earlier demo left in them."""
+        """Wait for stores that are still loading the data of an earlier demo."""
         for _ in range(_STORES_WITHIN_S):
-            away = [s["name"] for s in await service.systems() if s["state"] == "not connected"]
-            if not away:
+            disconnected = [
+                s["name"] for s in await service.systems() if s["state"] == "not connected"
+            ]
+            if not disconnected:
                 return
             await asyncio.sleep(1)
-        self._say(f"[yellow]Not connected:[/] {', '.join(away)}; the demo goes on without.")
+        self._print(
+            f"[yellow]Not connected:[/] {', '.join(disconnected)}; the demo goes on without."
+        )
 
     async def _declare(self, service: Service) -> list[dict[str, Any]]:
         for kind, capabilities in DECLARED.items():
-            self._say(f"The operator declares of {kind}: {', '.join(capabilities)}.")
+            self._print(f"The operator declares of {kind}: {', '.join(capabilities)}.")
         systems = await service.declare(DECLARED)
         return [system for system in systems if system["findings"]]
 
     async def _place(self, service: Service, systems: list[dict[str, Any]]) -> list[str]:
-        """Set the schema twice: placed by what its parts need, and tied to one system."""
-        offered = {capability for system in systems for capability in system["capabilities"]}
-        mixed, dropped = affordable(SCHEMA, offered)
+        """Set the schema twice: placed by its requirements, and bound to one system."""
+        capabilities = {capability for system in systems for capability in system["capabilities"]}
+        mixed, dropped = affordable(SCHEMA, capabilities)
         for line in dropped:
-            self._say(f"[yellow]Different here:[/] {line}; it is placed by the rest.")
+            self._print(f"[yellow]Different here:[/] {line}; the remaining requirements place it.")
         schemas = {MIXED: mixed, SINGLE: wholly_on(SCHEMA, _SINGLE_CAPABILITY)}
         for database, document in schemas.items():
             try:
@@ -150,7 +154,7 @@ class _Demo:
         names = [item["name"] for item in (await succeed(service.admin.get("schemas")))["items"]]
         if database not in names:
             raise refused
-        self._say(f"[yellow]{database} stays as it was set before:[/] {refused.detail}")
+        self._print(f"[yellow]{database} stays as it was set before:[/] {refused.detail}")
 
     async def _load(self, service: Service, databases: list[str]) -> None:
         newspaper = objects(seed=_SEED)
@@ -161,9 +165,9 @@ class _Demo:
                 except Failed as failed:
                     if class_name == "articles":
                         raise
-                    self._say(f"[yellow]Not loaded into {database}:[/] {failed}")
+                    self._print(f"[yellow]Not loaded into {database}:[/] {failed}")
         counts = ", ".join(f"{len(members)} {name}" for name, members in newspaper.items())
-        self._say(f"Loaded into {' and '.join(databases)}: {counts}.")
+        self._print(f"Loaded into {' and '.join(databases)}: {counts}.")
 
     async def _drive(self, service: Service, databases: list[str]) -> list[_Comparison]:
         works = {
@@ -173,23 +177,23 @@ class _Demo:
         }
         slices = len(works) * len(databases) * _ROUNDS
         seconds = max(0.1, self._options.seconds / slices)
-        self._say("The same Zipf workload, in turns, on both; the generator is another process.")
+        self._print("The same Zipf workload, in turns, on both; the generator is another process.")
         with Progress(console=self._console, refresh_per_second=2) as progress:
             task = progress.add_task("Readers read", total=slices)
             async with LoadProcess() as load:
 
                 async def measure(lane: LoadLane) -> LoadResult:
-                    (tally,) = await drive(load, service, [lane], seconds)
+                    (result,) = await drive(load, service, [lane], seconds)
                     progress.advance(task)
-                    return tally
+                    return result
 
-                measured = []
-                for name, lane_of in works.items():
+                comparisons = []
+                for name, make_lane in works.items():
                     measures = {
-                        database: partial(measure, lane_of(database)) for database in databases
+                        database: partial(measure, make_lane(database)) for database in databases
                     }
-                    measured.append(_compare(name, await interleaved(_ROUNDS, measures)))
-        return measured
+                    comparisons.append(_compare(name, await interleaved(_ROUNDS, measures)))
+        return comparisons
 
     async def _top_ten(self, service: Service) -> None:
         top = service.data.get(
@@ -197,16 +201,21 @@ class _Demo:
         )
         items = (await succeed(top))["items"]
         articles = ", ".join(f"“{item['title']}” ({item['hits']:,})" for item in items)
-        self._say(f"Most read: {articles}.")
+        self._print(f"Most read: {articles}.")
 
 
-def _compare(name: str, tallies: dict[str, list[LoadResult]]) -> _Comparison:
-    rates = {database: median(t.rate for t in each) for database, each in tallies.items()}
-    p99 = {database: median(t.percentile(0.99) for t in each) for database, each in tallies.items()}
+def _compare(name: str, results: dict[str, list[LoadResult]]) -> _Comparison:
+    rates = {
+        database: median(result.rate for result in rounds) for database, rounds in results.items()
+    }
+    p99 = {
+        database: median(result.percentile(0.99) for result in rounds)
+        for database, rounds in results.items()
+    }
     return _Comparison(name, rates[MIXED], rates[SINGLE], p99[MIXED], p99[SINGLE])
 
 
-async def _explained(service: Service) -> list[dict[str, Any]]:
+async def _explanations(service: Service) -> list[dict[str, Any]]:
     classes: dict[str, Any] = (await succeed(service.admin.get(f"schemas/{MIXED}")))["schema"][
         "classes"
     ]
@@ -250,10 +259,10 @@ def _systems_table(systems: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _placements_table(explained: Iterable[Mapping[str, Any]]) -> Table:
-    """Show where each field is, and why; one that was scored stands alone."""
+def _placements_table(explanations: Iterable[Mapping[str, Any]]) -> Table:
+    """Show where each field is, and why; a scored field has its own row."""
     rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for node in explained:
+    for node in explanations:
         class_name = node["node"].partition(".")[0]
         scored = node["node"] if node["score"] is not None else ""
         rows.setdefault((class_name, node["system"], scored), []).append(node)
@@ -274,21 +283,21 @@ def _placements_table(explained: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _throughput_table(measured: Sequence[_Comparison], servers: Sequence[str]) -> Table:
+def _throughput_table(comparisons: Sequence[_Comparison], servers: Sequence[str]) -> Table:
     figures = _figures("placed, ops/s", "p99", "all on PostgreSQL, ops/s", "p99", "ratio")
     table = Table(
         *[Column("work"), *figures],
         title="Throughput, measured here and now (medians of rounds in turns)",
         caption=f"Equal declared durability; {', '.join(servers)}.",
     )
-    for each in measured:
+    for comparison in comparisons:
         table.add_row(
-            each.work,
-            _rate(each.placed),
-            _milliseconds(each.placed_p99_s),
-            _rate(each.single),
-            _milliseconds(each.single_p99_s),
-            f"{each.placed / each.single:.2f}" if each.single else _NONE,
+            comparison.work,
+            _rate(comparison.placed),
+            _milliseconds(comparison.placed_p99_s),
+            _rate(comparison.single),
+            _milliseconds(comparison.single_p99_s),
+            f"{comparison.placed / comparison.single:.2f}" if comparison.single else _NONE,
         )
     return table
 

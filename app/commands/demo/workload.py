@@ -27,26 +27,26 @@ _BATCHES = 40
 T = TypeVar("T")
 
 
-def draw(things: Sequence[T], count: int, seed: int) -> list[T]:
-    """Draw things with replacement by Zipf's law: the k-th a k-th as often as the first."""
-    weights = [1 / rank for rank in range(1, len(things) + 1)]
-    return Random(seed).choices(things, weights, k=count)
+def draw(items: Sequence[T], count: int, seed: int) -> list[T]:
+    """Draw items with replacement by Zipf's law: the k-th a k-th as often as the first."""
+    weights = [1 / rank for rank in range(1, len(items) + 1)]
+    return Random(seed).choices(items, weights, k=count)
 
 
 def single_hits(
     database: str, seed: int, connections: int = 16, every_s: float | None = None
 ) -> LoadLane:
     body = orjson.dumps(_HIT)
-    drawn = draw(_ARTICLES, _SINGLES, seed)
-    paths = (f"/v1/{database}/articles/{id_}" for id_ in drawn)
+    ids = draw(_ARTICLES, _SINGLES, seed)
+    paths = (f"/v1/{database}/articles/{id_}" for id_ in ids)
     return LoadLane(
         [render("PATCH", path, body, _UPDATE) for path in paths], connections, every_s=every_s
     )
 
 
 def batched_hits(database: str, seed: int, connections: int = 4) -> LoadLane:
-    drawn = draw(_ARTICLES, _BATCHES * BATCH, seed)
-    batches = [drawn[at : at + BATCH] for at in range(0, len(drawn), BATCH)]
+    all_ids = draw(_ARTICLES, _BATCHES * BATCH, seed)
+    batches = [all_ids[start : start + BATCH] for start in range(0, len(all_ids), BATCH)]
     path = f"/v1/{database}/batch"
     requests = [render("POST", path, _batch(ids), _BATCH) for ids in batches]
     return LoadLane(requests, connections, operations=BATCH)

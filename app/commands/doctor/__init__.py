@@ -1,1 +1,1 @@
-"""`portolan doctor`: what is installed, what is missing, and what to do about it."""
+"""`portolan doctor`: checks of a machine and of an installation, with remedies."""

@@ -1,4 +1,4 @@
-"""``portolan doctor``: what is there, what is missing, and what to do about it."""
+"""``portolan doctor``: check a machine or an installation, and print remedies."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["doctor"]
 
 def doctor(
     *,
-    embedded: Annotated[bool, typer.Option(help="Look only at what --embedded needs.")] = False,
+    embedded: Annotated[bool, typer.Option(help="Check only the needs of --embedded.")] = False,
     url: Annotated[
-        str | None, typer.Option(help="Look at the installation with this admin API instead.")
+        str | None, typer.Option(help="Check the installation with this admin API instead.")
     ] = None,
     objects: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Objects of a database compared at most.")
+        int, typer.Option(min=1, max=1_000_000, help="Maximum objects compared in a database.")
     ] = 10_000,
     key_file: KeyFile = None,
 ) -> None:
-    """Say what is found on this machine, what is missing, and what to do about it.
+    """Check this machine, and print what was found, what is missing, and how to fix it.
 
-    With --url: whether an installation that is running serves, and whether anybody has written to
-    its stores past it.
+    With --url: check whether a running installation serves, and whether anybody has written to its
+    stores past it.
     """
     import uvloop
 

@@ -1,4 +1,4 @@
-"""Findings about the machine: what is found, what is missing, and what to do about it."""
+"""Findings about the machine: Python, Spark, embedded servers, databases and certificates."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from spark_jobs.session import SparkUnavailable, look_for_spark
 
 __all__ = ["Finding", "examine", "examine_databases", "examine_environment", "examine_tls"]
 
-OLDEST = (3, 11)
+MIN_PYTHON = (3, 11)
 _SOON = timedelta(days=14)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: whether it is there and works, and what to do if not.
+    """The result of a check: whether a thing is there and works, and the remedy if not.
 
     Attributes:
         fatal: Whether the service cannot run without it.
@@ -53,10 +53,10 @@ class Finding:
 
 
 def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
-    """Look at the interpreter, Spark, and the databases that the settings name.
+    """Check the interpreter, Spark, and the databases that the settings name.
 
-    The embedded servers are looked at if that is requested, or if the settings name no catalogue:
-    an image without them serves external databases all the same.
+    The embedded servers are checked on request, or if the settings name no catalogue: an image
+    without them can serve external databases.
     """
     findings = [_python(), *_jobs()]
     external = not embedded and settings.catalogue_url is not None
@@ -81,42 +81,42 @@ def examine_environment() -> list[Finding]:
 def _certificate(certificate: Certificate) -> Finding:
     what = f"TLS of the {certificate.port} port"
     try:
-        ends = certificate.check()
+        expiry = certificate.check()
     except MissingSetting as error:
         return Finding(
             what, False, str(error), "Nothing is served until it can be used.", fatal=True
         )
-    left = ends - datetime.now(UTC)
-    if left <= timedelta(0):
-        return Finding(what, False, f"the certificate ended at {ends}", "Renew it.")
-    remedy = "Renew it soon." if left < _SOON else ""
-    return Finding(what, True, f"until {ends}, {left.days} days from now", remedy)
+    remaining = expiry - datetime.now(UTC)
+    if remaining <= timedelta(0):
+        return Finding(what, False, f"the certificate ended at {expiry}", "Renew it.")
+    remedy = "Renew it soon." if remaining < _SOON else ""
+    return Finding(what, True, f"until {expiry}, {remaining.days} days from now", remedy)
 
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
-    good = sys.version_info >= OLDEST
-    remedy = "" if good else "Install Python 3.11 or newer."
-    return Finding("Python", good, version, remedy, fatal=not good)
+    is_supported = sys.version_info >= MIN_PYTHON
+    remedy = "" if is_supported else "Install Python 3.11 or newer."
+    return Finding("Python", is_supported, version, remedy, fatal=not is_supported)
 
 
 def _embedded() -> list[Finding]:
-    """Start the embedded servers in a scratch directory: what starts here, runs here."""
+    """Start the embedded servers in a scratch directory: a server that starts here, runs here."""
     with tempfile.TemporaryDirectory(prefix="portolan-doctor-") as scratch:
         try:
             with EmbeddedFleet(Path(scratch)) as fleet:
-                started = [
+                findings = [
                     Finding(f"embedded {kind}", True, f"{endpoint.server} {endpoint.version}")
                     for kind, endpoint in fleet.endpoints.items()
                 ]
-                return started + [_missing(trouble) for trouble in fleet.unavailable]
+                return findings + [_missing(server) for server in fleet.unavailable]
         except EmbeddedStartError as error:
             return [Finding("embedded servers", False, str(error), fatal=True)]
 
 
-def _missing(trouble: ServerUnavailable) -> Finding:
-    fatal = trouble.kind != "mongodb"  # the service runs without it, and says so
-    return Finding(f"embedded {trouble.kind}", False, trouble.reason, trouble.remedy, fatal)
+def _missing(server: ServerUnavailable) -> Finding:
+    fatal = server.kind != "mongodb"  # the service runs without it, and says so
+    return Finding(f"embedded {server.kind}", False, server.reason, server.remedy, fatal)
 
 
 def _jobs() -> list[Finding]:
@@ -152,7 +152,7 @@ async def examine_databases(settings: MediatorSettings) -> list[Finding]:
 
 
 async def _shared(settings: MediatorSettings) -> list[Finding]:
-    """Look at what replicas share: the catalogue, and the coordination Redis."""
+    """Check the databases that replicas share: the catalogue, and the coordination Redis."""
     if settings.catalogue_url is None:
         remedy = "Set PORTOLAN_CATALOGUE_URL to a PostgreSQL database, or serve --embedded."
         return [Finding("catalogue", False, "no URL is set", remedy)]
@@ -172,18 +172,24 @@ async def _shared(settings: MediatorSettings) -> list[Finding]:
 
 
 async def _coordination(url: str, installation: str | None) -> Finding:
-    """Look at what the Redis is bound to; `installation` is None before the first start."""
+    """Check the binding of the Redis; `installation` is None before the first start."""
     what, redis = "coordination Redis", connect(url)
     try:
-        bound = await InstallationBinding(redis).installation()
+        bound_installation = await InstallationBinding(redis).installation()
     except Unavailable as error:
         remedy = "Check PORTOLAN_COORDINATION_URL, and that the server accepts connections."
         return Finding(what, False, error.detail, remedy)
     finally:
         await redis.aclose()
-    if bound in (None, installation):
+    if bound_installation in (None, installation):
         return Finding(what, True, "it answers")
-    return Finding(what, False, f"it is bound to another installation, {bound}", REMEDY, fatal=True)
+    return Finding(
+        what,
+        False,
+        f"it is bound to another installation, {bound_installation}",
+        REMEDY,
+        fatal=True,
+    )
 
 
 async def _system(settings: SystemSettings) -> Finding:

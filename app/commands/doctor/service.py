@@ -15,7 +15,7 @@ from app.settings.access import bearer
 __all__ = ["examine_service"]
 
 _TIMEOUT_S: Final = 300.0
-_NOT_LET_IN: Final = (401, 403)
+_DENIED: Final = (401, 403)
 _REMEDY: Final = (
     "Somebody has written to a store past Portolan, or a store has lost writes. Write these objects"
     " again through the data API; docs/backup.md says how to find out more."
@@ -23,7 +23,7 @@ _REMEDY: Final = (
 
 
 async def examine_service(url: str, objects: int, key: SecretStr | None = None) -> list[Finding]:
-    """Examine an installation by its admin API; compare so many objects of each database."""
+    """Examine an installation by its admin API; compare at most `objects` of each database."""
     headers = bearer(key)
     try:
         async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, headers=headers) as admin:
@@ -31,22 +31,22 @@ async def examine_service(url: str, objects: int, key: SecretStr | None = None) 
     except httpx.HTTPStatusError as error:
         return [_refused(url, error.response.status_code)]
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return [_elsewhere(f"{url} does not answer: {type(error).__name__}")]
+        return [_not_admin_api(f"{url} does not answer: {type(error).__name__}")]
     except (ValueError, LookupError, TypeError, AttributeError):
-        # JSON of another form, or none: it may be the data API, or a stranger.
-        return [_elsewhere(f"{url} answers, but not as an admin API")]
+        # JSON of another form, or none: the data API, or a foreign server.
+        return [_not_admin_api(f"{url} answers, but not as an admin API")]
 
 
-def _elsewhere(said: str) -> Finding:
+def _not_admin_api(detail: str) -> Finding:
     remedy = "Give the address of the admin API, such as http://127.0.0.1:8081."
-    return Finding("admin API", False, said, remedy, fatal=True)
+    return Finding("admin API", False, detail, remedy, fatal=True)
 
 
 def _refused(url: str, status: int) -> Finding:
-    if status in _NOT_LET_IN:
-        said = f"{url} requires a key of the operator that is granted admin ({status})"
+    if status in _DENIED:
+        detail = f"{url} requires a key of the operator that is granted admin ({status})"
         remedy = "Give it in PORTOLAN_KEY, or in a file by --key-file."
-        return Finding("admin API", False, said, remedy, fatal=True)
+        return Finding("admin API", False, detail, remedy, fatal=True)
     return Finding("admin API", False, f"{url} answered {status}", fatal=True)
 
 
@@ -79,7 +79,7 @@ def _integrity(name: str, answer: httpx.Response) -> Finding:
     detail = f"{report['compared']:,} are what the feed says; nothing is known of {unknown:,}"
     if not report["wrong"]:
         return Finding(what, True, detail)
-    counts = ", ".join(f"{count:,} {wrong}" for wrong, count in report["wrong"].items())
+    counts = ", ".join(f"{count:,} {fault}" for fault, count in report["wrong"].items())
     examples = ", ".join(_example(example) for example in report["examples"][:5])
     return Finding(what, False, f"{counts}; for example {examples}", _REMEDY, fatal=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.commands import reconnection
-from app.commands.reconnection import page_by_page, way_on
+from app.commands.reconnection import resume_hint, send_pages
 from app.commands.service_client import ServiceRefused
 
 
@@ -30,10 +30,10 @@ class Service:
         return answer
 
     def goes_on(self, after: str | None) -> str:
-        return way_on("f", after=after)
+        return resume_hint("f", after=after)
 
     def work(self, after: str | None = None) -> None:
-        page_by_page(self.send, self.count, after, self.goes_on)
+        send_pages(self.send, self.count, after, self.goes_on)
 
     def count(self, answer: dict[str, Any]) -> str:
         self.objects += answer.get("objects", 0)
