@@ -1,1 +1,1 @@
-"""One way to run every analytic task: forecast, kept stages, results whole or not at all."""
+"""Runs every analytic task the same way: forecast, stored stages, all-or-nothing results."""

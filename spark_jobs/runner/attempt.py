@@ -1,12 +1,12 @@
 """One attempt at a run: reads the inputs, forecasts, and executes stage after stage.
 
 Finished stages are not repeated; `run_directory` lists the crash windows. Inputs are read once and
-kept, so that all stages and all attempts see the same: each object as it was at some moment while
-the input was read.
+stored, so all stages and attempts see the same data: each object as it was at some moment during
+the read.
 
-**Cancelling.** `Control.cancel` and `interrupt` may be called at any moment by another thread. The
-tag is interrupted repeatedly until the run has ended, because an interruption between two actions
-hits neither. `StageContext.progress` and every stage boundary check the flag as well.
+**Cancelling.** Another thread can call `Control.cancel` and `interrupt` at any moment. The tag is
+interrupted repeatedly until the run has ended, because an interruption between two actions hits
+neither. `StageContext.progress` and every stage boundary also check the flag.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mediator.stores.port import REPEATABLE_S
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of, spoils_session
-from spark_jobs.runner.frames import frame_rows, frame_table, read_frame, write_frame, wrong_id
+from spark_jobs.runner.frames import frame_rows, frame_table, invalid_id, read_frame, write_frame
 from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     ColumnType,
@@ -46,41 +46,41 @@ __all__ = ["FORECAST", "Ending", "InputReader", "ResultWriter", "RunAttempt", "T
 _log = logging.getLogger("portolan.jobs")
 
 InputReader: TypeAlias = Callable[[SparkSession, Input], DataFrame]
-"""Gives an input: `id` and the requested fields; raises `InputUnfit`."""
+"""Reads an input: `id` and the requested fields; raises `InputUnfit`."""
 
 TableReader: TypeAlias = Callable[[Input, Callable[[], None]], "pa.Table | None"]
-"""Reads the same without Spark; None: it has more rows than `Input.local_rows`, or is for Spark.
+"""Reads an input without Spark; None: it has more rows than `Input.local_rows`, or needs Spark.
 
-The function that it is given is called now and then; it raises if the run is to end.
+It calls the function it is passed now and then; that raises if the run must end.
 """
 
 
 class ResultWriter(Protocol):
     def check(self, into: Into, columns: Mapping[str, ColumnType]) -> None:
-        """Refuse, before anything is done, a result whose columns do not fit the class.
+        """Check, before the run starts, that the columns of the result fit the class.
 
         Raises:
-            InputUnfit: It does not fit.
+            InputUnfit: They do not fit.
         """
 
     def write(self, context: StageContext, result: str, into: Into, files: ResultFiles) -> None:
-        """Write a result by its name; may be called again after a crash.
+        """Write a result by its name; called again after a crash.
 
-        The name is the same as long as the result is kept, and another one if it is made anew: its
-        rows may be others then.
+        The name is stable while the result is stored. A recomputed result has a new name, because
+        its rows can differ.
         """
 
 
 RunState: TypeAlias = Literal["done", "stopped", "failed", "cancelled"]
 
 FORECAST: Final = "forecast"
-"""The stage between reading and the kind's own."""
+"""The stage between the reading stages and the kind's stages."""
 
-_READ: Final = "read "
+_READ_PREFIX: Final = "read "
 
 _TOO_LATE: Final = (
-    "The result cannot be written into {}: an earlier attempt began to more than {} hours ago, and"
-    " what it has written may not be recognised any more. Submit the job anew."
+    "The result cannot be written into {}: an earlier attempt started that over {} hours ago, and"
+    " its writes may no longer be recognised. Submit the job again."
 )
 
 _FORECASTS: Final = TypeAdapter(Forecast)
@@ -96,7 +96,7 @@ class Ending:
         forecast: None if the run ended before its forecast.
         rows: Rows of the result; None: there is none.
         result: The stage whose frame is the result.
-        spoilt: Whether the session cannot be trusted any more.
+        spoilt: Whether the session can no longer be used.
     """
 
     state: RunState
@@ -109,10 +109,10 @@ class Ending:
 
 @dataclass(eq=False)
 class RunAttempt:
-    """One attempt at a run, on a session that others may use at the same time.
+    """One attempt at a run, on a session shared with other threads.
 
-    A dry run ends with the forecast; a job with `into` needs a writer. Without `read_table` all
-    inputs are read by Spark.
+    A dry run ends with the forecast; a job with `into` needs a writer. Without `read_table`, Spark
+    reads all inputs.
     """
 
     _job: Job
@@ -139,7 +139,7 @@ class RunAttempt:
         except SparkUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - kinds are plug-ins: none may end the worker
-            if self._control.cancelled:  # an interrupted action fails in many ways
+            if self._control.cancelled:  # an interrupted action can fail with any error
                 return Ending("cancelled", forecast=self._control.forecast)
             _log.warning("run %s failed", self._directory.path.name, exc_info=error)
             spoilt = spoils_session(error)
@@ -147,24 +147,22 @@ class RunAttempt:
             return Ending("failed", reasons, self._control.forecast, spoilt=spoilt)
 
     def interrupt(self) -> None:
-        """Interrupt the present action; to be called again until `execute` has returned."""
+        """Interrupt the current action; call it repeatedly until `execute` has returned."""
         try:
             self._spark.interrupt()
-        except Exception as error:  # noqa: BLE001 - Py4J's own errors, when the JVM is gone
+        except Exception as error:  # noqa: BLE001 - Py4J raises its own errors once the JVM died
             _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
 
     def _execute(self) -> Ending:
         if not self._directory.claim(self._job.fingerprint):
-            raise InputUnfit(
-                "What is kept here belongs to another job: use a directory of its own."
-            )
+            raise InputUnfit("This directory belongs to another job: use a separate directory.")
         if self._job.into is not None:
-            assert self.writer is not None  # only a service takes such jobs
+            assert self.writer is not None  # only a service accepts such jobs
             self.writer.check(self._job.into, self._job.columns)
-        reading = [(self._reading(input_), input_.identified) for input_ in self._job.inputs]
-        self._control.plan([*(stage.name for stage, _ in reading), FORECAST])
-        for stage, identified in reading:
-            self._do(stage, self._check_ids if identified else None)
+        read_stages = [(self._read_stage(input_), input_.identified) for input_ in self._job.inputs]
+        self._control.plan([*(stage.name for stage, _ in read_stages), FORECAST])
+        for stage, identified in read_stages:
+            self._run_stage(stage, self._check_ids if identified else None)
         forecast = self._make_forecast()
         if exceeded := self._job.limits.exceeded(forecast):
             return Ending("stopped", exceeded, forecast)
@@ -172,63 +170,67 @@ class RunAttempt:
             return Ending("done", forecast=forecast)
         stages = self._job.stages
         result = stages[-1].name
-        writing = [] if self._job.into is None else [self._writing(self._job.into, result)]
-        self._control.plan(stage.name for stage in (*stages, *writing))
-        for stage in (*stages, *writing):
-            self._do(stage)
+        write_stages = [] if self._job.into is None else [self._write_stage(self._job.into, result)]
+        self._control.plan(stage.name for stage in (*stages, *write_stages))
+        for stage in (*stages, *write_stages):
+            self._run_stage(stage)
         return Ending("done", (), forecast, self._directory.stages[result].rows, result)
 
     def _make_forecast(self) -> Forecast:
         def report(context: StageContext) -> None:
             forecast = self._job.kind.forecast(self._job.spec, context)
             time_s = forecast.time_s + self._overhead_s() * len(self._job.stages)
-            whole = replace(forecast, time_s=time_s, starting_s=self._spark.starting_s)
-            context.report(FORECAST, asdict(whole))
+            run_forecast = replace(forecast, time_s=time_s, starting_s=self._spark.starting_s)
+            context.report(FORECAST, asdict(run_forecast))
 
-        self._do(Stage(FORECAST, report))
+        self._run_stage(Stage(FORECAST, report))
         forecast = _FORECASTS.validate_python(self._directory.stages[FORECAST].reports[FORECAST])
         self._control.set_forecast(forecast)
         return forecast
 
     def _overhead_s(self) -> float:
-        """Seconds of an empty stage; 0: a run whose forecast needed no Spark has stages without."""
+        """Seconds of an empty stage; 0 if the forecast, and so every stage, needs no Spark."""
         if not self._spark.used:
             return 0.0
         return stage_overhead_s(self._spark.get(), self._directory.new_path())
 
-    def _do(self, stage: Stage, verify: Callable[[str, FinishedStage], None] | None = None) -> None:
+    def _run_stage(
+        self, stage: Stage, verify: Callable[[str, FinishedStage], None] | None = None
+    ) -> None:
         self._control.check()
-        kept = self._directory.stages.get(stage.name)
-        if kept is None:
-            self._control.begin(stage.name)
-            kept = self._keep(stage)
+        record = self._directory.stages.get(stage.name)
+        if record is None:
+            self._control.start(stage.name)
+            record = self._store_output(stage)
             if verify is not None:
-                verify(stage.name, kept)
+                verify(stage.name, record)
             self._control.check()
-            self._directory.commit(stage.name, kept)
-        self._control.end(stage.name, rows=kept.rows, seconds=kept.seconds, counters=kept.counters)
+            self._directory.commit(stage.name, record)
+        self._control.end(
+            stage.name, rows=record.rows, seconds=record.seconds, counters=record.counters
+        )
 
-    def _keep(self, stage: Stage) -> FinishedStage:
-        began = monotonic()
+    def _store_output(self, stage: Stage) -> FinishedStage:
+        start = monotonic()
         context = _DirectoryContext(self._spark, self._control, self._directory, stage.name)
         frame = stage.run(context)
         if frame is None:
-            return FinishedStage(None, 0, monotonic() - began, context.counters, context.reports)
+            return FinishedStage(None, 0, monotonic() - start, context.counters, context.reports)
         target = self._directory.new_path()
         write_frame(frame, target)
         rows = frame_rows(target)
         return FinishedStage(
-            target.name, rows, monotonic() - began, context.counters, context.reports
+            target.name, rows, monotonic() - start, context.counters, context.reports
         )
 
-    def _check_ids(self, stage: str, kept: FinishedStage) -> None:
-        assert kept.directory is not None
+    def _check_ids(self, stage: str, record: FinishedStage) -> None:
+        assert record.directory is not None
         spark = self._spark.get() if self._spark.used else None
-        for id_ in wrong_id(spark, self._directory.path_of(kept.directory)):
-            reason = "a row has no id" if id_ is None else f"the id {id_!r} is doubled"
-            raise InputUnfit(f"{stage.removeprefix(_READ)}: {reason}.")
+        for id_ in invalid_id(spark, self._directory.path_of(record.directory)):
+            reason = "a row has no id" if id_ is None else f"the id {id_!r} is duplicated"
+            raise InputUnfit(f"{stage.removeprefix(_READ_PREFIX)}: {reason}.")
 
-    def _reading(self, input_: Input) -> Stage:
+    def _read_stage(self, input_: Input) -> Stage:
         def read(context: StageContext) -> Frame:
             if input_.local_rows and self.read_table is not None:
                 table = self.read_table(input_, self._control.check)
@@ -238,11 +240,11 @@ class RunAttempt:
 
         return Stage(_stage_of(input_.name), read)
 
-    def _writing(self, into: Into, result: str) -> Stage:
+    def _write_stage(self, into: Into, result: str) -> Stage:
         def write(context: StageContext) -> None:
-            self._control.begin_publishing()
+            self._control.start_publishing()
             now = time()
-            if now - self._directory.begin_publishing(now) > REPEATABLE_S:
+            if now - self._directory.start_publishing(now) > REPEATABLE_S:
                 raise InputUnfit(_TOO_LATE.format(into.class_name, REPEATABLE_S // 3600))
             frame = self._directory.frame(result)
             assert self.writer is not None  # as above
@@ -291,4 +293,4 @@ class _DirectoryContext:
 
 
 def _stage_of(name: str) -> str:
-    return _READ + name
+    return _READ_PREFIX + name

@@ -1,12 +1,12 @@
-"""Checks that every kind of job passes in its tests: ours, and those of plug-ins.
+"""Conformance tests for every kind of job, Portolan's and those of plug-ins.
 
     SAMPLE = SampleJob("example.count", {"records": {"file": "people.csv"}, "field": "city"})
 
     def test_it_conforms(spark, tmp_path):
         check_kind(SAMPLE, spark, tmp_path)
 
-The sample should be small: each of its stages is executed four times. Mark the test
-``pytest.mark.connect``, and it is also run over Spark Connect.
+Keep the sample small: each of its stages is executed four times. A test marked
+``pytest.mark.connect`` also runs over Spark Connect.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "run_sample",
 ]
 
-_KILLED: Final = ("before", "after")
+_KILL_MOMENTS: Final = ("before", "after")
 """When a run is killed, relative to the commit of a stage."""
 
 _HOSTILE: Final[Sequence[Any]] = (
@@ -57,8 +57,8 @@ class SampleJob:
     """A small job for the tests of a kind.
 
     Attributes:
-        spec: A specification that works; its sources are files.
-        ordered: Whether the order of the result's rows is part of it.
+        spec: A valid specification; its sources are files.
+        ordered: Whether the order of the result's rows is significant.
     """
 
     kind: str
@@ -75,14 +75,14 @@ class SampleJob:
 
 
 def check_kind(sample: SampleJob, spark: SparkSession, scratch: Path) -> None:
-    """Check everything; `scratch` is an empty directory."""
+    """Run all checks; `scratch` is an empty directory."""
     check_spec(sample)
     check_hostile_specs(sample)
     check_interrupted(sample, spark, scratch)
 
 
 def check_spec(sample: SampleJob) -> None:
-    """A specification survives a round trip through JSON, and parsing does not change it."""
+    """Check that a specification survives a JSON round trip, and parsing keeps the document."""
     document = sample.document
     job = parse_job(document)
     assert document == sample.document, "parsing changed the document"
@@ -97,20 +97,20 @@ def check_spec(sample: SampleJob) -> None:
 
 
 def check_hostile_specs(sample: SampleJob) -> None:
-    """A malformed member anywhere is refused with its location, or has a meaning."""
-    for malformed in _malformed(dict(sample.spec)):
+    """Check that a malformed member is refused with its location, unless it is valid."""
+    for mutation in _mutations(dict(sample.spec)):
         try:
-            parse_job({"kind": sample.kind, "spec": malformed})
+            parse_job({"kind": sample.kind, "spec": mutation})
         except SpecInvalid as error:
             assert error.pointer == "" or error.pointer.startswith("/spec"), error  # noqa: PT017
             assert error.reason, "a refusal without a reason"  # noqa: PT017
 
 
 def check_interrupted(sample: SampleJob, spark: SparkSession, scratch: Path) -> None:
-    """Interrupted at every stage, a run gives the same result.
+    """Check that a run interrupted at every stage gives the same result.
 
-    Each stage is cancelled as it begins, killed before its commit, and killed after it; the next
-    attempt resumes behind the finished stages.
+    Each stage is cancelled as it starts, killed before its commit, and killed after it; the next
+    attempt resumes after the finished stages.
     """
     expected = run_sample(sample, spark, RunDirectory(scratch / "whole"))
     path = scratch / "interrupted"
@@ -126,7 +126,7 @@ def check_interrupted(sample: SampleJob, spark: SparkSession, scratch: Path) -> 
         )
         ending = run_to_end(attempt, control, lambda: None)
         assert ending.state == "cancelled", (stage, ending)
-        for moment in _KILLED:
+        for moment in _KILL_MOMENTS:
             directory = _DyingDirectory(path, stage, moment)
             try:
                 run_sample(sample, spark, directory)
@@ -141,27 +141,27 @@ def check_interrupted(sample: SampleJob, spark: SparkSession, scratch: Path) -> 
 def run_sample(
     sample: SampleJob, spark: SparkSession, directory: RunDirectory, read: InputReader = read_input
 ) -> list[str]:
-    """Execute a sample job; return the rows of its result as lines of JSON."""
+    """Execute a sample job; return the rows of its result as JSON lines."""
     job = sample.job
     session = LazySession.of(spark)
     ending = RunAttempt(job, directory, session, read, Control(), read_table=read_table).execute()
     lines = result_lines(directory, ending, ordered=sample.ordered)
     columns = ResultFiles(directory.frame(job.stages[-1].name)).columns
-    assert columns == job.columns, "the result has other columns than the kind says"
+    assert columns == job.columns, "the result's columns differ from those the kind declares"
     if "id" in columns:
         _check_ids(json.loads(line)["id"] for line in lines)
     return lines
 
 
 def _check_ids(ids: Iterable[str]) -> None:
-    """Rows may become objects of a class, whatever the ids are that their own ones are made of."""
+    """Check that a class accepts the ids: rows can become objects of a class."""
     for id_ in ids:
         error = id_error(id_)
         assert error is None, f"the id {id_!r} of a row {error}: no class accepts it"
 
 
 def result_lines(directory: RunDirectory, ending: Ending, *, ordered: bool) -> list[str]:
-    """Return the rows of a result as lines of JSON; sorted, unless their order counts."""
+    """Return the rows of a result as JSON lines; sorted, unless `ordered`."""
     assert ending.state == "done", ending
     assert ending.result is not None
     lines = b"".join(ResultFiles(directory.frame(ending.result)).stream("json")).decode()
@@ -171,23 +171,23 @@ def result_lines(directory: RunDirectory, ending: Ending, *, ordered: bool) -> l
 
 
 def _stages(job: Job) -> list[str]:
-    reading = [f"read {input_.name}" for input_ in job.inputs]
-    return [*reading, FORECAST, *(stage.name for stage in job.stages)]
+    read_stages = [f"read {input_.name}" for input_ in job.inputs]
+    return [*read_stages, FORECAST, *(stage.name for stage in job.stages)]
 
 
-def _malformed(document: Any) -> Iterator[Any]:
-    """Yield the document malformed in each member, without each member, and with one more."""
+def _mutations(document: Any) -> Iterator[Any]:
+    """Yield the document with each member malformed or removed, and with an unknown member."""
     yield from _HOSTILE
     if isinstance(document, dict):
         yield document | {"no such member": 1}
         for name, value in document.items():
-            yield {other: kept for other, kept in document.items() if other != name}
-            for malformed in _malformed(value):
-                yield document | {name: malformed}
+            yield {key: item for key, item in document.items() if key != name}
+            for mutation in _mutations(value):
+                yield document | {name: mutation}
     if isinstance(document, list):
         for index, value in enumerate(document):
-            for malformed in _malformed(value):
-                yield [*document[:index], malformed, *document[index + 1 :]]
+            for mutation in _mutations(value):
+                yield [*document[:index], mutation, *document[index + 1 :]]
 
 
 class _Killed(BaseException):
@@ -214,7 +214,7 @@ class _CancellingControl(Control):
         super().__init__()
         self._victim = stage
 
-    def begin(self, name: str) -> None:
-        super().begin(name)
+    def start(self, name: str) -> None:
+        super().start(name)
         if name == self._victim:
             threading.Thread(target=self.cancel).start()

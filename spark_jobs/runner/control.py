@@ -1,4 +1,4 @@
-"""Progress and cancellation of a run under way, shared by two threads."""
+"""Progress, lease and cancellation of an active run, shared by two threads."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spark_jobs.runner.port import Forecast, RunCancelled
 
 __all__ = ["Control", "StageProgress"]
 
-_LINES: Final = 100
+_MAX_LOG_LINES: Final = 100
 
 StageState = Literal["waiting", "running", "done"]
 
 
 @dataclass(slots=True)
 class StageProgress:
-    """The progress of a stage: `done` of `total` tasks, 0 of 0 if that is unknown."""
+    """The progress of a stage: `done` of `total` tasks, 0 of 0 if unknown."""
 
     name: str
     state: StageState = "waiting"
@@ -37,8 +37,7 @@ class Control:
 
     Attributes:
         forecast: None until it is known.
-        lease_lost: Whether the run ends because its lease passed; a later heartbeat does not undo
-            it.
+        lease_lost: Whether the run ends because its lease expired; later heartbeats do not undo it.
     """
 
     def __init__(self) -> None:
@@ -48,9 +47,9 @@ class Control:
         self._publishing = self.lease_lost = False
         self._stages: dict[str, StageProgress] = {}
         self._counters: dict[str, int] = {}
-        self._log: deque[str] = deque(maxlen=_LINES)
-        self._began = monotonic()
-        self._stage_began = 0.0
+        self._log: deque[str] = deque(maxlen=_MAX_LOG_LINES)
+        self._started_at = monotonic()
+        self._stage_started_at = 0.0
         self.forecast: Forecast | None = None
         self._excluded_s = 0.0
 
@@ -64,29 +63,29 @@ class Control:
     def cancelled(self) -> bool:
         return self._cancelled.is_set()
 
-    def hold_until(self, until: float) -> None:
+    def hold_until(self, deadline: float) -> None:
         """Set the end of the lease, on the monotonic clock."""
-        self._lease_until = until
+        self._lease_until = deadline
 
     @property
     def holds_lease(self) -> bool:
-        """Whether the lease has certainly not passed: no other worker can have the run."""
+        """Whether the lease has certainly not expired: no other worker can hold the run."""
         return monotonic() < self._lease_until
 
-    def begin_publishing(self) -> None:
-        """Begin to write what others see; only the holder of the lease may.
+    def start_publishing(self) -> None:
+        """Start writing into a class; only the holder of the lease may.
 
         Files of an attempt are private to it. A class is not: the next holder of the run writes the
-        result that was kept when it took the run over, and must not be interleaved with this one.
+        result stored at its takeover, and its writes must not interleave with this holder's.
 
         Raises:
-            RunCancelled: The lease has passed, or the run is to end.
+            RunCancelled: The lease has expired, or the run must end.
         """
         self._publishing = True
         self.check()
 
     def check(self) -> None:
-        """Raise `RunCancelled` if the run is to end, or its lease has passed."""
+        """Raise `RunCancelled` if the run must end, or its lease has expired."""
         if self._publishing and not self.holds_lease:
             self.lease_lost = True
         if self.cancelled or self.lease_lost:
@@ -103,14 +102,14 @@ class Control:
         with self._lock:
             self._stages |= {name: StageProgress(name) for name in names}
 
-    def begin(self, name: str) -> None:
+    def start(self, name: str) -> None:
         with self._lock:
             self._stages[name].state = "running"
-            self._stage_began = monotonic()
+            self._stage_started_at = monotonic()
         self.log(f"{name} began.")
 
     def end(self, name: str, *, rows: int, seconds: float, counters: Mapping[str, int]) -> None:
-        """Record that a stage is finished, now or by an earlier attempt."""
+        """Record that a stage finished, now or in an earlier attempt."""
         with self._lock:
             stage = self._stages[name]
             stage.state, stage.rows, stage.seconds = "done", rows, seconds
@@ -129,29 +128,29 @@ class Control:
             self._log.append(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}")
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all of it as JSON: stages, counters, log, elapsed_s, eta_s."""
+        """Return the state as JSON: stages, counters, log, elapsed_s, eta_s."""
         with self._lock:
             running = next((s for s in self._stages.values() if s.state == "running"), None)
             if running is not None:
-                running.seconds = monotonic() - self._stage_began
+                running.seconds = monotonic() - self._stage_started_at
             return {
                 "stages": [asdict(stage) for stage in self._stages.values()],
                 "counters": dict(self._counters),
                 "log": list(self._log),
-                "elapsed_s": round(monotonic() - self._began, 3),
+                "elapsed_s": round(monotonic() - self._started_at, 3),
                 "eta_s": self._eta_s(running),
             }
 
     def _eta_s(self, running: StageProgress | None) -> float | None:
-        """Seconds left: by the forecast, or by the pace of the stage if that is more."""
+        """Seconds remaining: the larger of the forecast's and the stage's own pace."""
         if self.forecast is None or running is None:
             return None
         # Reading and forecasting are not in the forecast.
-        expected = max(0.0, self.forecast.time_s - (self._spent_s() - self._excluded_s))
-        paced = 0.0
+        forecast_s = max(0.0, self.forecast.time_s - (self._spent_s() - self._excluded_s))
+        pace_s = 0.0
         if running.done:
-            paced = running.seconds * (running.total - running.done) / running.done
-        return round(max(expected, paced), 3)
+            pace_s = running.seconds * (running.total - running.done) / running.done
+        return round(max(forecast_s, pace_s), 3)
 
     def _spent_s(self) -> float:
         return sum(stage.seconds for stage in self._stages.values())

@@ -1,4 +1,4 @@
-"""Reasons of failed runs as sentences for people."""
+"""Reasons of failed runs, as sentences for users."""
 
 from __future__ import annotations
 
@@ -13,67 +13,73 @@ from spark_jobs.runner.specification import SpecInvalid
 
 __all__ = ["reason_of", "spoils_session"]
 
-_DEEPEST: Final = 10
-_FULL: Final = re.compile(
+_MAX_CAUSES: Final = 10
+_DISK_FULL: Final = re.compile(
     r"No space left on device|File too large|Disk quota exceeded|ENOSPC|EDQUOT|EFBIG"
 )
-_NOT_UNPACKED: Final = re.compile(
+_LIBRARY_NOT_LOADED: Final = re.compile(
     r"Could not initialize class (?:org\.xerial\.snappy|com\.github\.luben\.zstd)\."
     r"|FAILED_TO_LOAD_NATIVE_LIBRARY"
 )
-"""A JVM loads a library once; its later errors name the full disk that was the cause."""
+"""A JVM loads a library once; its later errors still mention the disk that was full."""
 
 _MALFORMED: Final = re.compile(r"MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD")
-_FORMAT: Final = re.compile(r"FAILED_READ_FILE")
-_DIFFERENT: Final = re.compile(r"CANNOT_MERGE_SCHEMAS")
-_UNFIT: Final = re.compile(r"(?:^|\n)(?:[\w.]+\.)?InputUnfit: ([^\n]{1,1000})")
-_AWAY: Final = re.compile(r"mediator\.(?:base\.)?errors\.(?:Unavailable|OutcomeUnknown)")
-_KILLED: Final = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
-_MEMORY: Final = re.compile(r"OutOfMemoryError|Java heap space")
+_WRONG_FORMAT: Final = re.compile(r"FAILED_READ_FILE")
+_SCHEMAS_DIFFER: Final = re.compile(r"CANNOT_MERGE_SCHEMAS")
+_INPUT_UNFIT: Final = re.compile(r"(?:^|\n)(?:[\w.]+\.)?InputUnfit: ([^\n]{1,1000})")
+_UNAVAILABLE: Final = re.compile(r"mediator\.(?:base\.)?errors\.(?:Unavailable|OutcomeUnknown)")
+_PROCESS_DIED: Final = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
+_OUT_OF_MEMORY: Final = re.compile(r"OutOfMemoryError|Java heap space")
 
 
 def reason_of(error: BaseException) -> str:
-    """Return a sentence that says why a run failed, and what to do if that is known."""
-    if isinstance(error, InputUnfit | SpecInvalid):  # of a specification, what only data can show
+    """Return a sentence that says why a run failed and, if known, what to do."""
+    if isinstance(error, InputUnfit | SpecInvalid):  # some specification errors need the data
         return str(error)
     if isinstance(error, Unavailable):
         return _NO_ANSWER
     text = _text_of(error)
-    if unfit := _UNFIT.findall(text):  # raised where the rows are, and carried home as text
-        return str(unfit[-1])
+    if reasons := _INPUT_UNFIT.findall(text):  # raised in an executor, and returned as text
+        return str(reasons[-1])
     for pattern, sentence in _SENTENCES:
         if pattern.search(text):
             return sentence
     name = type(error).__name__
-    return f"It failed with {name}; the log of the worker has the rest. It can be resumed."
+    return f"It failed with {name}; the worker's log has the details. It can be resumed."
 
 
 def spoils_session(error: BaseException) -> bool:
-    """Whether the failure lasts until the JVM ends, though its cause is gone."""
-    return _NOT_UNPACKED.search(_text_of(error)) is not None
+    """Whether the failure lasts until the JVM ends, even once its cause is removed."""
+    return _LIBRARY_NOT_LOADED.search(_text_of(error)) is not None
 
 
-_BEGIN_ANEW: Final = (
-    "Spark could not unpack a library, most likely for lack of room: make room where temporary"
-    " files lie, and resume. A worker begins anew by itself; start a server of Spark Connect again."
+_RESTART: Final = (
+    "Spark could not unpack a library, most likely because the disk is full: free space for"
+    " temporary files, and resume. A worker restarts itself; restart a Spark Connect server."
 )
 _NO_ANSWER: Final = "A system that holds the data did not answer. Resume the run when it does."
 _SENTENCES: Final = (
-    (_NOT_UNPACKED, _BEGIN_ANEW),
-    (_FULL, "The disk is full: make room, or point PORTOLAN_JOBS_DIR elsewhere, and resume."),
-    (_MALFORMED, "An input has a record that is malformed; nothing was left out silently."),
-    (_FORMAT, "An input file is not of the format that it is said to be."),
-    (_DIFFERENT, "Files of an input have columns of different types."),
-    (_AWAY, _NO_ANSWER),
-    (_MEMORY, "Memory ran out: give Spark more (spark.driver.memory in PORTOLAN_SPARK_CONF)."),
-    (_KILLED, "Processes of Spark died again and again, perhaps for lack of memory. Resume it."),
+    (_LIBRARY_NOT_LOADED, _RESTART),
+    (_DISK_FULL, "The disk is full: free space, or point PORTOLAN_JOBS_DIR elsewhere, and resume."),
+    (_MALFORMED, "An input has a malformed record; none was skipped."),
+    (_WRONG_FORMAT, "An input file is not in its declared format."),
+    (_SCHEMAS_DIFFER, "Files of an input have columns of different types."),
+    (_UNAVAILABLE, _NO_ANSWER),
+    (
+        _OUT_OF_MEMORY,
+        "Memory ran out: give Spark more (spark.driver.memory in PORTOLAN_SPARK_CONF).",
+    ),
+    (
+        _PROCESS_DIED,
+        "Spark's processes died repeatedly, perhaps for lack of memory. Resume the run.",
+    ),
 )
 
 
 def _text_of(error: BaseException) -> str:
     texts: list[str] = []
     step: BaseException | None = error
-    while step is not None and len(texts) < _DEEPEST:
+    while step is not None and len(texts) < _MAX_CAUSES:
         condition = step.getCondition() if isinstance(step, PySparkException) else None
         texts.append(f"{condition or ''} {step}")
         step = step.__cause__ or step.__context__

@@ -1,4 +1,4 @@
-"""A job: what is to be done, on what, and what it may cost; parsed from JSON without Spark."""
+"""A job: its kind, specification and cost limits; parsed from JSON without Spark."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["STORED_VERSION", "CostLimits", "Into", "Job", "JobDocument", "parse_
 
 _MAX_DEPTH: Final = 32
 STORED_VERSION: Final = 1
-"""Of what the catalogue keeps of a job; a worker of another version refuses the run."""
+"""Version of a job's stored form; a worker of another version refuses the run."""
 
-HIGHEST_PRIORITY: Final = 100
+MAX_PRIORITY: Final = 100
 
 _Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -36,12 +36,12 @@ ReferenceT = TypeVar("ReferenceT", bound=ClassReference)
 
 
 class CostLimits(Specification):
-    """What a run may cost by its forecast; None: no limit.
+    """Limits of a run's forecast cost; None: no limit.
 
     Attributes:
         rows: Rows of all inputs together.
         pairs: Pairs compared.
-        memory_bytes: Memory at the same time.
+        memory_bytes: Peak memory.
         time_s: From the first stage to the result.
     """
 
@@ -51,7 +51,7 @@ class CostLimits(Specification):
     time_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
 
     def exceeded(self, forecast: Forecast) -> tuple[str, ...]:
-        """Return a sentence for each limit that a forecast is beyond."""
+        """Return a sentence for each limit that a forecast exceeds."""
         figures = (
             ("rows", sum(forecast.rows.values()), self.rows),
             ("pairs", forecast.pairs, self.pairs),
@@ -79,23 +79,23 @@ class JobDocument(Specification):
     """A job as JSON.
 
     Attributes:
-        kind: What is done.
-        spec: On what and how, as the kind's own model says.
-        limits: What it may cost.
-        into: Where its result is written besides; None: nowhere.
-        priority: How much it matters, for admission control; more is more.
+        kind: The name of its kind.
+        spec: The kind's specification, by the kind's model.
+        limits: Limits of its cost.
+        into: The class that its result is also written into; None: none.
+        priority: Its priority for admission control; higher is more important.
     """
 
     kind: Text
     spec: dict[str, Any]
     limits: CostLimits = CostLimits()
     into: Into | None = None
-    priority: Annotated[int, Field(ge=0, le=HIGHEST_PRIORITY)] = 0
+    priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job whose specification is parsed by its kind, and whose classes have their database."""
+    """A job with its specification parsed by its kind, and its classes' database resolved."""
 
     document: Mapping[str, Any]
     kind: Kind[Any]
@@ -107,7 +107,7 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what determines its stages; other limits do not change it."""
+        """A digest of the kind and the specification, which determine its stages."""
         text = json.dumps([self.document["kind"], self.document["spec"]], sort_keys=True)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -129,9 +129,9 @@ class Job:
         return [source.class_name for source in sources if isinstance(source, ClassSource)]
 
     def to_stored(self) -> dict[str, Any]:
-        """Return what the catalogue stores: the job, and the classes that it reads and writes.
+        """Return the stored form: the job, and the classes that it reads and writes.
 
-        They are of the database of the run, which may have another name after a restore.
+        The classes belong to the run's database, which a restore can rename.
         """
         writes = None if self.into is None else self.into.class_name
         return {
@@ -145,13 +145,13 @@ class Job:
 def parse_job(document: Any, database: str | None = None, *, stream: bool = False) -> Job:
     """Parse a job: ``{"kind": …, "spec": {…}, "limits": {…}, "into": {…}, "priority": 0}``.
 
-    Its classes belong to the database; without one it may name files, and no classes.
+    Its classes belong to the database; without a database it can name only files.
 
     Args:
-        stream: Whether it is to be executed as a stream, and not as a run.
+        stream: Whether it is executed as a stream, not as a run.
 
     Raises:
-        SpecInvalid: It is not one; names the location of the mistake.
+        SpecInvalid: It is malformed; names the location of the mistake.
     """
     _check_shape(document, _MAX_DEPTH)
     parsed = JobDocument.parse(document)
@@ -181,7 +181,7 @@ def _check_mode(parsed: JobDocument, spec: Specification, *, stream: bool) -> No
 
 
 def restore_job(stored: Mapping[str, Any], database: str) -> Job:
-    """Return the job of a run as `Job.to_stored` has stored it.
+    """Return the job of a run from its form by `Job.to_stored`.
 
     Raises:
         SpecInvalid: It was stored by another version, or its kind is not installed here.
@@ -214,7 +214,7 @@ def _in_database(reference: ReferenceT, database: str, pointer: str) -> Referenc
 
 
 def _check_shape(document: Any, depth: int) -> None:
-    """Refuse what is nested too deeply, and NUL, which the catalogue cannot hold."""
+    """Refuse deep nesting, and NUL, which the catalogue cannot store."""
     if not depth:
         raise SpecInvalid("", f"it is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(document, str) and "\0" in document:

@@ -1,4 +1,4 @@
-"""A run on files in this process: `portolan job run`."""
+"""Executes a run on files in this process: `portolan job run`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from spark_jobs.runner.run_directory import RunDirectory
 
 __all__ = ["run_to_end", "write_reports", "write_result"]
 
-_LOOK_S: Final = 0.2
-_INTERRUPT_S: Final = 0.5
+_POLL_S: Final = 0.2
+_INTERRUPT_INTERVAL_S: Final = 0.5
 
 
 def run_to_end(attempt: RunAttempt, control: Control, look: Callable[[], None]) -> Ending:
-    """Execute an attempt in a thread of its own; `look` is called while it runs.
+    """Execute an attempt in a separate thread; call `look` while it runs.
 
-    A `KeyboardInterrupt` cancels the run, which then ends as cancelled.
+    A `KeyboardInterrupt` cancels the run.
 
     Raises:
         SparkUnavailable: The run needs a session, and none can be opened.
@@ -33,7 +33,7 @@ def run_to_end(attempt: RunAttempt, control: Control, look: Callable[[], None]) 
         ending = thread.submit(attempt.execute)
         while not ending.done():
             try:
-                wait([ending], _INTERRUPT_S if control.cancelled else _LOOK_S)
+                wait([ending], _INTERRUPT_INTERVAL_S if control.cancelled else _POLL_S)
                 look()
             except KeyboardInterrupt:
                 control.cancel()
@@ -47,7 +47,7 @@ def write_result(directory: RunDirectory, ending: Ending, target: Path) -> None:
 
     Raises:
         OSError: It cannot be written.
-        KeyError: There is no format of this suffix.
+        KeyError: The suffix has no format.
     """
     assert ending.result is not None
     files = ResultFiles(directory.frame(ending.result))
@@ -57,7 +57,7 @@ def write_result(directory: RunDirectory, ending: Ending, target: Path) -> None:
 
 
 def write_reports(directory: RunDirectory, target: Path) -> None:
-    """Write the reports of all finished stages to a file, by their names, atomically.
+    """Write the reports of all finished stages to a JSON file, by name, atomically.
 
     Raises:
         OSError: It cannot be written.

@@ -1,11 +1,11 @@
 """The port between the runner and kinds of jobs.
 
 A *kind* is a plug-in: it models its specification, names its inputs, forecasts what a run costs,
-and divides it into *stages*. A stage turns frames into one frame. The runner keeps the frame of a
-finished stage, so that a run that was killed continues behind it; the frame of the last stage is
-the result. A stage must depend on its inputs alone: it may be executed twice.
+and divides it into *stages*. A stage turns frames into one frame. The runner stores the frame of a
+finished stage, so a killed run continues after it; the frame of the last stage is the result. A
+stage must depend on its inputs alone: it can be executed twice.
 
-Nothing here, and neither `specification` nor `inputs` of a kind, needs Spark: specifications are
+This module, and `specification` and `inputs` of a kind, must not need Spark: specifications are
 parsed where it is not installed.
 """
 
@@ -40,21 +40,21 @@ __all__ = [
 SpecT = TypeVar("SpecT", bound=Specification)
 
 Frame: TypeAlias = "DataFrame | pa.Table"
-"""What a stage gives: a frame of Spark, or a table that was made in the process of the worker."""
+"""The output of a stage: a Spark frame, or a table built in the worker's process."""
 
 ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
 """The JSON type of a column's values: a type of JSON Schema (2020-12, validation, 6.1.1).
 
-Times, decimals and binary are strings there.
+Times, decimals and binary values are strings.
 """
 
 
 class InputUnfit(Exception):
-    """Data cannot be worked on: a missing column, a doubled id, vectors of unequal length."""
+    """The data is unsuitable: a missing column, a duplicate id, vectors of unequal length."""
 
 
 class RunCancelled(Exception):
-    """The run is to end; raised out of `StageContext.progress`."""
+    """The run must end; raised by `StageContext.progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class Input:
     Attributes:
         name: The kind's name for it: left, right, records.
         source: A file or a class.
-        fields: Fields that are read besides `id`; None: all.
-        identified: Whether a column `id` is required, whose values are unique and never missing.
-        local_rows: Rows up to which the worker itself reads the table, so that Spark need not be
-            started; 0: Spark reads it.
+        fields: Fields read besides `id`; None: all.
+        identified: Whether a column `id` is required, with unique values and none missing.
+        local_rows: Maximum rows of a table that the worker reads without starting Spark; 0: Spark
+            reads it.
     """
 
     name: str
@@ -78,12 +78,12 @@ class Input:
 
 
 HEAVIEST: Final = 10
-"""Blocks that a forecast names."""
+"""Maximum blocks that a forecast names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records that are compared with each other, and how many pairs that is."""
+    """A block of records that are compared with each other, and its number of pairs."""
 
     name: str
     records: int
@@ -96,14 +96,13 @@ class Forecast:
 
     Attributes:
         rows: Rows of each input.
-        pairs: Pairs that will be compared at most.
+        pairs: Maximum pairs that will be compared.
         heaviest: The blocks with the most pairs, heaviest first, ten at most.
-        memory_bytes: Needed at the same time on the worker.
+        memory_bytes: Peak memory of the worker.
         time_s: From the kind's first stage to the result. Kinds forecast the work; the runner
-            measures and adds what Spark takes for a stage without work.
-        starting_s: What Spark took to start in this worker, which the runner measures; 0: it is not
-            needed.
-        notes: What a person should know before the run, in sentences.
+            measures and adds Spark's overhead per stage.
+        starting_s: Spark's start time in this worker, measured by the runner; 0: not needed.
+        notes: Advice before the run, in sentences.
     """
 
     rows: Mapping[str, int]
@@ -116,46 +115,46 @@ class Forecast:
 
 
 class StageContext(Protocol):
-    """The interface of the runner for a stage."""
+    """The runner's interface for a stage."""
 
     @property
     def spark(self) -> SparkSession:
         """The session, classic or Connect: only the DataFrame API is available on both.
 
-        It is opened when it is first used, as by `input` and `output`.
+        The first use opens it; `input` and `output` use it.
         """
 
     def input(self, name: str) -> DataFrame:
-        """An input of this name: the requested fields, and `id` (string) where it is identified.
+        """Return an input: the requested fields, and `id` (string) if it is identified.
 
         Raises:
-            InputUnfit: It lacks requested columns.
+            InputUnfit: Requested columns are missing.
         """
 
     def output(self, stage: str) -> DataFrame:
-        """The kept frame of an earlier stage."""
+        """Return the stored frame of an earlier stage."""
 
     def input_rows(self, name: str) -> int:
         """Return the number of rows of an input, without Spark."""
 
     def input_table(self, name: str) -> pa.Table:
-        """Return a whole input, in memory, without Spark."""
+        """Return an input, in memory, without Spark."""
 
     def output_table(self, stage: str) -> pa.Table:
-        """Return the kept frame of an earlier stage, in memory, without Spark."""
+        """Return the stored frame of an earlier stage, in memory, without Spark."""
 
     def progress(self, done: int, total: int) -> None:
-        """Report the progress of the stage, in tasks of two seconds at most.
+        """Report the progress of the stage in tasks, each two seconds at most.
 
         Raises:
-            RunCancelled: The run is to end.
+            RunCancelled: The run must end.
         """
 
     def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter of the run: pairs compared, pairs left by a filter, matches."""
+        """Add to a counter of the run: pairs compared, pairs that pass a filter, matches."""
 
     def report(self, name: str, document: Mapping[str, Any]) -> None:
-        """Keep a document with the result: an audit, an evaluation, a model."""
+        """Store a document with the result: an audit, an evaluation, a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ class Stage:
     """One step of a run.
 
     Attributes:
-        name: Unique in the run; shown to people.
+        name: Unique in the run; shown to users.
         run: Returns the stage's frame; None: the stage only reports. Called again after a crash.
     """
 
@@ -172,9 +171,9 @@ class Stage:
 
 
 def stages_in(module: str, names: Iterable[str], spec: Any) -> tuple[Stage, ...]:
-    """Return stages by their names in a module's `STAGES`; it is imported when the first one runs.
+    """Return stages by their names in a module's `STAGES`, imported when the first stage runs.
 
-    So kinds can list their stages where Spark is not installed.
+    Kinds can thus list their stages where Spark is not installed.
     """
 
     def step(name: str) -> Callable[[StageContext], Frame | None]:
@@ -189,9 +188,9 @@ class Kind(Protocol[SpecT]):
     Attributes:
         name: Its name in requests, such as ``linkage.private``.
         summary: What it does, in a sentence.
-        specification: The model of its specifications, which parses and describes them.
+        specification: The model that parses and describes its specifications.
 
-    It may have an attribute ``example``: a specification to begin with.
+    It may have an attribute ``example``: a specification to start from.
     """
 
     name: str
@@ -199,17 +198,17 @@ class Kind(Protocol[SpecT]):
     specification: type[SpecT]
 
     def inputs(self, spec: SpecT) -> tuple[Input, ...]:
-        """The tables it reads."""
+        """Return the tables it reads."""
 
     def columns(self, spec: SpecT) -> Mapping[str, ColumnType]:
-        """The columns of the result: a class that it does not fit is refused before the run."""
+        """Return the columns of the result; a class they do not fit is refused before the run."""
 
     def forecast(self, spec: SpecT, context: StageContext) -> Forecast:
-        """Forecast the cost; reads the inputs, but compares nothing.
+        """Forecast the cost; read the inputs, but compare nothing.
 
         Raises:
-            InputUnfit: They cannot be worked on.
+            InputUnfit: The inputs are unsuitable.
         """
 
     def stages(self, spec: SpecT) -> tuple[Stage, ...]:
-        """The steps, in order; the last one's frame is the result. At least one."""
+        """Return the steps in order, at least one; the last frame is the result."""

@@ -19,7 +19,7 @@ from spark_jobs.runner.port import ColumnType
 __all__ = ["FORMATS", "Position", "ResultFiles", "ResultFormat"]
 
 ResultFormat: TypeAlias = Literal["csv", "json", "parquet", "arrow"]
-"""json is one object on each line, arrow the streaming format of Arrow's IPC."""
+"""json is JSON lines, arrow the streaming format of Arrow IPC."""
 
 FORMATS: Final[dict[str, ResultFormat]] = {
     ".csv": "csv",
@@ -31,13 +31,13 @@ FORMATS: Final[dict[str, ResultFormat]] = {
 }
 
 Position: TypeAlias = tuple[int, int]
-"""The number of a file, and of a row in it; ``(0, 0)`` is the beginning."""
+"""The number of a file, and of a row in it; ``(0, 0)`` is the start."""
 
-_ROWS: Final = 8_192
+_BATCH_ROWS: Final = 8_192
 
 
 class ResultFiles:
-    """The result of a run: Parquet files of a directory, which never change.
+    """The result of a run: a directory of immutable Parquet files.
 
     Raises:
         FileNotFoundError: They were removed.
@@ -61,7 +61,7 @@ class ResultFiles:
         return sum(pq.read_metadata(file).num_rows for file in self._files)
 
     def page(self, after: Position, limit: int) -> tuple[list[dict[str, Any]], Position | None]:
-        """Return at most `limit` rows from a position on, and the next position, if rows follow."""
+        """Return at most `limit` rows from a position, and the next position if rows remain."""
         number, row = after
         rows: list[dict[str, Any]] = []
         while number < len(self._files) and len(rows) < limit:
@@ -74,21 +74,21 @@ class ResultFiles:
         return rows, (number, row) if number < len(self._files) else None
 
     def batches(self, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-        """Yield some columns of all rows; never more than a batch of them is in memory."""
+        """Yield some columns of all rows, with at most one batch in memory."""
         for batch in self._batches(columns):
             yield _plain(batch)
 
     def stream(self, format_: ResultFormat) -> Iterator[bytes]:
-        """Yield the whole result in a format; never more than a batch of it is in memory."""
+        """Yield the result in a format, with at most one batch in memory."""
         if format_ == "json":
             for batch in self._batches():
                 rows = _plain(batch)
                 yield b"".join(orjson.dumps(r, option=orjson.OPT_APPEND_NEWLINE) for r in rows)
             return
         sink, empty = _Sink(), pa.RecordBatch.from_pylist([], self.schema)
-        with _WRITERS[format_](sink, _fitted(empty, format_).schema) as writer:
+        with _WRITERS[format_](sink, _fit_format(empty, format_).schema) as writer:
             for batch in self._batches():
-                writer.write_batch(_fitted(batch, format_))
+                writer.write_batch(_fit_format(batch, format_))
                 yield from sink.take()
         yield from sink.take()
 
@@ -96,11 +96,11 @@ class ResultFiles:
         names = None if columns is None else [*columns]
         for path in self._files:
             with pq.ParquetFile(path) as file:
-                yield from file.iter_batches(_ROWS, columns=names)
+                yield from file.iter_batches(_BATCH_ROWS, columns=names)
 
 
 class _Sink:
-    """A file that passes on what is written to it."""
+    """A writable file whose content is taken in pieces."""
 
     closed = False
 
@@ -116,7 +116,7 @@ class _Sink:
         """Do nothing: there is no buffer."""
 
     def close(self) -> None:
-        """Do nothing: what was written is still to be taken."""
+        """Do nothing: written pieces remain to be taken."""
 
     def take(self) -> Iterator[bytes]:
         pieces, self._pieces = self._pieces, []
@@ -130,8 +130,8 @@ _WRITERS: Final[Mapping[ResultFormat, Callable[[_Sink, pa.Schema], Any]]] = {
 }
 
 
-def _fitted(batch: pa.RecordBatch, format_: ResultFormat) -> pa.RecordBatch:
-    """CSV holds scalars: what has a structure is written as JSON, binary as base64."""
+def _fit_format(batch: pa.RecordBatch, format_: ResultFormat) -> pa.RecordBatch:
+    """Return a batch that fits the format; for CSV, nested values are JSON and binary is base64."""
     for i, field in enumerate(batch.schema if format_ == "csv" else ()):
         if not _fits_csv(field.type):
             texts = [_text(value) for value in batch.column(i).to_pylist()]
@@ -140,9 +140,9 @@ def _fitted(batch: pa.RecordBatch, format_: ResultFormat) -> pa.RecordBatch:
 
 
 def _rows(file: pq.ParquetFile, start: int, count: int) -> list[dict[str, Any]]:
-    """Read rows of a file; row groups before the first one are not read.
+    """Read rows of a file, without the row groups before the first row.
 
-    Of the one with the first row, those before it are decoded, but not made into objects.
+    Earlier rows of its row group are decoded, but not converted to objects.
     """
     sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     first = 0
@@ -153,10 +153,10 @@ def _rows(file: pq.ParquetFile, start: int, count: int) -> list[dict[str, Any]]:
     if not groups:
         return []
     rows: list[dict[str, Any]] = []
-    for batch in file.iter_batches(min(_ROWS, start + count), row_groups=groups):
-        skipped = min(start, batch.num_rows)
-        start -= skipped
-        rows += _plain(batch.slice(skipped, count - len(rows)))
+    for batch in file.iter_batches(min(_BATCH_ROWS, start + count), row_groups=groups):
+        skip = min(start, batch.num_rows)
+        start -= skip
+        rows += _plain(batch.slice(skip, count - len(rows)))
         if len(rows) == count:
             break
     return rows
@@ -185,9 +185,9 @@ def _json(value: Any) -> Any:
             aware = value if value.tzinfo else value.replace(tzinfo=UTC)
             return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case dict():
-            return {str(name): _json(inner) for name, inner in value.items()}
+            return {str(name): _json(item) for name, item in value.items()}
         case list() | tuple():
-            return [_json(inner) for inner in value]
+            return [_json(item) for item in value]
     return value
 
 

@@ -1,4 +1,4 @@
-"""The session of Spark as one run uses it: opened when it is needed, and interruptible."""
+"""The Spark session of one run: opened on first use, and interruptible."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from spark_jobs.session import LazySession
 
 __all__ = ["RunSession", "stage_overhead_s"]
 
-_measured: Final[WeakKeyDictionary[SparkSession, float]] = WeakKeyDictionary()
+_overheads_s: Final[WeakKeyDictionary[SparkSession, float]] = WeakKeyDictionary()
 
 
 class RunSession:
-    """The session for the thread of one run, whose actions carry a tag while the block runs."""
+    """The session of one run's thread; its actions carry a tag while the block runs."""
 
     def __init__(self, session: LazySession, tag: str) -> None:
         self._session = session
         self._tag = tag
-        self._tagged = ExitStack()
+        self._tags = ExitStack()
         self._spark: SparkSession | None = None
 
     @property
@@ -37,7 +37,7 @@ class RunSession:
 
     @property
     def starting_s(self) -> float:
-        """Seconds that the session took to open, in whichever run; 0: this one has not used it."""
+        """Seconds that the session took to open, in any run; 0: this run has not used it."""
         return self._session.opening_s if self.used else 0.0
 
     def get(self) -> SparkSession:
@@ -48,12 +48,12 @@ class RunSession:
         """
         if self._spark is None:
             spark = self._session.get()
-            self._tagged.enter_context(_interruptible(spark, self._tag))
+            self._tags.enter_context(_interruptible(spark, self._tag))
             self._spark = spark
         return self._spark
 
     def interrupt(self) -> None:
-        """Interrupt the present actions of the run; called by another thread."""
+        """Interrupt the current actions of the run; called by another thread."""
         if self._spark is not None:
             _interrupt(self._spark, self._tag)
 
@@ -66,38 +66,37 @@ class RunSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._tagged.__exit__(kind, error, trace)
+        self._tags.__exit__(kind, error, trace)
 
 
 def stage_overhead_s(spark: SparkSession, scratch: Path) -> float:
-    """Return the seconds of a stage without work: planned, shuffled, written, and read again.
+    """Return the seconds of an empty stage: planned, shuffled, written and read back.
 
-    Measured once for each session, because it follows from the cluster and its settings. The
-    session has been used before, so that what it loads once is loaded. `scratch` does not exist
-    before and after.
+    Measured once per session, because it depends on the cluster and its settings. The session has
+    been used before, so one-time loading is not measured. `scratch` does not exist before or after.
     """
-    if spark not in _measured:
-        began = monotonic()
+    if spark not in _overheads_s:
+        start = monotonic()
         spark.range(1).groupBy("id").count().write.parquet(str(scratch))
         spark.read.parquet(literal_path(str(scratch))).count()
-        _measured[spark] = monotonic() - began
+        _overheads_s[spark] = monotonic() - start
         shutil.rmtree(scratch, ignore_errors=True)
-    return _measured[spark]
+    return _overheads_s[spark]
 
 
 @contextmanager
 def _interruptible(spark: SparkSession, tag: str) -> Iterator[None]:
     """Allow `_interrupt` to stop the actions of this thread while the block runs.
 
-    In a session of our own the tags are the context's: since Spark 4.1 those of
-    `SparkSession.addTag` are found only by the thread that added them. Spark Connect has no
-    context, and finds its tags from every thread.
+    A classic session uses the context's tags: since Spark 4.1 only the thread that called
+    `SparkSession.addTag` finds its tags. Spark Connect has no context, and finds its tags from
+    every thread.
     """
     if is_remote():
         add, remove = spark.addTag, spark.removeTag
     else:
         context = spark.sparkContext
-        # Else a task that sleeps in Python is cancelled when it wakes up.
+        # Otherwise a task that sleeps in Python is cancelled only when it wakes up.
         context.setInterruptOnCancel(True)
         add, remove = context.addJobTag, context.removeJobTag
     add(tag)
@@ -108,7 +107,7 @@ def _interruptible(spark: SparkSession, tag: str) -> Iterator[None]:
 
 
 def _interrupt(spark: SparkSession, tag: str) -> None:
-    """Interrupt the present actions with a tag; later ones are not affected."""
+    """Interrupt the current actions with a tag; later ones are not affected."""
     if is_remote():
         spark.interruptTag(tag)
     else:

@@ -1,4 +1,4 @@
-"""Specifications as pydantic models: closed, strictly typed, and refused with a JSON pointer."""
+"""Specifications as pydantic models: closed and strictly typed; errors carry a JSON pointer."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _FORMATS: Final = {
 _NOT_IN_DOCUMENT: Final = frozenset(
     {"(file)", "(class)", "(ontology)", "(one)", "(list)", "(grid)", "(keys)", "[key]"}
 )
-"""What pydantic adds to a location: the branch of a union, the key instead of the value."""
+"""Parts that pydantic adds to a location: tags of unions, and the marker of a key."""
 
 
 class SpecInvalid(Exception):
-    """A specification says what it must not.
+    """A specification is invalid.
 
     Attributes:
-        pointer: Where, as a JSON pointer (RFC 6901) into the specification.
+        pointer: The location, as a JSON pointer (RFC 6901) into the specification.
         reason: What is wrong.
     """
 
@@ -59,7 +59,7 @@ class SpecInvalid(Exception):
         self.reason = reason
 
 
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise PydanticCustomError("distinct", "The names must be different")
     return names
@@ -67,18 +67,18 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
 Names: TypeAlias = Annotated[
-    tuple[Text, ...], Field(min_length=1, max_length=8), AfterValidator(_distinct)
+    tuple[Text, ...], Field(min_length=1, max_length=8), AfterValidator(_check_distinct)
 ]
 
 
 class Specification(BaseModel):
-    """An object of a specification: unknown members are refused, and nothing is converted."""
+    """An object of a specification: unknown members are refused, values are not converted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @property
     def endless(self) -> bool:
-        """Whether it is of a stream, which no run executes; a member `mode` says so then."""
+        """Whether it describes a stream, which runs cannot execute; a member `mode` says so."""
         return False
 
     @classmethod
@@ -86,10 +86,10 @@ class Specification(BaseModel):
         """Validate a JSON document.
 
         Raises:
-            SpecInvalid: It is not one; names the first mistake.
+            SpecInvalid: It is invalid; names the first mistake.
         """
         try:
-            # In strict mode only JSON text may give tuples and enumerations.
+            # In strict mode only JSON text is accepted for tuples and enumerations.
             return cls.model_validate_json(json.dumps(document))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
@@ -97,7 +97,7 @@ class Specification(BaseModel):
 
 
 def _pointer(location: tuple[str | int, ...]) -> str:
-    names = (str(each) for each in location if each not in _NOT_IN_DOCUMENT)
+    names = (str(name) for name in location if name not in _NOT_IN_DOCUMENT)
     return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in names)
 
 
@@ -106,10 +106,10 @@ def _format_of_suffix(members: dict[str, Any]) -> Any:
 
 
 class Renaming(Specification):
-    """A table some columns of which have another name in the job.
+    """A table, some of whose columns have another name in the job.
 
     Attributes:
-        rename: Names in the job by those in the table.
+        rename: Names in the job, by names in the table.
     """
 
     rename: Annotated[dict[Text, Text], Field(max_length=1000)] = Field(default_factory=dict)
@@ -117,11 +117,11 @@ class Renaming(Specification):
     @field_validator("rename")
     @classmethod
     def _check_rename(cls, rename: dict[str, str]) -> dict[str, str]:
-        _distinct(tuple(rename.values()))
+        _check_distinct(tuple(rename.values()))
         return rename
 
     def in_table(self, field: str) -> str:
-        """Return the name in the table of a field of the job."""
+        """Return the table's name of a field of the job."""
         return next((old for old, new in self.rename.items() if new == field), field)
 
 
@@ -129,8 +129,8 @@ class FileSource(Renaming):
     """A file or a folder of files; only `portolan job run` may name files.
 
     Attributes:
-        path: Where, as the worker sees it.
-        format: By the suffix unless given; json is one object a line.
+        path: Its path on the worker.
+        format: By default from the suffix; json is JSON lines.
     """
 
     path: Text = Field(validation_alias="file")
@@ -144,7 +144,7 @@ class ClassReference(Specification):
 
     Attributes:
         class_name: The class.
-        database: That of the job unless given.
+        database: By default the job's.
     """
 
     class_name: Text = Field(validation_alias="class")
@@ -152,10 +152,10 @@ class ClassReference(Specification):
 
 
 class ClassSource(ClassReference, Renaming):
-    """Objects of a class, wherever its groups lie.
+    """Objects of a class, from all of its stores.
 
     Attributes:
-        filter: Only what meets it, in the query language; None: all.
+        filter: A condition in the query language; None: all objects.
     """
 
     filter: dict[str, Any] | None = None
@@ -179,15 +179,15 @@ Source: TypeAlias = Annotated[
     Annotated[FileSource, Tag("(file)")] | Annotated[ClassSource, Tag("(class)")],
     Discriminator(branch_of_source),
 ]
-"""Where a table lies: ``{"file": …}`` or ``{"class": …}``."""
+"""The source of a table: ``{"file": …}`` or ``{"class": …}``."""
 
 
 def short_form(short: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
-    """Let the JSON Schema of a model admit its short form, too."""
+    """Extend the JSON Schema of a model to admit its short form."""
 
     def extend(schema: dict[str, Any]) -> None:
-        whole = dict(schema)
+        long_form = dict(schema)
         schema.clear()
-        schema["anyOf"] = [short, whole]
+        schema["anyOf"] = [short, long_form]
 
     return extend

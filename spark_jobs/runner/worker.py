@@ -1,10 +1,10 @@
 """A worker: takes runs from the queue, one at a time, and executes them.
 
-Its session of Spark is opened by the first run that needs it.
+The first run that needs a Spark session opens it.
 
-Whatever happens to it, no run is lost or half visible (see `mediator.catalogue.runs` and
-`run_directory`). When it is to end it takes no more runs, gives the present one some time, and then
-releases it: another worker resumes behind the finished stages.
+A failure of the worker neither loses a run nor leaves it half visible (see
+`mediator.catalogue.runs` and `run_directory`). To shut down, it takes no more runs, gives the
+current run some time, and then releases it: another worker resumes after the finished stages.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _log = logging.getLogger("portolan.jobs")
 
 RUN_HEARTBEAT_S: Final = 1.0
 _WORKER_HEARTBEAT_S: Final = 5.0
-_IDLE_S: Final = 0.5
-_REAP_S: Final = 600.0
+_POLL_S: Final = 0.5
+_REAP_INTERVAL_S: Final = 600.0
 
-_NOT_KEPT: Final = (
-    "The catalogue cannot keep what the run reports; the log of the worker has the reason."
+_NOT_STORED: Final = (
+    "The catalogue cannot store the run's reports; the worker's log has the reason."
 )
 
 
@@ -63,8 +63,8 @@ class WorkerOptions:
         name: Unique among all workers.
         directory: The directory of all runs; the same for all workers and all replicas.
         lease_s: Seconds without a heartbeat after which another worker may take a run.
-        drain_s: Seconds that the present run is given when the worker is to end.
-        keep_s: Seconds for which a run is kept after its end.
+        drain_s: Seconds that the current run gets when the worker shuts down.
+        keep_s: Seconds for which a run is stored after its end.
     """
 
     name: str
@@ -91,11 +91,13 @@ class Worker:
         """Work until `stopping` is set.
 
         Raises:
-            SessionDied: The session has died; the present run is left to the next worker.
-            SparkUnavailable: It cannot be opened; the present run is released.
+            SessionDied: The session has died; the current run is left to the next worker.
+            SparkUnavailable: It cannot be opened; the current run is released.
         """
-        # Apart: to remove the files of many runs takes longer than a worker may be silent.
-        background = [asyncio.create_task(each) for each in (self._send_heartbeats(), self._reap())]
+        # Separate tasks: removing the files of many runs outlasts the heartbeat interval.
+        background = [
+            asyncio.create_task(coroutine) for coroutine in (self._send_heartbeats(), self._reap())
+        ]
         try:
             while not stopping.is_set():
                 await self._run_next(stopping)
@@ -112,7 +114,7 @@ class Worker:
         except Unavailable as error:
             _log.warning("the queue of runs cannot be reached: %s", error.detail)
         with suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), _IDLE_S)
+            await asyncio.wait_for(stopping.wait(), _POLL_S)
 
     async def _send_heartbeats(self) -> None:
         meter = LoadMeter()
@@ -129,7 +131,7 @@ class Worker:
                 await remove_old_runs(self.queue, self.options.directory, self.options.keep_s)
             except Unavailable as error:
                 _log.warning("old runs cannot be removed: %s", error.detail)
-            await asyncio.sleep(_REAP_S)
+            await asyncio.sleep(_REAP_INTERVAL_S)
 
 
 @dataclass(eq=False)
@@ -150,8 +152,8 @@ class RunExecution:
 
         Raises:
             SessionDied: The session has died and the run is abandoned; or the run has failed and
-                spoilt the session for others.
-            SparkUnavailable: The run needs a session, and none can be opened: it is released.
+                left the session unusable.
+            SparkUnavailable: The run needs a session, but none can be opened: it is released.
         """
         if self._run.cancelling:
             self._control.cancel()
@@ -172,7 +174,7 @@ class RunExecution:
         if ending.state == "failed" and not await loop.run_in_executor(
             self._worker.thread, self._session_works
         ):
-            # Abandoned, not released: a run that kills every session must not be retried for ever.
+            # Abandoned, not released: a run that kills every session must not be retried forever.
             await self._worker.queue.abandon(self._run)
             raise SessionDied
         if self._released(ending):
@@ -211,12 +213,12 @@ class RunExecution:
                 self._run, state, self._control.snapshot(), self._worker.options.lease_s
             )
         except (Unavailable, Invalid) as error:
-            # The run goes on. If another worker takes it meanwhile, our attempt does not count, and
-            # without a lease nothing is written into a class.
+            # The run goes on. If another worker takes it meanwhile, this attempt does not count,
+            # and without a lease it writes nothing into a class.
             _log.warning("run %s cannot be reported: %s", self._run.id, error.detail)
         else:
             if self._reply == "continue":
-                # From before the request: never later than the lease ends in the catalogue.
+                # Counted from before the request: never later than its end in the catalogue.
                 self._control.hold_until(sent + self._worker.options.lease_s)
         if self._reply != "continue" or self._overdue():
             self._control.cancel()
@@ -231,9 +233,10 @@ class RunExecution:
         return monotonic() >= self._deadline
 
     def _released(self, ending: Ending) -> bool:
-        """Whether the run goes on later: it was interrupted, and nobody has cancelled it.
+        """Whether another attempt continues the run: it was interrupted, but not cancelled.
 
-        It was held back, and may have been let go since; or this worker ends, or lost its lease.
+        Admission control held it back, possibly only for a while; or this worker shuts down, or
+        lost its lease.
         """
         return ending.state == "cancelled" and self._reply in ("continue", "release")
 
@@ -242,12 +245,12 @@ class RunExecution:
             return True
         try:
             self._worker.session.get().range(1).count()
-        except Exception:  # noqa: BLE001 - Py4J has errors of its own for a JVM that is gone
+        except Exception:  # noqa: BLE001 - Py4J raises its own errors once the JVM died
             return False
         return True
 
     async def _end(self, ending: Ending) -> None:
-        """Record the ending; retried, because the work is done, until the worker is to end."""
+        """Record the ending; the work is done, so retry until the worker shuts down."""
         state: RunState = ending.state
         progress, document = self._control.snapshot(), _document(ending, self._directory)
         while True:
@@ -256,9 +259,9 @@ class RunExecution:
             except Unavailable as error:
                 _log.warning("run %s cannot be ended: %s", self._run.id, error.detail)
             except Invalid as error:
-                # It would be refused again, and by every worker that takes the run after this one.
-                _log.error("run %s cannot be kept", self._run.id, exc_info=error)
-                state, progress, document = "failed", {}, {"reasons": [_NOT_KEPT]}
+                # A retry would be refused too, by this worker and the next ones.
+                _log.error("run %s cannot be stored", self._run.id, exc_info=error)
+                state, progress, document = "failed", {}, {"reasons": [_NOT_STORED]}
             else:
                 return
             if self._stopping.is_set() and not self._control.holds_lease:
@@ -273,7 +276,7 @@ def _document(ending: Ending, directory: RunDirectory | None) -> Mapping[str, An
         document["forecast"] = asdict(ending.forecast)
     if ending.result is None or directory is None:
         return document
-    stages = {name: kept for name, kept in directory.stages.items() if name != FORECAST}
-    reports = {name: report for kept in stages.values() for name, report in kept.reports.items()}
+    stages = {name: stage for name, stage in directory.stages.items() if name != FORECAST}
+    reports = {name: report for stage in stages.values() for name, report in stage.reports.items()}
     result = {"rows": ending.rows, "result": stages[ending.result].directory}
     return {**document, **result, "reports": reports}

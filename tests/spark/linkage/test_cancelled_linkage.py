@@ -37,17 +37,17 @@ async def test_a_linkage_is_cancelled_in_each_stage(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each stage is paused at its start, until its run has seen the cancellation."""
-    begin, held, started = Control.begin, {*STAGES}, Queue[str]()
+    start, held, started = Control.start, {*STAGES}, Queue[str]()
     written = ClassStandIn()
 
     def hold(control: Control, name: str) -> None:
-        begin(control, name)
+        start(control, name)
         if name in held:
             held.remove(name)
             started.put(name)
             assert control.wait_for_cancel(120)
 
-    monkeypatch.setattr(Control, "begin", hold)
+    monkeypatch.setattr(Control, "start", hold)
     monkeypatch.setattr(worker, "RUN_HEARTBEAT_S", 0.2)
     run = await office.submit(JOB)
     async with office.worker(encoded, written):

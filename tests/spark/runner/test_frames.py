@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.runner import frames
-from spark_jobs.runner.frames import frame_rows, frame_table, read_frame, write_frame, wrong_id
+from spark_jobs.runner.frames import frame_rows, frame_table, invalid_id, read_frame, write_frame
 
 ROW = "named_struct('x', cast(1.50 as decimal(9, 2)), 'l', array(timestamp '2026-01-01')) AS `a b`"
 
@@ -55,7 +55,7 @@ def test_ids_that_are_missing_or_doubled_are_found(
     monkeypatch.setattr(frames, "LOCAL_IDS", most)
     write_frame(spark.sql(f"SELECT explode(array({ids})) AS id"), tmp_path / "kept")
     before = jobs(spark)
-    assert wrong_id(spark, tmp_path / "kept") == wrong
+    assert invalid_id(spark, tmp_path / "kept") == wrong
     assert (jobs(spark) > before) is (most == 0)
 
 

@@ -28,8 +28,8 @@ class FillingControl(Control):
         self._victim = stage
         self._writers = writers
 
-    def begin(self, name: str) -> None:
-        super().begin(name)
+    def start(self, name: str) -> None:
+        super().start(name)
         if name == self._victim:
             allow(self._writers, LIMIT)
 

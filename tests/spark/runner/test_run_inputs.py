@@ -36,7 +36,7 @@ def execute(
     [
         ("p.csv", "id,town\n1,Ulm\n", "records has no column city; it has: id, town."),
         ("p.csv", "city\nUlm\n", "records has no column id; it has: city."),
-        ("p.csv", "id,city\n1,Ulm\n1,Bonn\n", "records: the id '1' is doubled."),
+        ("p.csv", "id,city\n1,Ulm\n1,Bonn\n", "records: the id '1' is duplicated."),
         ("p.csv", "id,city\n,Ulm\n", "records: a row has no id."),
         ("p.csv", "", "records has no column id, city; it has: ."),
         ("p.json", '{"id": 1, "city"\n', "An input has a record that is malformed"),

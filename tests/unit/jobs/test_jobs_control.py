@@ -15,7 +15,7 @@ def test_only_the_holder_of_the_lease_publishes() -> None:
     control.hold_until(-inf)
     control.check()  # what is kept under an attempt spoils nothing
     control.hold_until(inf)
-    control.begin_publishing()
+    control.start_publishing()
     control.check()
     control.hold_until(-inf)
     with pytest.raises(RunCancelled):
@@ -26,7 +26,7 @@ def test_only_the_holder_of_the_lease_publishes() -> None:
 
 def test_a_run_without_a_queue_has_no_lease_to_lose() -> None:
     control = Control()
-    control.begin_publishing()
+    control.start_publishing()
     assert not control.lease_lost
     control.cancel()
     with pytest.raises(RunCancelled):
@@ -37,7 +37,7 @@ def test_a_lost_lease_stays_lost_when_the_worker_returns() -> None:
     control = Control()
     control.hold_until(-inf)
     with pytest.raises(RunCancelled):
-        control.begin_publishing()
+        control.start_publishing()
     control.hold_until(inf)
     assert control.lease_lost
     with pytest.raises(RunCancelled):
@@ -48,11 +48,11 @@ def test_the_remaining_time_counts_the_forecast_stages() -> None:
     """Reading an input is over when the forecast starts, however long it took."""
     control = Control()
     control.plan(["read records", "count", "rank"])
-    control.begin("read records")
+    control.start("read records")
     control.end("read records", rows=1, seconds=1e9, counters={})
     control.set_forecast(Forecast({"records": 1}, time_s=1e6))
-    control.begin("count")
+    control.start("count")
     assert control.snapshot()["eta_s"] > 0
     control.end("count", rows=1, seconds=1e7, counters={})
-    control.begin("rank")
+    control.start("rank")
     assert control.snapshot()["eta_s"] == 0

@@ -23,7 +23,7 @@ INSIDE = "postgresql://portolan:hush-hush@db.example/x\n  File worker.py, line 7
         (RuntimeError(f"{INSIDE}\nmediator.errors.Unavailable: x"), "did not answer"),
         (RuntimeError(f"{INSIDE} java.lang.OutOfMemoryError: Java heap space"), "Memory ran out"),
         (RuntimeError(f"{INSIDE}\n[CANNOT_MERGE_SCHEMAS] Failed"), "columns of different types"),
-        (RuntimeError("Python worker exited unexpectedly (crashed)"), "died again and again"),
+        (RuntimeError("Python worker exited unexpectedly (crashed)"), "died repeatedly"),
         (RuntimeError(INSIDE), "It failed with RuntimeError"),
     ],
 )

@@ -214,12 +214,12 @@ def test_all_attempts_know_when_the_first_one_began_to_publish(tmp_path: Path) -
     first.claim("job")
     keep(first, "one", "a")
     assert first.publishing_since is None
-    assert first.begin_publishing(5.0) == 5.0
+    assert first.start_publishing(5.0) == 5.0
     again = RunDirectory(tmp_path)
     assert again.publishing_since == 5.0
-    assert again.begin_publishing(9.0) == 5.0
+    assert again.start_publishing(9.0) == 5.0
     again.commit("two", FinishedStage(None))
     third = RunDirectory(tmp_path)
-    assert third.begin_publishing(12.0) == 5.0
+    assert third.start_publishing(12.0) == 5.0
     assert third.claim("job")
     assert [*third.stages] == ["one", "two"]
