@@ -38,8 +38,10 @@ _NON_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 class NotJson(ValueError):
     """A text is not YAML, or not JSON in YAML; the message has location and reason."""
 
-    def __init__(self, mark: Any, reason: str) -> None:
-        location = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    def __init__(self, position: Any, reason: str) -> None:
+        location = (
+            "" if position is None else f"line {position.line + 1}, column {position.column + 1}: "
+        )
         super().__init__(f"{location}{reason}")
 
 

@@ -54,7 +54,7 @@ class Preparation:
             return _Left(left)
         if indexes := self._indexes.left(plan, self._indexed):
             return _Left(indexes=indexes)
-        builds = await self._builds.begin(plan, self._built)
+        builds = await self._builds.start(plan, self._built)
         return _Left(builds=builds) if builds else None
 
     async def go_on(self, plan: SchemaPlan, left: _Left) -> None:

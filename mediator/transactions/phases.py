@@ -130,7 +130,7 @@ class Phases:
                 expiring.setdefault(fragment.system, []).append((fragment, id_))
         try:
             for system, keys in expiring.items():
-                await self._calls.end_expired(self._calls.systems.get(system), keys)
+                await self._calls.delete_expired(self._calls.systems.get(system), keys)
         except Locked:
             raise WriteBlocked from None
 
