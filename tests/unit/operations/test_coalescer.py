@@ -178,7 +178,7 @@ async def test_a_batch_has_so_many_calls_at_most() -> None:
     store = Store()
     ids = [str(number) for number in range(2 * MAX_CALLS + 1)]
     await asyncio.gather(*map(store.reading, ids))
-    assert [len(batch) for batch in store.batches] == [MAX_CALLS, MOST_CALLS, 1]
+    assert [len(batch) for batch in store.batches] == [MAX_CALLS, MAX_CALLS, 1]
     assert [id_ for batch in store.batches for id_ in batch] == ids
 
 
@@ -252,7 +252,7 @@ async def test_who_waits_for_a_batch_that_is_broken_off_gets_an_error() -> None:
 
 
 async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coalescer, "MOST_WAITING", 3)
+    monkeypatch.setattr(coalescer, "MAX_WAITING", 3)
     store = Store()
     store.released.clear()
     tasks = [store.writing("a")]
