@@ -48,7 +48,7 @@ from mediator.stores.postgres.search.predicates import shaped_filter
 from mediator.stores.postgres.search.searcher import Searcher, pushdown
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.statements import Statements
-from mediator.stores.postgres.write.prepared import recalled
+from mediator.stores.postgres.write.prepared import remembered_operation
 from mediator.stores.postgres.write.reserving import reserve
 from mediator.stores.postgres.write.writer import Writer
 
@@ -194,7 +194,7 @@ class PostgresStore:
     ) -> RememberedOperation | None:
         statement = self.statements.recall(fragment)
         rows = await self._rows(statement, {"id": id_, "operation": operation})
-        return recalled(self.statements.records(fragment), rows[0]) if rows else None
+        return remembered_operation(self.statements.records(fragment), rows[0]) if rows else None
 
     async def scan(
         self,

@@ -30,7 +30,7 @@ from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.write.operators import operator_codec
 
-__all__ = ["PreparedWrite", "WriteShape", "check", "recalled", "replay", "shape_of"]
+__all__ = ["PreparedWrite", "WriteShape", "check", "remembered_operation", "replay", "shape_of"]
 
 _WAS_LIVE, _APPLIED, _REFUSAL, _CREATION_VERSION, _NULLS, _INTENT, _HEAD = range(7)
 """Columns of the returned row; `_HEAD` counts them."""
@@ -114,7 +114,7 @@ def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: An
     return values
 
 
-def recalled(records: RecordTable, row: Any) -> RememberedOperation:
+def remembered_operation(records: RecordTable, row: Any) -> RememberedOperation:
     fingerprint, created, creation_version, versions, values, nulls = row
     result = WriteResult(
         Status.REPLAYED,
@@ -127,7 +127,7 @@ def recalled(records: RecordTable, row: Any) -> RememberedOperation:
 
 
 def replay(records: RecordTable, row: Any, call: Write) -> WriteResult:
-    remembered = recalled(records, row)
+    remembered = remembered_operation(records, row)
     return (
         remembered.result if remembered.fingerprint == call.remember else WriteResult(Status.REUSED)
     )

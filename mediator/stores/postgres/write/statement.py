@@ -84,7 +84,7 @@ def _lock_key(records: RecordTable, id_: Any) -> Any:
 
 
 def recall_statement(fragment: Fragment, namespace_tables: NamespaceTables) -> Statement:
-    """Find a remembered operation (parameters `operation`, `id`); `recalled` reads it."""
+    """Find a remembered operation (parameters `operation`, `id`)."""
     return Statement(_remembered(fragment, namespace_tables))
 
 
@@ -273,7 +273,7 @@ class WriteBuilder:
         return self.lock
 
     def _carried_columns(self) -> list[Any]:
-        """Return what of `_incoming` is needed behind `old`."""
+        """Return the columns of `_locked_source` that are needed after `old`."""
         return []
 
     def _fence_columns(self) -> list[Any]:

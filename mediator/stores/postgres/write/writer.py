@@ -168,7 +168,7 @@ class Writer:
                 results.update(zip((position for position, *_ in group), finished, strict=True))
 
     async def _finish(self, writes: Sequence[_Unfinished], token: str) -> list[WriteResult]:
-        """Return the results of writes; those that the pipeline has not applied run concurrently."""
+        """Return the results of writes; those not applied by the pipeline run concurrently."""
 
         async def finish(call: Write, result: WriteResult | None) -> WriteResult:
             return await self._check_replay(call, result) or await self._write_one(call, token)
