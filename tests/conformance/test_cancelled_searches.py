@@ -21,7 +21,7 @@ from mediator.stores.mongo import MongoStore
 from mediator.stores.port import SearchRequest, SystemConfig
 from mediator.stores.redis import RedisStore
 from mediator.stores.redis.scripts import PAGE
-from mediator.stores.redis.search.listing import MOST_RECORDS
+from mediator.stores.redis.search.listing import MAX_RECORDS
 from tests.conformance.drawn_queries import Population, populated
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
@@ -111,7 +111,7 @@ async def mongo(mongodb_config: SystemConfig) -> AsyncIterator[tuple[Holding, Po
 @pytest.fixture
 async def redis(redis_config: SystemConfig) -> AsyncIterator[tuple[Holding, Population]]:
     async with searching(RedisStore, redis_config) as opened:
-        await opened[1].create({f"more{number}": {"n": 1} for number in range(2 * MOST_RECORDS)})
+        await opened[1].create({f"more{number}": {"n": 1} for number in range(2 * MAX_RECORDS)})
         yield opened
 
 
@@ -177,10 +177,10 @@ async def test_redis_is_sent_nothing_more_of_a_search_that_was_given_up(
     redis: tuple[Holding, Population],
 ) -> None:
     holding, population = redis
-    find = SearchRequest(population.fragment, None, (), 3 * MOST_RECORDS, deadline_s=60.0)
+    find = SearchRequest(population.fragment, None, (), 3 * MAX_RECORDS, deadline_s=60.0)
     whole = pages(await sent_by(holding, population.store.find(find)))
-    assert set(whole) == {MOST_RECORDS}
+    assert set(whole) == {MAX_RECORDS}
     # Each partition of the class has a script of its own; they are sent in one piece, three times.
     partitions = len(whole) // 3
     sent = pages(await sent_by(holding, give_up(holding, population, find)))
-    assert sent == [MOST_RECORDS] * partitions + whole
+    assert sent == [MAX_RECORDS] * partitions + whole

@@ -1,4 +1,4 @@
-"""Administration: tables and indexes, made one replica at a time, and facts about the server."""
+"""Administration: tables and indexes, changed by one replica at a time, and server facts."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = ["built", "drop_class", "erase", "observe", "prepare_class", "prepare_
 
 _NAMESPACE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('portolan ' || $1, 0))"
 _LONG_TIMEOUT: Final = "SET LOCAL statement_timeout = '300s'"
-"""Changes of tables wait for each other; the timeout of a session is for single calls."""
+"""Schema changes wait for each other; the session's timeout is for single calls."""
 
 _BUILD_TIMEOUT: Final = "SET statement_timeout = '3600s'"
-_USUAL_TIMEOUT: Final = "RESET statement_timeout"
-_TAKE_TABLE: Final = "SELECT pg_try_advisory_lock(hashtextextended('portolan table ' || $1, 0))"
-_LEAVE_TABLE: Final = "SELECT pg_advisory_unlock(hashtextextended('portolan table ' || $1, 0))"
-_LOOK_S: Final = 0.1
-"""Seconds until a table that somebody else changes is looked at again."""
+_RESET_TIMEOUT: Final = "RESET statement_timeout"
+_LOCK_TABLE: Final = "SELECT pg_try_advisory_lock(hashtextextended('portolan table ' || $1, 0))"
+_UNLOCK_TABLE: Final = "SELECT pg_advisory_unlock(hashtextextended('portolan table ' || $1, 0))"
+_RETRY_S: Final = 0.1
+"""Interval between attempts to lock a table, in seconds."""
 
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
@@ -81,13 +81,13 @@ def _sql(element: Any) -> str:
 
 
 async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) -> None:
-    """Create the schema with its own tables and functions where they are absent."""
+    """Create the schema with its tables and functions where they are absent."""
     namespace = str(namespace_tables.outbox.schema)
     async with transaction(connection):
         await connection.execute(_LONG_TIMEOUT)
         await connection.fetch(_NAMESPACE_LOCK, namespace)
-        there = await connection.fetchval("SELECT to_regnamespace($1)", quoted(namespace))
-        if there is None:
+        existing = await connection.fetchval("SELECT to_regnamespace($1)", quoted(namespace))
+        if existing is None:
             await connection.execute(f"CREATE SCHEMA {quoted(namespace)}")
         for table in namespace_tables:
             if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is None:
@@ -96,7 +96,7 @@ async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) 
 
 
 async def _add_functions(connection: Any, namespace: str) -> None:
-    """Create what indexes of elements compute: an index takes no subquery."""
+    """Create the functions that element indexes use: an index expression takes no subquery."""
     name = quoted(namespace, TRUNCATED)
     for type_, head in _HEAD_OF.items():
         if await connection.fetchval("SELECT to_regprocedure($1)", f"{name}({type_}[])") is None:
@@ -116,14 +116,14 @@ async def prepare_class(
     records: RecordTable,
     previous: Fragment | None,
     *,
-    adding: bool = False,
+    add_only: bool = False,
 ) -> None:
-    """Make the table of a class what its fragment needs; rows that are there keep their data.
+    """Migrate the table of a class to its fragment; existing rows keep their data.
 
-    `adding`: only add columns and indexes, without those of unique constraints.
+    `add_only`: only add columns and indexes, without indexes of unique constraints.
     """
     table = records.table
-    async with _alone(connection, qualified(table)):
+    async with _table_lock(connection, qualified(table)):
         async with transaction(connection):
             await connection.execute(_LONG_TIMEOUT)
             await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
@@ -132,7 +132,7 @@ async def prepare_class(
             else:
                 await _retire(connection, namespace_tables, records, previous)
                 await _add_columns(connection, records)
-                if not adding:
+                if not add_only:
                     await _match_indexes(connection, records, previous)
             remember = _NEW_FIELDS.format(classes=qualified(namespace_tables.classes))
             await connection.execute(remember, table.name, list(records.columns))
@@ -140,23 +140,25 @@ async def prepare_class(
 
 
 @asynccontextmanager
-async def _alone(connection: Any, table: str) -> AsyncIterator[None]:
-    """Change a table by itself, among all replicas.
+async def _table_lock(connection: Any, table: str) -> AsyncIterator[None]:
+    """Exclude all other replicas from changing a table.
 
-    To wait for a lock takes a snapshot, and an index that is built waits for all of these: so the
-    lock is tried again and again.
+    Waiting for a lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits for all snapshots: so
+    the lock is polled.
     """
     while True:
-        if await connection.fetchval(_TAKE_TABLE, table):
+        if await connection.fetchval(_LOCK_TABLE, table):
             break
-        await asyncio.sleep(_LOOK_S)
-    async with _ending(connection, _LEAVE_TABLE, table):
+        await asyncio.sleep(_RETRY_S)
+    async with _executing_at_exit(connection, _UNLOCK_TABLE, table):
         yield
 
 
 @asynccontextmanager
-async def _ending(connection: Any, statement: str, *arguments: str) -> AsyncIterator[None]:
-    """Execute a statement in the end, unless the connection is cut off, which the pool closes."""
+async def _executing_at_exit(
+    connection: Any, statement: str, *arguments: str
+) -> AsyncIterator[None]:
+    """Execute a statement at exit, unless the call was cut off: the pool closes that connection."""
     try:
         yield
     except (asyncpg.PostgresError, asyncpg.InterfaceError):
@@ -166,38 +168,38 @@ async def _ending(connection: Any, statement: str, *arguments: str) -> AsyncIter
 
 
 async def _build_indexes(connection: Any, records: RecordTable) -> None:
-    """Build what indexes are not there, while the table is read and written as ever."""
+    """Build the missing indexes while the table is read and written."""
     table = records.table
-    there = await connection.fetch(_INDEXES, qualified(table))
-    valid = {name for name, is_valid in there if is_valid}
+    index_rows = await connection.fetch(_INDEXES, qualified(table))
+    valid = {name for name, is_valid in index_rows if is_valid}
     missing = {
         str(index.name): index
         for index in table.indexes
-        if not valid & _names(index) and not index.unique  # those are made with their constraint
+        if not valid & _names(index) and not index.unique  # created with their constraint
     }
     if not missing:
         return
     await connection.execute(_BUILD_TIMEOUT)
-    async with _ending(connection, _USUAL_TIMEOUT):
+    async with _executing_at_exit(connection, _RESET_TIMEOUT):
         for name in sorted(missing):
-            # One that was not built to its end is there, and is of no use.
+            # An interrupted build leaves an invalid index.
             unfinished = quoted(str(table.schema), name)
             await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {unfinished}")
             await connection.execute(_concurrently(missing[name]))
 
 
 def _names(index: sa.Index) -> set[str]:
-    """Return the names of an index and of that which serves as well."""
+    """Return the names of an index and of its narrow equivalent."""
     return {str(index.name), str(index.info.get(NARROW, index.name))}
 
 
 async def built(connection: Any, records: RecordTable) -> float | None:
-    """Return how much of an index of a table is built: it is read twice, to build and to check."""
+    """Return the progress of an index build: the table is read twice, to build and to validate."""
     row = await connection.fetchrow(_PROGRESS, qualified(records.table))
     if row is None:
         return None
-    done = row["done"] / row["blocks"] if row["blocks"] else 0.0
-    return float(done + row["is_checked"]) / 2
+    fraction = row["done"] / row["blocks"] if row["blocks"] else 0.0
+    return float(fraction + row["is_checked"]) / 2
 
 
 def _concurrently(index: sa.Index) -> str:
@@ -210,25 +212,28 @@ async def _retire(
     records: RecordTable,
     previous: Fragment | None,
 ) -> None:
-    """Rename the columns of fields that left the schema and now come back as new ones.
+    """Rename the columns of fields that left the schema and now return as new fields.
 
     In existing rows a new field is missing, so it must not find the values of an earlier field.
-    A field that was among those prepared last is not new: another replica has prepared it.
+    A field that was prepared last is not new: another replica has prepared it.
     """
     if previous is None:
         return
     query = _OLD_FIELDS.format(classes=qualified(namespace_tables.classes))
-    known = {*previous.fields, *(await connection.fetchval(query, records.table.name) or ())}
-    there = await _columns(connection, records.table)
-    for name in records.fragment.fields.keys() - known:
-        if column_name(name) in there:
+    prepared_fields = {
+        *previous.fields,
+        *(await connection.fetchval(query, records.table.name) or ()),
+    }
+    present_columns = await _columns(connection, records.table)
+    for name in records.fragment.fields.keys() - prepared_fields:
+        if column_name(name) in present_columns:
             await _rename_column(connection, records, name)
 
 
 async def _rename_column(connection: Any, records: RecordTable, name: str) -> None:
     table, old = qualified(records.table), quoted(column_name(name))
-    kept = quoted(retired_name(name, records.fragment.schema_version))
-    await connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {kept}")
+    retired = quoted(retired_name(name, records.fragment.schema_version))
+    await connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {retired}")
     await connection.execute(
         f"UPDATE {table} SET _nulls = array_remove(_nulls, $1) WHERE $1 = ANY (_nulls)",  # noqa: S608 - quoted identifiers
         name,
@@ -241,51 +246,51 @@ async def _columns(connection: Any, table: sa.Table) -> dict[str, str]:
 
 async def _add_columns(connection: Any, records: RecordTable) -> None:
     table = records.table
-    there = await _columns(connection, table)
-    _check_types(records, there)
+    present_columns = await _columns(connection, table)
+    _check_types(records, present_columns)
     for column in table.columns:
-        if column.name not in there:
+        if column.name not in present_columns:
             definition = _sql(CreateColumn(column))
             await connection.execute(f"ALTER TABLE {qualified(table)} ADD COLUMN {definition}")
 
 
-def _check_types(records: RecordTable, there: dict[str, str]) -> None:
-    """Refuse to use a column of another type: its values would be read wrongly."""
+def _check_types(records: RecordTable, present_types: dict[str, str]) -> None:
+    """Refuse a column of another type: its values would be read wrongly."""
     for name, column in records.columns.items():
-        wanted = column.type.compile(dialect=DIALECT).split(" COLLATE")[0].lower()
-        present = there.get(column.name)
-        if present is not None and present != wanted:
+        expected = column.type.compile(dialect=DIALECT).split(" COLLATE")[0].lower()
+        actual = present_types.get(column.name)
+        if actual is not None and actual != expected:
             raise StoreRefused(
-                f"{records.fragment.system}: the column of {name} holds {present}, not {wanted}"
+                f"{records.fragment.system}: the column of {name} holds {actual}, not {expected}"
             )
 
 
 async def _match_indexes(connection: Any, records: RecordTable, previous: Fragment | None) -> None:
-    """Drop the indexes that are no more, and make those of unique constraints."""
+    """Drop obsolete indexes, and create those of unique constraints."""
     table = records.table
-    there = {name for name, _ in await connection.fetch(_INDEXES, qualified(table))}
-    wanted = {str(index.name): index for index in table.indexes}
-    # A unique constraint that goes is in force until the catalogue is changed.
-    kept = {claim_index(table.name, constraint) for constraint in _constraints(previous)}
+    existing = {name for name, _ in await connection.fetch(_INDEXES, qualified(table))}
+    indexes = {str(index.name): index for index in table.indexes}
+    # A unique constraint that is being removed is in force until the catalogue is changed.
+    retained = {claim_index(table.name, constraint) for constraint in _constraints(previous)}
     for index in table.indexes:
-        if index.name not in there:
-            kept |= _names(index)
-    for name in sorted(there - wanted.keys() - kept):
-        if "~" in name:  # an index that an administrator made has another name
+        if index.name not in existing:
+            retained |= _names(index)
+    for name in sorted(existing - indexes.keys() - retained):
+        if "~" in name:  # an administrator's index has another name
             await connection.execute(f"DROP INDEX {quoted(str(table.schema), name)}")
     for constraint in records.claims.keys() - _constraints(previous):
-        await connection.execute(_clearing(records, constraint))
-    for name in sorted(wanted.keys() - there):
-        if wanted[name].unique:
-            await connection.execute(_sql(CreateIndex(wanted[name])))
+        await connection.execute(_clear_statement(records, constraint))
+    for name in sorted(indexes.keys() - existing):
+        if indexes[name].unique:
+            await connection.execute(_sql(CreateIndex(indexes[name])))
 
 
 def _constraints(previous: Fragment | None) -> set[str]:
     return set(map(constraint_name, previous.unique)) if previous is not None else set()
 
 
-def _clearing(records: RecordTable, constraint: str) -> str:
-    """Remove the claims of objects that were deleted without the constraint."""
+def _clear_statement(records: RecordTable, constraint: str) -> str:
+    """Remove the claims of objects that were deleted before the constraint existed."""
     column = quoted(records.claims[constraint].name)
     return (
         f"UPDATE {qualified(records.table)} SET {column} = NULL"  # noqa: S608 - quoted identifiers
@@ -296,11 +301,11 @@ def _clearing(records: RecordTable, constraint: str) -> str:
 async def drop_class(
     connection: Any, namespace_tables: NamespaceTables, fragment: Fragment
 ) -> None:
-    """Drop the table of a class and what is remembered of it; its changes stay for the feed."""
+    """Drop the table of a class and its remembered operations; its changes stay for the feed."""
     operations, classes = namespace_tables.operations, namespace_tables.classes
     name, schema = table_name(fragment.database, fragment.stored_as), str(operations.schema)
-    alone = _alone(connection, quoted(schema, name))
-    async with alone, transaction(connection):
+    lock = _table_lock(connection, quoted(schema, name))
+    async with lock, transaction(connection):
         await connection.execute(_LONG_TIMEOUT)
         await connection.fetch(_NAMESPACE_LOCK, schema)
         await connection.execute(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
@@ -315,10 +320,9 @@ async def drop_class(
 async def erase(
     connection: Any, records: RecordTable, names: Sequence[str], after: str | None, limit: int
 ) -> str | None:
-    """Remove fields from `_nulls` of up to `limit` rows, and in the end their columns.
+    """Remove fields from `_nulls` of up to `limit` rows, and finally their columns.
 
-    Returns the id of the last row; None: all is removed. Names that stayed would fill the entries
-    of indexes.
+    Returns the id of the last row; None: all is removed. Leftover names would fill index entries.
     """
     table = records.table
     if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is not None:
@@ -326,10 +330,10 @@ async def erase(
         last, number = await connection.fetchrow(purge, after or "", limit, list(names))
         if number == limit:
             return str(last)
-    dropped = ", ".join(f"DROP COLUMN IF EXISTS {quoted(column_name(name))}" for name in names)
-    async with _alone(connection, qualified(table)), transaction(connection):
+    drops = ", ".join(f"DROP COLUMN IF EXISTS {quoted(column_name(name))}" for name in names)
+    async with _table_lock(connection, qualified(table)), transaction(connection):
         await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
-        await connection.execute(f"ALTER TABLE IF EXISTS {qualified(table)} {dropped}")
+        await connection.execute(f"ALTER TABLE IF EXISTS {qualified(table)} {drops}")
     return None
 
 
@@ -343,7 +347,7 @@ _MAY_SEE: Final = "SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'
 
 
 async def observe(connection: Any) -> ServerFacts:
-    """Query over a connection as the store opens it, so that its own settings count."""
+    """Query over a connection that the store opened, so that its session settings count."""
     details = dict(await connection.fetch(_QUERY, list(_SETTINGS)))
     return ServerFacts(
         server="PostgreSQL",
@@ -355,7 +359,7 @@ async def observe(connection: Any) -> ServerFacts:
 
 
 def _durability_s(details: dict[str, str]) -> float | None:
-    """Seconds of acknowledged writes that a crash may lose (PostgreSQL manual, 28.4)."""
+    """Return how many seconds of acknowledged writes a crash can lose (PostgreSQL manual, 28.4)."""
     if details["fsync"] != "on":
         return None
     if details["synchronous_commit"] != "off":
@@ -364,7 +368,7 @@ def _durability_s(details: dict[str, str]) -> float | None:
 
 
 async def _replicas(connection: Any) -> int | None:
-    # Without the role the rows are there, yet all but empty, or hidden: count nothing then.
+    # Without the role the rows are almost empty, or hidden: do not count them.
     try:
         if not await connection.fetchval(_MAY_SEE):
             return None

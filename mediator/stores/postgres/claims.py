@@ -1,12 +1,12 @@
 """Claims of unique constraints (`Claiming`): columns with unique indexes, and reservations.
 
-What a record claims is in its row. A reservation is a row of its own in the same table, so that the
+A record's claims are in its row. A reservation is a separate row of the same table, so that the
 same index decides: a tombstone that no reader finds, with the write intent under which it was made.
 Its id names constraint and record; no object has such an id, because of the control characters.
 
-A reservation is made in the step that finds the intent on its record, whose row it locks. Whoever
-removes the intent removes the reservations afterwards, in a statement that sees all of them; so
-none outlives its intent.
+The statement that makes a reservation also checks the intent on the record, and locks its row.
+Whoever removes the intent removes the reservations afterwards, in a statement that sees all of
+them; so none outlives its intent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RELEASE: Final = "DELETE FROM {table} WHERE id = ANY ($1) AND _intent = $2"
 
 
 def reservation_ids(records: RecordTable, ids: Iterable[str]) -> list[str]:
-    """Return the ids of all reservations that records may have."""
+    """Return the ids of all possible reservations of records."""
     return [_reservation_id(constraint, id_) for id_ in ids for constraint in records.claims]
 
 
@@ -50,7 +50,7 @@ def _reservation_id(constraint: str, id_: str) -> str:
 
 
 class ClaimStatements:
-    """Statements about the claims of a class."""
+    """Statements on the claims of a class."""
 
     def __init__(self, records: RecordTable) -> None:
         self._records = records
@@ -59,13 +59,13 @@ class ClaimStatements:
         self._constraints = {claim_index(records.table.name, name): name for name in records.claims}
 
     def violated_by(self, error: asyncpg.UniqueViolationError) -> str | None:
-        """Return the unique constraint that an error is about, if it is one."""
+        """Return the violated unique constraint, or None if another index is violated."""
         return self._constraints.get(str(getattr(error, "constraint_name", None)))
 
     async def holder(
         self, connection: Any, constraint: str, claim: str | None
     ) -> TakenClaim | None:
-        """Return which record has a claim, or has it reserved."""
+        """Return the record that has, or has reserved, a claim."""
         row = await connection.fetchrow(self._text(_HOLDER, constraint), claim)
         if row is None:
             return None
@@ -75,12 +75,12 @@ class ClaimStatements:
         return TakenClaim(constraint, id_.rpartition(_SEPARATOR)[2], intent)
 
     async def reserve(self, connection: Any, constraint: str, writes: Sequence[Write]) -> None:
-        """Reserve what writes of one intent claim; raises `UniqueViolationError`: nothing was."""
+        """Reserve the claims of writes of one intent, all or (`UniqueViolationError`) none."""
         ids = [write.id for write in writes]
         claims = [write.claims[constraint] for write in writes]
-        reserved = [_reservation_id(constraint, id_) for id_ in ids]
+        reservations = [_reservation_id(constraint, id_) for id_ in ids]
         statement = self._text(_RESERVE, constraint)
-        await connection.execute(statement, writes[0].intent, ids, claims, reserved)
+        await connection.execute(statement, writes[0].intent, ids, claims, reservations)
 
     async def release(self, connection: Any, ids: Iterable[str], intent: str) -> None:
         """Remove the reservations of records that were made under an intent."""

@@ -1,9 +1,8 @@
-"""How values travel: column types, and what asyncpg and JSON need of each field type.
+"""Codecs: the column type of each field type, and its conversions for asyncpg and JSON.
 
-Lists and sets are typed arrays, so that equality and order of their items are those of the scalar
-types, decimals, times and bytes included. Maps and documents are jsonb; a map's items that JSON
-cannot hold exactly are texts. jsonb crosses the wire as text, which costs nothing where it is not
-used.
+Lists and sets are typed arrays, so that their items have the equality and order of the scalar
+types, including decimals, times and bytes. Maps and documents are jsonb; items of maps that JSON
+cannot hold exactly are texts. jsonb is sent as text, which costs nothing where it is not used.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.outboxes import JSON_DECODERS
 
-__all__ = ["Codec", "Convert", "encoded", "field_codec", "item_codec", "json_form"]
+__all__ = ["Codec", "Convert", "encode_value", "field_codec", "item_codec", "json_form"]
 
 Convert: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One type on its way; None where a value needs no change. Nulls never get here.
+    """The conversions of one type; None where values need none. Nulls are not converted.
 
     Attributes:
         type: The type of the column.
-        encode: From the Python form to what asyncpg takes.
-        decode: From what asyncpg gives to the Python form.
-        from_json: From what `json_form` makes, parsed, to the Python form.
+        encode: From Python values to asyncpg arguments.
+        decode: From asyncpg results to Python values.
+        from_json: From parsed `json_form` to Python values.
     """
 
     type: sa.types.TypeEngine[Any]
@@ -58,7 +57,7 @@ _INFINITE: Final = {
 
 
 def _aware(value: datetime) -> datetime:
-    # asyncpg sends year 1's and year 9999's ends as the infinities, and reads those without zone.
+    # asyncpg sends the first and last instants as infinities, and reads these without a zone.
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
@@ -70,17 +69,17 @@ def _bytes(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix("\\x"))
 
 
-def _each(convert: Convert | None) -> Convert | None:
+def _itemwise(convert: Convert | None) -> Convert | None:
     return None if convert is None else lambda items: [convert(item) for item in items]
 
 
-def _members(convert: Convert | None) -> Convert | None:
+def _memberwise(convert: Convert | None) -> Convert | None:
     if convert is None:
         return None
     return lambda items: {key: convert(item) for key, item in items.items()}
 
 
-def _then(first: Convert | None, second: Convert) -> Convert:
+def _compose(first: Convert | None, second: Convert) -> Convert:
     return second if first is None else lambda value: second(first(value))
 
 
@@ -88,16 +87,16 @@ _HUGE: Final = re.compile("[0-9]{19}")
 
 
 def _document(text: str) -> Any:
-    """Read a document; what is beyond 64 bits was a float, which jsonb writes out in digits."""
+    """Parse a document; a number beyond 64 bits was a float, which jsonb writes in full digits."""
     document = orjson.loads(text)
-    return _floated(document) if _HUGE.search(text) else document
+    return _with_floats(document) if _HUGE.search(text) else document
 
 
-def _floated(value: Any) -> Any:
+def _with_floats(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _floated(member) for key, member in value.items()}
+        return {key: _with_floats(member) for key, member in value.items()}
     if isinstance(value, list):
-        return [_floated(element) for element in value]
+        return [_with_floats(element) for element in value]
     if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
         return float(value)
     return value
@@ -115,33 +114,35 @@ _PLAIN: Final[dict[FieldType, Codec]] = {
     FieldType.BINARY: Codec(BYTEA(), from_json=_bytes),
     FieldType.DOCUMENT: Codec(JSONB(), encode=_dumps, decode=_document),
 }
-_FROM_MAP: Final = {**JSON_DECODERS, FieldType.DOCUMENT: _floated}
+_FROM_MAP: Final = {**JSON_DECODERS, FieldType.DOCUMENT: _with_floats}
 
 
 def _array(items: FieldType) -> Codec:
     item = _PLAIN[items]
-    return Codec(ARRAY(item.type), _each(item.encode), _each(item.decode), _each(item.from_json))
+    return Codec(
+        ARRAY(item.type), _itemwise(item.encode), _itemwise(item.decode), _itemwise(item.from_json)
+    )
 
 
 def _map(items: FieldType) -> Codec:
-    encode, decode = _members(SCALAR_ENCODERS.get(items)), _members(_FROM_MAP.get(items))
-    load = orjson.loads if decode is None else _then(orjson.loads, decode)
-    return Codec(JSONB(), _then(encode, _dumps), load, decode)
+    encode, decode = _memberwise(SCALAR_ENCODERS.get(items)), _memberwise(_FROM_MAP.get(items))
+    load = orjson.loads if decode is None else _compose(orjson.loads, decode)
+    return Codec(JSONB(), _compose(encode, _dumps), load, decode)
 
 
 def field_codec(field: Field) -> Codec:
-    """Return how values of a field travel."""
+    """Return the codec of a field."""
     if field.items is None:
         return _PLAIN[field.type]
     return _map(field.items) if field.type is FieldType.MAP else _array(field.items)
 
 
 def item_codec(field: Field) -> Codec:
-    """Return how one item of a field travels, or its value if it has no items."""
+    """Return the codec of one item of a field, or of its value if it has no items."""
     return _PLAIN[field.items or field.type]
 
 
-def encoded(codec: Codec, value: Any) -> Any:
+def encode_value(codec: Codec, value: Any) -> Any:
     return value if value is None or codec.encode is None else codec.encode(value)
 
 

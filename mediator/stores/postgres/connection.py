@@ -1,8 +1,8 @@
-"""Sessions with the settings that our statements rely on, and a pool of them.
+"""Sessions with the settings that our statements need, and a connection pool.
 
-asyncpg's own pool wraps each call, gives a connection back in a task of its own and resets it: that
-took longer than the statement itself (about 80 us without, 150 us with the reset, against 60 us for
-a SELECT by key). Our sessions keep no state between statements, so nothing needs a reset.
+asyncpg's pool wraps each call, releases a connection in a separate task and resets it: that took
+longer than the statement (about 80 us without, 150 us with the reset, against 60 us for a SELECT by
+key). Our sessions keep no state between statements, so they need no reset.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ __all__ = ["Pool", "PoolExhausted", "connect", "connect_to_search", "transaction
 
 _STATEMENTS: Final = 512
 _SEARCHES: Final = 64
-"""Users decide on the shapes of searches, so there is little use in keeping many."""
-_LONGEST_SEARCH: Final = 2**14
-"""Bytes of a statement of a search that is kept: a server keeps many times as much of it."""
+"""Users decide on the shapes of searches, so caching many is of little use."""
+_MAX_SEARCH_BYTES: Final = 2**14
+"""Maximum size of a cached search statement: the server's plan is many times as large."""
 
 _DURABILITY: Final = {"full": "on", "second": "off"}
 
 
 async def connect(config: SystemConfig) -> Any:
-    """Open a connection; raises `StoreError`: nothing was sent on it."""
+    """Open a connection; raises `StoreError` before anything is sent on it."""
     return await _open_session(config, _settings(config), _STATEMENTS)
 
 
 async def connect_to_search(config: SystemConfig) -> Any:
-    """Open one that only reads, and plans statements for what they find; see `connect`."""
+    """Open a read-only connection that plans statements for their arguments; see `connect`."""
     settings = _settings(config) | {
         "plan_cache_mode": "auto",
         "enable_seqscan": "on",
         "default_transaction_read_only": "on",
     }
-    return await _open_session(config, settings, _SEARCHES, _LONGEST_SEARCH)
+    return await _open_session(config, settings, _SEARCHES, _MAX_SEARCH_BYTES)
 
 
 async def _open_session(
-    config: SystemConfig, settings: dict[str, str], statements: int, longest: int = 0
+    config: SystemConfig, settings: dict[str, str], statements: int, max_bytes: int = 0
 ) -> Any:
-    """Open a session that keeps so many statements; `longest`: of so many bytes at most, 0: any."""
+    """Open a session that caches `statements` statements of up to `max_bytes` each (0: any)."""
     try:
         return await asyncpg.connect(
             config.url,
-            # The caller's deadline bounds it; asyncpg's own default is a minute.
+            # The caller's deadline bounds it; asyncpg's default is a minute.
             timeout=config.deadline_s,
             statement_cache_size=statements,
             max_cached_statement_lifetime=0,
-            max_cacheable_statement_size=longest,
+            max_cacheable_statement_size=max_bytes,
             server_settings=settings,
         )
     except FAILURES as error:
-        # The cause is left out: its text may quote the URL with its password.
+        # The cause is left out: its text can quote the URL with its password.
         raise as_store_error(config.name, error) from None
 
 
 def _settings(config: SystemConfig) -> dict[str, str]:
     settings = {
         "application_name": "portolan",
-        # What the client gives up, the server cancels too.
+        # The server cancels a statement when the client gives it up.
         "statement_timeout": f"{max(1, round(config.deadline_s * 1000))}",
         "idle_in_transaction_session_timeout": "60s",
         "timezone": "UTC",
         "jit": "off",
-        # One plan for each statement. It is made when a table may still be empty, where a
-        # sequential scan looks cheapest; all our statements but one are served by an index.
+        # One plan for each statement. It can be made while the table is still empty, when a
+        # sequential scan looks cheapest; all our statements but one use an index.
         "plan_cache_mode": "force_generic_plan",
         "enable_seqscan": "off",
     }
@@ -84,7 +84,7 @@ def _settings(config: SystemConfig) -> dict[str, str]:
 T = TypeVar("T")
 
 _CLOSING_S: Final = 2.0
-"""How long a server may take to cancel a statement."""
+"""How long a server can take to cancel a statement, in seconds."""
 
 _BROKEN = ("08", "57P")
 """Classes of SQLSTATE after which the server ends the session."""
@@ -98,8 +98,8 @@ class PoolExhausted(Exception):
 async def transaction(connection: Any) -> AsyncIterator[None]:
     """Run a transaction.
 
-    asyncpg's own rolls back whatever happens; with a server that is silent, that outlasts the
-    deadline. Here a cancelled transaction is left as it is, and the pool ends its connection.
+    asyncpg's transaction always rolls back; with a silent server, that outlasts the deadline. Here
+    a cancelled transaction is left open, and the pool closes its connection.
     """
     await connection.execute("BEGIN")
     try:
@@ -111,7 +111,7 @@ async def transaction(connection: Any) -> AsyncIterator[None]:
 
 
 class Pool:
-    """Up to `size` connections, the one used last first; `idle` are those that nobody uses."""
+    """A LIFO pool of up to `size` connections; `idle` are the unused ones."""
 
     def __init__(self, connect: Callable[[], Awaitable[Any]], size: int) -> None:
         self._connect = connect
@@ -124,21 +124,21 @@ class Pool:
         """Run `work` with a connection.
 
         A connection whose statement was cut off (cancelled, timed out) is in an unknown state
-        and is not used again; an error that the server answered leaves it as good as before.
+        and is not reused; after an error that the server returned, it is.
 
         Args:
-            work: What to run.
-            within_s: How long to wait for one (seconds); None: as long as it takes.
+            work: The function to run.
+            within_s: How long to wait for a connection, in seconds; None: no limit.
 
         Raises:
-            PoolExhausted: None became free in time.
+            PoolExhausted: No connection became free in time.
         """
         if self.idle and not self._slots.locked():
             connection = await self._acquire()
         else:
             connection = await self._acquire_within(within_s)
         try:
-            answer = await work(connection)
+            result = await work(connection)
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             broken = str(getattr(error, "sqlstate", None)).startswith(_BROKEN)
             self._release(connection, broken=broken)
@@ -148,7 +148,7 @@ class Pool:
             raise
         else:
             self._release(connection)
-            return answer
+            return result
         finally:
             self._slots.release()
 
@@ -180,24 +180,24 @@ class Pool:
             self.idle.append(connection)
 
     def _abort(self, connection: Any) -> None:
-        """Close a connection, and have the server end its statement, without waiting for either.
+        """Close a connection, and have the server cancel its statement, without waiting for either.
 
-        A server notices that a connection is gone once it answers; a search may take long until
-        then. So the driver requests its cancellation before it closes.
+        A server notices a closed connection only when it replies, which can be long after. So the
+        driver requests cancellation before it closes.
         """
-        ending = asyncio.create_task(_closed_connection(connection))
-        self._closing.add(ending)
-        ending.add_done_callback(self._closing.discard)
+        task = asyncio.create_task(_close_connection(connection))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Close idle connections now, the others when they come back."""
+        """Close idle connections now, the others when they are released."""
         self._closed = True
         while self.idle:
             await self.idle.pop().close()
         await asyncio.gather(*self._closing)
 
 
-async def _closed_connection(connection: Any) -> None:
+async def _close_connection(connection: Any) -> None:
     with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        # In the end it is terminated, if the server is silent.
+        # If the server is silent, it is terminated at the timeout.
         await connection.close(timeout=_CLOSING_S)

@@ -1,4 +1,4 @@
-"""The driver's errors as those of the port; no message carries a URL or a value of a user."""
+"""Maps the driver's errors to the port's; no message contains a URL or a user's value."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ FAILURES = (
     ValueError,
     TypeError,
 )
-"""What asyncpg raises; ValueError and TypeError for URLs and values it cannot send."""
+"""Errors that asyncpg raises; ValueError and TypeError for URLs and values it cannot send."""
 
 TRANSIENT = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-"""The server rolled the statement back for the sake of others: a retry is safe."""
+"""The server rolled the statement back because of concurrent ones: a retry is safe."""
 
 NUMERIC_OVERFLOW = asyncpg.NumericValueOutOfRangeError
 
 _UNAVAILABLE = ("08", "57P", "53300", "3D000", "40003")
 _TIMEOUTS = ("57014", "55P03")
 _WITHOUT_VALUES = ("28", "42", "53", "57", "58")
-"""Classes whose messages speak of names and resources, never of values."""
+"""Classes whose messages contain names and resources, never values."""
 
 
 def as_store_error(system: str, error: Exception, *, writes: bool = False) -> StoreError:
-    """Return the port's error for one of asyncpg's (or asyncio's TimeoutError).
+    """Return the port's error for an error of asyncpg (or asyncio's TimeoutError).
 
-    `writes`: a write met it on an open connection. If that broke, the write may have been sent, and
-    committed.
+    `writes`: a write failed on an open connection. If the connection broke, the write may have been
+    sent and committed.
     """
     if isinstance(error, StoreError):
         return error
@@ -50,12 +50,12 @@ def _failure(system: str, error: Exception) -> StoreError:
         return _from_state(system, error)
     if isinstance(error, OSError):
         return StoreUnavailable(f"{system}: {error.strerror or 'the connection failed'}")
-    # A server that dies in the middle of an error leaves a connection that looks open, and is not.
+    # A server that dies in the middle of an error leaves a connection that only looks open.
     if isinstance(error, asyncpg.InternalClientError):
         return StoreUnavailable(f"{system}: the connection is broken")
     if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError):
         return StoreUnavailable(f"{system}: the connection is closed")
-    # The texts of these quote what they could not take: a value, or the URL with its password.
+    # The texts of these errors quote the refused value, or the URL with its password.
     return StoreRefused(f"{system}: cannot be sent to PostgreSQL ({type(error).__name__})")
 
 

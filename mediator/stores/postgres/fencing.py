@@ -1,26 +1,26 @@
-"""Fences: a record that takes no more writes of a token, however late they come (`Store.fence`).
+"""Fences: a fenced record takes no more writes of a token, however late they come (`Store.fence`).
 
-The tokens that a record is fenced against are in its row (`_fences`), each with its time. A write
-with a token looks there as it looks at versions and intents: in the newest row, which it has locked
-(see `write`). So row and lock alone decide what comes first, and a fence costs those writes
-nothing that nobody fenced. W is the write, F the fence:
+The tokens against which a record is fenced are in its row (`_fences`), each with its time. A write
+with a token reads them as it reads versions and intents: in the newest row, which it has locked
+(see `write`). So row and lock alone decide the order, and fences cost nothing for writes to
+unfenced records. W is the write, F the fence:
 
 - F comes first, but after W's snapshot was taken, as while W waits at the advisory lock or for the
-  row: locking the row, W gets the newest one (EvalPlanQual), and in it the fence.
-- F comes while W has the row: F waits until W has been committed, or undone. The upsert works on
-  the newest row, so the versions that it returns are those of W, if it has taken effect.
-- There is no row (or it is just being reaped), and F makes one: a tombstone without versions. A W
-  whose snapshot is older does not see it. If W inserts, it meets the row in the index, waiting for
-  F if need be, and does nothing; it is tried again and finds the fence. If W updates or deletes, it
-  does nothing and answers MISSING, as is true by its snapshot.
+  row: locking the row, W gets the newest version (EvalPlanQual), with the fence.
+- F comes while W has the row lock: F waits until W is committed or rolled back. The upsert works on
+  the newest row, so it returns the versions of W, if W has taken effect.
+- There is no row (or it is just being reaped), and F inserts a tombstone without versions. A W
+  whose snapshot is older does not see it. If W inserts, it finds the row in the index, waiting for
+  F if need be, and does nothing; its retry finds the fence. If W updates or deletes, it does
+  nothing and returns MISSING, which is true by its snapshot.
 - There is no row, and W has inserted one, not yet committed: F waits for it in the index, and then
-  fences what W has made, or makes the tombstone if W was undone.
-- W is still on its way, or in a socket's buffer: when it comes, it sees the fence.
-- W's session is frozen in the middle of its statement: if it has the row, F waits until its
-  deadline, and has said nothing then; if it has not, it will find the fence.
+  fences W's row, or inserts the tombstone if W was rolled back.
+- W is in flight, or in a socket's buffer: when it arrives, it sees the fence.
+- W's session is frozen in the middle of its statement: if it has the row lock, F waits until its
+  deadline and fails; if not, W will find the fence.
 
-No write takes fences away. A tombstone that is fenced is as young as its last fence, so that it is
-not reaped before. Fences past their retention go when the record is fenced again.
+No write removes fences. The age of a fenced tombstone counts from its last fence, so that it is not
+reaped earlier. Fences past their retention are removed when the record is fenced again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The tables and their names: one for each class, and three of ours in each namespace.
 
 A row is a record or its tombstone (`_deleted` set, all fields null). Where a field's column is
-null, `_nulls` says whether a null is stored or nothing. `_intent` and `_fences` say which writes it
-does not take (see `transactions` and `fencing`), `_redo` what came with the intent, `_joint` which
-joint write was its last. What a record claims is in columns of its own, each with a unique index
+null, `_nulls` says whether the field is null or missing. `_intent` and `_fences` say which writes
+the record refuses (see `transactions` and `fencing`), `_redo` is the intent's redo record, `_joint`
+the record's last joint write. Each unique constraint has a column for claims, with a unique index
 (see `claims`).
 """
 
@@ -40,7 +40,7 @@ __all__ = [
     "claim_name",
     "column_name",
     "element_key",
-    "fitting",
+    "fit_identifier",
     "fragment_table",
     "index_name",
     "indexed_lengths",
@@ -52,51 +52,51 @@ __all__ = [
     "version_name",
 ]
 
-_LONGEST: Final = 63
-"""NAMEDATALEN - 1: PostgreSQL cuts longer identifiers silently, which would make them collide."""
+_MAX_NAME_BYTES: Final = 63
+"""NAMEDATALEN - 1: PostgreSQL truncates longer identifiers silently, so that they collide."""
 
 _SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "id"})
 
 
-def fitting(name: str) -> str:
+def fit_identifier(name: str) -> str:
     """Return the name if it fits, else its beginning with 96 bits of its hash."""
-    if len(name.encode()) <= _LONGEST:
+    if len(name.encode()) <= _MAX_NAME_BYTES:
         return name
     head = name.encode()[:38].decode(errors="ignore")
     return f"{head}~{sha256(name.encode()).hexdigest()[:24]}"
 
 
 def table_name(database: str, stored_as: str) -> str:
-    return fitting(f"{database}.{stored_as}")
+    return fit_identifier(f"{database}.{stored_as}")
 
 
 def column_name(field: str) -> str:
-    """Name the column of a field; every table has system columns that a field must not hide."""
+    """Name the column of a field; it must not be the name of a system column."""
     return f"{field}." if field in _SYSTEM_COLUMNS else field
 
 
 def version_name(group: str) -> str:
-    return fitting(f"_v.{group}")
+    return fit_identifier(f"_v.{group}")
 
 
 def claim_name(constraint: str) -> str:
     """Name the column of the claims of a unique constraint."""
-    return fitting(f"_u.{constraint}")
+    return fit_identifier(f"_u.{constraint}")
 
 
 def index_name(table: str, purpose: str) -> str:
     """Name an index of a table; indexes share the tables' name space, hence the ``~``."""
-    return fitting(f"{table}~{purpose}")
+    return fit_identifier(f"{table}~{purpose}")
 
 
 def claim_index(table: str, constraint: str) -> str:
-    """Name the index by which no two records of a table claim the same."""
+    """Name the unique index of the claims of a constraint."""
     return index_name(table, claim_name(constraint))
 
 
 def retired_name(field: str, schema_version: int) -> str:
     """Name the column that keeps the values of a field that was removed from the schema."""
-    return fitting(f"{field}.before.{schema_version}")
+    return fit_identifier(f"{field}.before.{schema_version}")
 
 
 NULLS: Final = ARRAY(sa.Text())
@@ -104,18 +104,18 @@ _FILL = {"fillfactor": 80}
 """Room on each page, so that most updates stay on it and touch no index (heap-only tuples)."""
 
 _ENTRY_BYTES: Final = 2_704
-"""What an entry of a B-tree holds at most, and one of a GIN index, which is an element."""
+"""Maximum size of an entry of a B-tree, and of a GIN index, where an entry is an element."""
 
 INDEXED_CHARACTERS: Final = 512
-"""So many are up to 2,048 bytes of an entry, beside an id of up to 512."""
+"""Up to 2,048 bytes of an entry, beside an id of up to 512."""
 
 _COMPOUND_CHARACTERS: Final = INDEXED_CHARACTERS // INDEX_FIELDS
-"""The same of each field of a compound index."""
+"""The same for each field of a compound index."""
 
 NARROW: Final = "narrow"
-"""In the `info` of an index that includes `_nulls`: the name of that which does not.
+"""In the `info` of an index that includes `_nulls`: the name of the same index without it.
 
-It serves as well where it is there: rows may have names of fields that have gone since.
+If that exists, it is used instead: rows can have names of fields that were removed since.
 """
 
 TRUNCATED: Final = "_truncated"
@@ -141,7 +141,7 @@ class RecordTable:
         table: Its table.
         columns: The column of each field.
         versions: The version column of each group.
-        codecs: How each field's values travel.
+        codecs: The codec of each field.
         claims: The column of each unique constraint, by its name.
     """
 
@@ -159,11 +159,11 @@ class RecordTable:
 
     @property
     def live(self) -> sa.ColumnElement[bool]:
-        """Whether a row is a record, and no tombstone."""
+        """Whether a row is a record rather than a tombstone."""
         return self.table.c["_deleted"].is_(None)
 
     def aliased(self, name: str) -> RecordTable:
-        """Return the table under another name: a class may refer to itself."""
+        """Return the table under an alias: a class can refer to itself."""
         table: Any = self.table.alias(name)
         columns = {field: table.c[column.name] for field, column in self.columns.items()}
         return replace(self, table=table, columns=columns)
@@ -174,12 +174,12 @@ TableOf: TypeAlias = Callable[[Fragment], RecordTable]
 
 
 class NamespaceTables(NamedTuple):
-    """The tables of a namespace besides those of records.
+    """The tables of a namespace except record tables.
 
     Attributes:
         outbox: One row for each change, read in the order (xid, seq).
         operations: Remembered operations.
-        classes: The fields of each class as they were prepared last.
+        classes: The fields of each class as last prepared.
     """
 
     outbox: sa.Table
@@ -188,7 +188,7 @@ class NamespaceTables(NamedTuple):
 
 
 def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
-    """Describe the table of a fragment, its indexes included."""
+    """Describe the table of a fragment and its indexes."""
     codecs = {name: field_codec(field) for name, field in fragment.fields.items()}
     columns = {n: sa.Column(column_name(n), codec.type) for n, codec in codecs.items()}
     versions = {
@@ -202,7 +202,7 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
     table = sa.Table(
         table_name(fragment.database, fragment.stored_as),
         sa.MetaData(schema=namespace),
-        # First: a scan tests it in each row, and columns behind texts are found one by one.
+        # First: a scan tests it in each row, and columns after texts have no fixed offset.
         sa.Column("_deleted", sa.DateTime(timezone=True)),
         sa.Column("id", sa.Text(collation="C"), primary_key=True),
         *versions.values(),
@@ -216,26 +216,26 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         *columns.values(),
         postgresql_with=_FILL,
     )
-    whole = RecordTable(fragment, namespace, table, columns, versions, codecs, claims)
-    _add_indexes(whole)
-    return whole
+    records = RecordTable(fragment, namespace, table, columns, versions, codecs, claims)
+    _add_indexes(records)
+    return records
 
 
-def _add_indexes(whole: RecordTable) -> None:
-    table, deleted = whole.table, whole.table.c["_deleted"]
+def _add_indexes(records: RecordTable) -> None:
+    table, deleted = records.table, records.table.c["_deleted"]
     sa.Index(index_name(table.name, "_deleted"), deleted, postgresql_where=deleted.is_not(None))
-    for constraint, column in whole.claims.items():
+    for constraint, column in records.claims.items():
         name = claim_index(table.name, constraint)
         sa.Index(name, column, unique=True, postgresql_where=column.is_not(None))
-    for names in whole.fragment.ordered_indexes:
-        _add_ordered_index(whole, names)
-    for name, field in whole.fragment.fields.items():
+    for names in records.fragment.ordered_indexes:
+        _add_ordered_index(records, names)
+    for name, field in records.fragment.fields.items():
         if field.has_element_index:
-            key = element_key(field, whole.columns[name], whole.namespace)
+            key = element_key(field, records.columns[name], records.namespace)
             index = index_name(table.name, f"{name}~elements")
-            sa.Index(index, key, postgresql_using="gin", postgresql_where=whole.live)
+            sa.Index(index, key, postgresql_using="gin", postgresql_where=records.live)
         for keys, kind in product(field.indexed_keys, kinds_of(field)):
-            _add_path_index(whole, field, keys, kind)
+            _add_path_index(records, field, keys, kind)
 
 
 _KEY_BYTES: Final = {
@@ -247,19 +247,19 @@ _KEY_BYTES: Final = {
     FieldType.REFERENCE: ID_BYTES,
 }
 _ROUNDING: Final = 16
-"""Bytes of a key beside its value: its rank, its length, and what aligns them."""
+"""Overhead of a key in bytes: its rank, its length, and alignment."""
 
 _NAME_BYTES: Final = 8
-"""The same of a name among `_nulls`."""
+"""The same for a name in `_nulls`."""
 
 _HEAD_BYTES: Final = 64
-"""Of an entry: its own head, which of its columns are null, that of an array, and of the id."""
+"""Overhead of an entry: the headers of the entry, the array and the id, and the null bitmap."""
 
 
 def _has_room_for_nulls(fragment: Fragment, names: Sequence[str]) -> bool:
-    """Whether an entry of an exact index has room for `_nulls`, whatever a record has.
+    """Whether an entry of an exact index has room for `_nulls` of any record.
 
-    The names of all fields may be there, beside the longest values of those that are indexed.
+    In the worst case it has the names of all fields, and the longest values of indexed fields.
     """
     keys = sum(_ROUNDING + _key_bytes(fragment.fields[name]) for name in names)
     nulls = sum(_NAME_BYTES + len(name.encode()) for name in fragment.fields)
@@ -267,86 +267,86 @@ def _has_room_for_nulls(fragment: Fragment, names: Sequence[str]) -> bool:
 
 
 def _key_bytes(field: Field) -> int:
-    """Return what the longest value of a field takes up in an exact index."""
+    """Return the size of the longest value of a field in an exact index."""
     if field.type is FieldType.STRING:
         return 4 * (field.max_length or 0)
     return _KEY_BYTES.get(field.type, field.max_length or 0)
 
 
-def _add_ordered_index(whole: RecordTable, names: tuple[str, ...]) -> None:
-    """Index fields by rank and value; and the id, unless only the beginning of a value is there."""
-    table, most = whole.table, INDEXED_CHARACTERS if len(names) == 1 else _COMPOUND_CHARACTERS
-    parts: list[sa.ColumnElement[Any]] = []
+def _add_ordered_index(records: RecordTable, names: tuple[str, ...]) -> None:
+    """Index fields by rank and value, and by id unless a value is truncated."""
+    table, max_characters = (
+        records.table,
+        INDEXED_CHARACTERS if len(names) == 1 else _COMPOUND_CHARACTERS,
+    )
+    elements: list[sa.ColumnElement[Any]] = []
     exact: dict[str, bool] = {}
     for name in names:
-        column = whole.columns[name]
-        key = sort_key(whole.fragment.fields[name], column, most)
-        parts += [rank(table, name, column), key]
+        column = records.columns[name]
+        key = sort_key(records.fragment.fields[name], column, max_characters)
+        elements += [rank(table, name, column), key]
         exact[name] = key is column
-    purpose = ",".join(name if kept else f"{name}~" for name, kept in exact.items())
+    purpose = ",".join(name if is_full else f"{name}~" for name, is_full in exact.items())
     is_exact = all(exact.values())
-    # What ranks are computed of: with it, an index is enough to count by.
-    includes_nulls = is_exact and _has_room_for_nulls(whole.fragment, names)
-    # By another name, so that it is built anew when there are fields enough to need it.
+    # Ranks are computed from `_nulls`: including it permits index-only scans for counts.
+    includes_nulls = is_exact and _has_room_for_nulls(records.fragment, names)
+    # Another name, so that the index is rebuilt when the class gets too many fields for `_nulls`.
     narrow = index_name(table.name, f"{purpose}~keys")
     sa.Index(
         narrow if is_exact and not includes_nulls else index_name(table.name, purpose),
-        *parts,
-        *((whole.id,) if is_exact else ()),
-        postgresql_where=whole.live,
+        *elements,
+        *((records.id,) if is_exact else ()),
+        postgresql_where=records.live,
         postgresql_include=[table.c["_nulls"]] if includes_nulls else [],
         info={NARROW: narrow} if includes_nulls else {},
     )
 
 
-def _add_path_index(whole: RecordTable, field: Field, keys: Sequence[str], kind: str) -> None:
-    """Index the values of one kind that are at a path; it has no entry where none is.
+def _add_path_index(records: RecordTable, field: Field, keys: Sequence[str], kind: str) -> None:
+    """Index the values of one kind at a path; rows without such a value have no entry.
 
-    What is equal comes in the order of ids, so that a page of it is read without a sort.
+    Equal values come in the order of ids, so that a page of them is read without a sort.
     """
     like, view = KINDS[kind]
-    value = at_path(whole.columns[field.name], map(constant, keys))
+    value = at_path(records.columns[field.name], map(constant, keys))
     key = sort_key(like, view(value))
-    name = index_name(whole.table.name, f"{'.'.join((field.name, *keys))}~{kind}")
-    sa.Index(name, key, whole.id, postgresql_where=sa.and_(whole.live, key.is_not(None)))
+    name = index_name(records.table.name, f"{'.'.join((field.name, *keys))}~{kind}")
+    sa.Index(name, key, records.id, postgresql_where=sa.and_(records.live, key.is_not(None)))
 
 
 def rank(table: Any, name: str, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
-    """Order missing (0), null (1) and values (2); the text must be that of the index."""
+    """Order missing (0), null (1) and values (2); the SQL text must equal that of the index."""
     null = constant(name) == sa.any_(table.c["_nulls"])
     ranked = sa.case((column.is_not(None), number(2)), (null, number(1)), else_=number(0))
     return sa.cast(ranked, sa.Integer())  # an index takes no bare CASE
 
 
 def indexed_lengths(fragment: Fragment, field: Field) -> list[int]:
-    """Return of how many characters indexes have a field: that of its own, and the compound ones.
-
-    They are what `sort_key` takes.
-    """
-    own = [INDEXED_CHARACTERS] if field.has_ordered_index else []
+    """Return the truncation lengths of a field (`sort_key`) in its own index and compound ones."""
+    lengths = [INDEXED_CHARACTERS] if field.has_ordered_index else []
     is_compound = any(field.name in names for names in fragment.indexes)
-    return [*own, _COMPOUND_CHARACTERS] if is_compound else own
+    return [*lengths, _COMPOUND_CHARACTERS] if is_compound else lengths
 
 
 def sort_key(
-    field: Field, column: sa.ColumnElement[Any], most: int = INDEXED_CHARACTERS
+    field: Field, column: sa.ColumnElement[Any], max_characters: int = INDEXED_CHARACTERS
 ) -> sa.ColumnElement[Any]:
-    """Return what is indexed of a field: its column, or the beginning of long values.
+    """Return the indexed expression of a field: its column, or a prefix of long values.
 
-    In the collation "C" and for bytea, values are ordered as their beginnings are.
+    In the collation "C" and for bytea, the order of prefixes is consistent with that of values.
     """
-    short = field.max_length is not None and field.max_length <= most
+    short = field.max_length is not None and field.max_length <= max_characters
     if field.type is FieldType.STRING and not short:
-        return sa.func.left(column, number(most), type_=column.type)
+        return sa.func.left(column, number(max_characters), type_=column.type)
     if field.type is FieldType.BINARY and not short:
-        return sa.func.substr(column, number(1), number(most), type_=column.type)
+        return sa.func.substr(column, number(1), number(max_characters), type_=column.type)
     return column
 
 
 def element_key(
     field: Field, array: sa.ColumnElement[Any], namespace: str
 ) -> sa.ColumnElement[Any]:
-    """Return what is indexed of an array's elements: themselves, or the beginnings of long ones."""
+    """Return the indexed expression of an array: its elements, or prefixes of long ones."""
     if field.items not in (FieldType.STRING, FieldType.BINARY):
         return array
     truncated = getattr(getattr(sa.func, namespace), TRUNCATED)
@@ -355,7 +355,7 @@ def element_key(
 
 
 def namespace_tables(namespace: str) -> NamespaceTables:
-    """Describe the tables of a namespace besides those of records."""
+    """Describe the tables of a namespace except record tables."""
     schema = sa.MetaData(schema=namespace)
     text, time = sa.Text(collation="C"), sa.DateTime(timezone=True)
     outbox = sa.Table(

@@ -1,7 +1,7 @@
-"""Copies of records of other stores: replaced when they are newer, as whole rows.
+"""Copies of records of other stores: complete rows that newer ones replace.
 
 One statement for each record, many of them in one round trip and one transaction. The condition of
-the upsert is evaluated on the locked row, so that of two copies at the same time the newer stays.
+the upsert is evaluated on the locked row, so that of two concurrent copies the newer stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from mediator.stores.port import ReadRecords, Record, are_as_new
-from mediator.stores.postgres.codec import encoded
+from mediator.stores.postgres.codec import encode_value
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.layout import NULLS, RecordTable
 from mediator.stores.postgres.sql import Statement, parameter
@@ -38,21 +38,21 @@ async def absorb(
     """Replace copies by newer records; see `port.Mirror`."""
     # Rows are locked in one order, so that two transactions cannot wait for each other.
     rows = [_row(table, record) for record in sorted(records, key=lambda r: r.id)]
-    done = {row[0] for row in await _send(pool, statement, rows)}
-    left = [at for at, record in enumerate(records) if record.id not in done]
-    return await are_as_new(table.fragment, records, left, read)
+    replaced_ids = {row[0] for row in await _send(pool, statement, rows)}
+    unreplaced = [at for at, record in enumerate(records) if record.id not in replaced_ids]
+    return await are_as_new(table.fragment, records, unreplaced, read)
 
 
 async def replace_copies(
     pool: Pool,
     table: RecordTable,
     statement: Statement,
-    found: Sequence[Record],
+    copies: Sequence[Record],
     records: Sequence[Record],
 ) -> int:
-    """Replace copies that are as they were found; see `port.Mirror`."""
-    pairs = sorted(zip(found, records, strict=True), key=lambda pair: pair[1].id)
-    rows = [{**_row(table, record), **_found(table, copy)} for copy, record in pairs]
+    """Replace copies that are unchanged since they were read; see `port.Mirror`."""
+    pairs = sorted(zip(copies, records, strict=True), key=lambda pair: pair[1].id)
+    rows = [{**_row(table, record), **_copy_versions(table, copy)} for copy, record in pairs]
     return len(await _send(pool, statement, rows))
 
 
@@ -63,36 +63,39 @@ async def forget(pool: Pool, statement: Statement, tombstones: Sequence[tuple[st
 
 
 async def _send(pool: Pool, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    given = [statement.arguments(row) for row in rows]
+    arguments = [statement.arguments(row) for row in rows]
 
     async def run(connection: Any) -> list[Any]:
         async with transaction(connection):
-            replies: list[Any] = await connection.fetchmany(statement.text, given)
+            replies: list[Any] = await connection.fetchmany(statement.text, arguments)
             return replies
 
-    return await pool.use(run) if given else []
+    return await pool.use(run) if arguments else []
 
 
 def absorb_statement(records: RecordTable) -> Statement:
     table, row = records.table, _parameters(records)
     statement = insert(table).values(row)
     new = statement.excluded
-    same = [table.c[v.name] <= new[v.name] for v in records.versions.values()]
-    same += [table.c["_creation_version"] == new["_creation_version"], records.live]
-    older = sa.or_(table.c["_creation_version"] < new["_creation_version"], sa.and_(*same))
+    conditions = [table.c[v.name] <= new[v.name] for v in records.versions.values()]
+    conditions += [table.c["_creation_version"] == new["_creation_version"], records.live]
+    older = sa.or_(table.c["_creation_version"] < new["_creation_version"], sa.and_(*conditions))
     changes = {**{name: new[name] for name in row if name != "id"}, "_deleted": sa.null()}
     upsert = statement.on_conflict_do_update(index_elements=["id"], set_=changes, where=older)
     return Statement(upsert.returning(table.c["id"]))
 
 
 def replace_statement(records: RecordTable) -> Statement:
-    """Build the update of one copy that has the versions that were found."""
+    """Build the update of one copy that still has the versions that were read."""
     table, row = records.table, _parameters(records)
-    found = {"_creation_version": "found_creation_version"} | {
+    arguments = {"_creation_version": "found_creation_version"} | {
         column.name: f"found_{group}" for group, column in records.versions.items()
     }
-    same = [table.c[name] == parameter(given, sa.BigInteger()) for name, given in found.items()]
-    update = sa.update(table).where(table.c["id"] == row.pop("id"), records.live, *same)
+    conditions = [
+        table.c[name] == parameter(argument, sa.BigInteger())
+        for name, argument in arguments.items()
+    ]
+    update = sa.update(table).where(table.c["id"] == row.pop("id"), records.live, *conditions)
     return Statement(update.values(row).returning(table.c["id"]))
 
 
@@ -114,16 +117,16 @@ def _parameters(records: RecordTable) -> dict[str, Any]:
 
 
 def forget_statement(records: RecordTable) -> Statement:
-    """Build the upsert of one tombstone; its creation version is the highest that was deleted."""
+    """Build the upsert of one tombstone; its creation version is the highest deleted one."""
     table = records.table
-    nothing = {column.name: sa.null() for column in records.columns.values()}
-    gone = {
+    null_fields = {column.name: sa.null() for column in records.columns.values()}
+    tombstone = {
         "_creation_version": parameter("creation_version", sa.BigInteger()),
         "_deleted": sa.func.clock_timestamp(),
         "_nulls": sa.cast(sa.literal_column("'{}'"), NULLS),
     }
-    statement = insert(table).values({"id": parameter("id", sa.Text()), **gone})
-    changes = {**nothing, **{name: statement.excluded[name] for name in gone}}
+    statement = insert(table).values({"id": parameter("id", sa.Text()), **tombstone})
+    changes = {**null_fields, **{name: statement.excluded[name] for name in tombstone}}
     return Statement(
         statement.on_conflict_do_update(
             index_elements=["id"],
@@ -140,10 +143,13 @@ def _row(table: RecordTable, record: Record) -> dict[str, Any]:
         "creation_version": record.creation_version,
         "nulls": [name for name, value in values.items() if value is None],
         **{f"g_{group}": record.versions.get(group, 0) for group in table.versions},
-        **{f"v_{name}": encoded(codec, values.get(name)) for name, codec in table.codecs.items()},
+        **{
+            f"v_{name}": encode_value(codec, values.get(name))
+            for name, codec in table.codecs.items()
+        },
     }
 
 
-def _found(table: RecordTable, copy: Record) -> dict[str, int]:
+def _copy_versions(table: RecordTable, copy: Record) -> dict[str, int]:
     versions = {f"found_{group}": copy.versions.get(group, 0) for group in table.versions}
     return {"found_creation_version": copy.creation_version, **versions}

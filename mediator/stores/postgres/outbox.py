@@ -1,19 +1,19 @@
 """The outbox of a PostgreSQL store as a change log.
 
-Rows are read in the order (xid, seq), which is that of the writes to one record (see `write`).
-Transactions commit out of order, so a row is returned only when no transaction with a lower number
-can still commit one. `pg_snapshot_xmin` says so, but any transaction that has written anything
-anywhere in the cluster holds it back for as long as it likes. Only those that write to the outbox
-matter, and they can be recognised: PostgreSQL locks the tables of a statement before it runs, hence
-*before* the transaction gets its number, and until it ends. So, in this order:
+Rows are read in the order (xid, seq), which is the order of the writes to one record (see `write`).
+Transactions commit out of order, so a row is returned only when no transaction with a lower id can
+still commit one. `pg_snapshot_xmin` gives such a bound, but any open transaction that has written
+anything anywhere in the cluster holds it back. Only writers to the outbox matter, and they can be
+recognised: PostgreSQL locks the tables of a statement before it runs, hence *before* the
+transaction gets its id, and until it ends. So, in this order:
 
-1. Take a snapshot. It knows all transactions below its `xmax`, and which of them are running.
-2. Look at the locks. A transaction of the snapshot that will write to the outbox, or has, either
-   holds its lock, or it has ended, and whatever begins from here on sees what it did.
-3. Read below the lowest of those that hold it, or else below `xmax`.
+1. Take a snapshot. It has all transactions below its `xmax`, and which of them are running.
+2. Read the locks. A transaction of the snapshot that will write, or has written, to the outbox
+   either holds its lock or has ended; a read that starts from here on sees its rows.
+3. Read below the lowest transaction that holds the lock, or else below `xmax`.
 
-Only a writer of ours that hangs still holds the feed back: a statement ends with the deadline, a
-transaction whose client is gone with `idle_in_transaction_session_timeout` (see `connection`).
+Only our own hanging writers still hold the feed back: a statement ends at the deadline, a
+transaction without a client at `idle_in_transaction_session_timeout` (see `connection`).
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.sql import qualified
 from mediator.stores.postgres.statements import Statements
 
-__all__ = ["BEYOND", "LOG", "TRIMMED_AT_ONCE", "OutboxLog", "TransactionSnapshot"]
+__all__ = ["BEYOND", "LOG", "TRIM_BATCH", "OutboxLog", "TransactionSnapshot"]
 
 LOG: Final = "outbox"
 
-TRIMMED_AT_ONCE: Final = 5_000
-_TRIMS: Final = 20
+TRIM_BATCH: Final = 5_000
+_MAX_TRIM_BATCHES: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
 _XID: Final = 0xFFFF_FFFF
-"""Locks name a transaction by the lower half of its number."""
+"""Locks have only the lower half of a transaction id."""
 
-# Columns are named with their table: a bare name in ORDER BY would be the text that is returned.
+# Columns are qualified: a bare name in ORDER BY would be the text column that is returned.
 BEYOND: Final = """
 SELECT o.xid::text, o.seq, change, database, class, object, "group", version, kind,
     before, before_nulls, after, after_nulls, at
@@ -56,7 +56,7 @@ ORDER BY o.xid, o.seq LIMIT $4
 """
 _OLDEST: Final = "SELECT o.xid::text, o.seq FROM {outbox} o ORDER BY o.xid, o.seq LIMIT 1"
 _SNAPSHOT: Final = "SELECT pg_current_snapshot()::text"
-# The snapshot is that of the statement, taken before it looks at the locks.
+# The snapshot is that of the statement, taken before it reads the locks.
 _LOCKS: Final = """
 SELECT pg_current_snapshot()::text, virtualtransaction, transactionid::text::bigint
 FROM (VALUES (1)) one LEFT JOIN pg_locks ON granted AND (
@@ -77,17 +77,17 @@ SELECT count(*) FROM removed
 
 
 _Use: TypeAlias = Callable[[Callable[[Any], Awaitable[list[Any]]]], Awaitable[list[Any]]]
-"""Lets work have a connection until the deadline."""
+"""Runs a function with a connection until the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSnapshot:
-    """Which transactions were running at a time, as `pg_current_snapshot` reports.
+    """The transactions running at a point in time, as `pg_current_snapshot` reports.
 
     Attributes:
-        xmin: All below have ended.
-        xmax: None from here on had started.
-        running: Those between that were running.
+        xmin: All transactions below it had ended.
+        xmax: No transaction from it on had started.
+        running: The running ones between.
     """
 
     xmin: int
@@ -100,12 +100,12 @@ class TransactionSnapshot:
         xmin, xmax, running = text.split(":")
         return cls(int(xmin), int(xmax), tuple(map(int, filter(None, running.split(",")))))
 
-    def reached(self, locks: Iterable[tuple[str, int | None]]) -> int:
-        """Return the number below which no writer is running any more.
+    def horizon(self, locks: Iterable[tuple[str, int | None]]) -> int:
+        """Return the transaction id below which no writer is running any more.
 
         Args:
-            locks: Of transactions, each named by its virtual number: the number that it has, and
-                None if it has locked the outbox.
+            locks: Pairs of a virtual transaction id and its transaction id, or None for a lock of
+                the outbox.
         """
         writers, holders = set[str](), dict[int, str]()
         for holder, xid in locks:
@@ -113,12 +113,12 @@ class TransactionSnapshot:
                 writers.add(holder)
             else:
                 holders[xid] = holder
-        # A number is given a moment before its lock is taken: it may be that of such a writer.
-        unnamed = not writers.issubset(holders.values())
+        # An id is assigned a moment before it is locked: an id without a lock can be a writer's.
+        any_unlisted = not writers.issubset(holders.values())
 
         def matters(xid: int) -> bool:
             holder = holders.get(xid & _XID)
-            return unnamed if holder is None else holder in writers
+            return any_unlisted if holder is None else holder in writers
 
         return min(filter(matters, self.running), default=self.xmax)
 
@@ -134,31 +134,31 @@ class OutboxLog:
 
     async def read(self, after: str | None, limit: int, fragment_of: FragmentOf) -> LogPage:
         """Return changes beyond a position; see `ChangeLog.changes`."""
-        reached, _ = await self.horizon()
+        horizon, _ = await self.horizon()
 
         async def page(after: str | None, count: int) -> list[LogEntry]:
             xid, seq = numbers_of(after)
-            rows = await self.ordered(BEYOND, str(xid), seq, str(reached), count)
-            return [self._logged(row, fragment_of) for row in rows]
+            rows = await self.ordered(BEYOND, str(xid), seq, str(horizon), count)
+            return [self._entry(row, fragment_of) for row in rows]
 
         return await read_on(self._page_size, after, limit, page)
 
     async def horizon(self) -> tuple[int, int]:
-        """Return (reached, awaited), numbers of transactions.
+        """Return (horizon, xmax), transaction ids.
 
-        Whatever had committed before this call is below `awaited`; whatever is below `reached` is
-        returned by a read that begins after it.
+        Whatever had committed before this call is below `xmax`; whatever is below `horizon` is
+        returned by a read that starts after it.
         """
         ((text,),) = await self._use(lambda c: c.fetch(_SNAPSHOT))
         snapshot = TransactionSnapshot.read(text)
-        reached = snapshot.xmin
+        horizon = snapshot.xmin
         if snapshot.xmin < self._last_xmax:
-            # One that was running at the last look still is: it may be none of ours.
+            # A transaction of the last snapshot is still running: it may not be ours.
             rows = await self._use(lambda c: c.fetch(_LOCKS, self._name))
             snapshot = TransactionSnapshot.read(rows[0][0])
-            reached = snapshot.reached((row[1], row[2]) for row in rows if row[1] is not None)
+            horizon = snapshot.horizon((row[1], row[2]) for row in rows if row[1] is not None)
         self._last_xmax = snapshot.xmax
-        return reached, snapshot.xmax
+        return horizon, snapshot.xmax
 
     async def oldest(self) -> str | None:
         """Return the position of the oldest row, or None."""
@@ -166,29 +166,29 @@ class OutboxLog:
         return _position(rows[0]) if rows else None
 
     async def trim(self, upto: str, keep_s: float) -> int:
-        """Remove rows up to a position, but none younger than `keep_s`; some of them, if many."""
+        """Remove rows up to a position, a bounded number, but none younger than `keep_s`."""
         (xid, seq), removed = numbers_of(upto), 0
-        for _ in range(_TRIMS):
-            ((some,),) = await self.ordered(_TRIM, str(xid), seq, keep_s, TRIMMED_AT_ONCE)
-            removed += some
-            if some < TRIMMED_AT_ONCE:
+        for _ in range(_MAX_TRIM_BATCHES):
+            ((count,),) = await self.ordered(_TRIM, str(xid), seq, keep_s, TRIM_BATCH)
+            removed += count
+            if count < TRIM_BATCH:
                 break
         return removed
 
     async def ordered(self, statement: str, *arguments: Any) -> list[Any]:
-        """Run a statement on the outbox that takes rows in its order, from the first on."""
+        """Run a statement that reads the outbox in its order."""
         text = statement.format(outbox=self._name)
 
         async def run(connection: Any) -> list[Any]:
             async with transaction(connection):
-                # Its plan is kept; made for a short log, it would sort all of a long one each time.
+                # The plan is cached: made for a short log, it would sort a long one completely.
                 await connection.execute("SET LOCAL enable_sort = off")
                 rows: list[Any] = await connection.fetch(text, *arguments)
                 return rows
 
         return await self._use(run)
 
-    def _logged(self, row: Any, fragment_of: FragmentOf) -> LogEntry:
+    def _entry(self, row: Any, fragment_of: FragmentOf) -> LogEntry:
         fragment = fragment_of(row["database"], row["class"])
         change = None if fragment is None else self._change(row, fragment)
         return LogEntry(_position(row), change, _size(row))
@@ -200,7 +200,7 @@ class OutboxLog:
             if text is None:
                 return None
             members = orjson.loads(text).items()
-            # In jsonb, null stands for a missing field too; `nulls` names those that are null.
+            # In jsonb, null also stands for a missing field; `nulls` names the null fields.
             present = ((n, v) for n, v in members if v is not None or n in (nulls or ()))
             return image_of(fragment, present, lambda name, value: _value(codecs[name], value))
 
@@ -220,8 +220,8 @@ class OutboxLog:
         )
 
 
-def _value(codec: Codec, kept: Any) -> Value:
-    value: Value = kept if kept is None or codec.from_json is None else codec.from_json(kept)
+def _value(codec: Codec, member: Any) -> Value:
+    value: Value = member if member is None or codec.from_json is None else codec.from_json(member)
     return value
 
 

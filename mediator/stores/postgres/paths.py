@@ -1,7 +1,7 @@
-"""Values within documents and maps, as texts and as numbers; as indexes have them, too.
+"""Expressions for values within documents and maps, as texts and numbers, also for indexes.
 
-What an index computes has to be what a statement does, so both are built here. The keys of an index
-are names of the schema, which a statement quotes; those of any other path are its parameters.
+A statement must use the expression of the index, so both are built here. The keys of an index are
+names of the schema, which a statement quotes; keys of other paths are parameters.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _TEXT: Final = sa.Text(collation="C")
 
 
 def at_path(column: sa.ColumnElement[Any], keys: Iterable[Any]) -> sa.ColumnElement[Any]:
-    """Return what keys lead to: a text is one even where it looks like the index of an element."""
+    """Return the value at a path of keys; a text is never taken for the index of an element."""
     for key in keys:
         column = column.op("->", return_type=JSONB())(key)
     return column
 
 
 def as_text(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Return a string; NULL where something else is."""
+    """Return a string value; NULL for any other value."""
     text = value.op("#>>", return_type=_TEXT)(sa.literal_column("'{}'"))
     viewed = sa.case((sa.func.jsonb_typeof(value) == constant("string"), text))
     return sa.type_coerce(sa.collate(viewed, "C"), _TEXT)
 
 
 def as_number(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Return a number; NULL where something else is."""
+    """Return a number value; NULL for any other value."""
     number = sa.case(
         (sa.func.jsonb_typeof(value) == constant("number"), sa.cast(value, sa.Numeric()))
     )
@@ -47,11 +47,11 @@ KINDS: Final[Mapping[str, tuple[Field, Callable[[Any], sa.ColumnElement[Any]]]]]
     "text": (Field("text", FieldType.STRING), as_text),
     "number": (Field("number", FieldType.FLOAT), as_number),
 }
-"""By the kind of a value: a field that has such values, and how it is viewed."""
+"""By the kind of a value: a field of that kind, and the function that casts to it."""
 
 
 def kinds_of(field: Field) -> Sequence[str]:
-    """Return the kinds of the values that a document, or a map, may have at a path."""
+    """Return the kinds of values that a document or a map can have at a path."""
     if field.items in (None, FieldType.DOCUMENT):
         return tuple(KINDS)
     return ("text",) if field.items is FieldType.STRING else ("number",)

@@ -1,8 +1,7 @@
-"""Tables that relations are shipped to batch by batch, and a statement over them.
+"""Tables to which relations are shipped in batches, and a statement over them.
 
-Each batch is one transaction, which notes the number of the batch: one that is shipped again, as
-after a crash, replaces what it has shipped before. An advisory lock of the session keeps everyone
-else from the tables.
+Each batch is one transaction that records the batch number: a batch that is shipped a second time,
+as after a crash, replaces its rows. A session advisory lock excludes other processes.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _SETTINGS: Final = {
     "application_name": "portolan",
     "timezone": "UTC",
     "jit": "off",
-    # What is there at a slide follows no statistics: those of the last analysis know no such tuple.
-    # All joins are equi-joins of much with much, so that hashing suits them.
+    # The tuples of a slide follow no statistics: the last ANALYZE has not seen them.
+    # All joins are equi-joins of many rows with many, so hash joins suit them.
     "enable_nestloop": "off",
     "enable_mergejoin": "off",
     "idle_in_transaction_session_timeout": "300s",
@@ -44,13 +43,13 @@ _NEXT: Final = "UPDATE {} SET batch = $2 WHERE task = $1"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is shipped for a statement, and its arguments.
+    """The rows shipped for a statement, and its arguments.
 
     Attributes:
-        number: One more than that of the batch before.
-        rows: As CSV, by the table.
-        replaced: A condition on tuples that are obsolete, or of this batch; with `bounds` as its
-            parameters.
+        number: One more than the number of the batch before.
+        rows: Rows as CSV, by table.
+        replaced: A condition, with the parameters `bounds`, on obsolete tuples and those of this
+            batch.
     """
 
     number: int
@@ -62,10 +61,10 @@ class Batch:
 
 
 class ShippedRelations:
-    """Tables in a schema of their own, for one process at a time.
+    """Tables in a separate schema, for one process at a time.
 
     Args:
-        tables: Types of the columns by the column, by the table.
+        tables: Types of columns, by table and column.
     """
 
     def __init__(self, url: str, schema: str, tables: Mapping[str, Mapping[str, str]]) -> None:
@@ -73,7 +72,7 @@ class ShippedRelations:
         self._connection: Any = None
 
     async def open(self) -> None:
-        """Connect, and create what is not there.
+        """Connect, and create missing tables.
 
         Raises:
             StoreError: The database refuses, does not answer, or another process has the schema.
@@ -109,7 +108,7 @@ class ShippedRelations:
             raise as_store_error(_NAME, error) from error
 
     async def execute(self, task: str, batch: Batch) -> list[Any]:
-        """Ship a batch, and return the rows of its statement; a `task` has batches of its own.
+        """Ship a batch, and return the rows of its statement; batches are numbered by `task`.
 
         Raises:
             StoreError: The database refuses or does not answer, or has executed later batches.
@@ -119,8 +118,8 @@ class ShippedRelations:
                 await self._advance(task, batch.number)
                 for table, rows in batch.rows.items():
                     await self._replace(table, rows, batch)
-                found = await self._connection.fetch(batch.statement, *batch.arguments)
-            return list(found)
+                result = await self._connection.fetch(batch.statement, *batch.arguments)
+            return list(result)
         except FAILURES as error:
             raise as_store_error(_NAME, error) from error
 
@@ -134,7 +133,7 @@ class ShippedRelations:
                 await self._connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({types})")
 
     async def _advance(self, task: str, number: int) -> None:
-        """Note the batch, which is the next one, or the last one once more."""
+        """Record the batch number, which must be the next one, or the last one repeated."""
         progress = quoted(self._schema, _PROGRESS)
         last = await self._connection.fetchval(_LAST.format(progress), task)
         if last is not None and not last <= number <= last + 1:

@@ -1,7 +1,7 @@
 """Statements: built with SQLAlchemy Core, compiled once, run as text by asyncpg.
 
-SQLAlchemy's own execution costs several hundred microseconds a call; its construction and quoting
-are what is wanted here. asyncpg keeps the prepared form of each text on each connection.
+SQLAlchemy only builds and quotes: its execution costs several hundred microseconds a call. asyncpg
+caches the prepared statement of each text on each connection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "quoted",
 ]
 
-# SQLAlchemy leaves the types of these out.
+# SQLAlchemy has no types for these.
 _new_dialect: Any = PGDialect_asyncpg
 _text: Any = sa.Text()
 
@@ -35,7 +35,7 @@ DIALECT: Final[Dialect] = _new_dialect()
 DIALECT.max_identifier_length = 63 + 6
 _QUOTE: Final = _text.literal_processor(DIALECT)
 _PAIRS: Final = 40
-"""Pairs in one jsonb_build_object: PostgreSQL takes 100 arguments, a class may have 500 fields."""
+"""Pairs in one jsonb_build_object: PostgreSQL takes 100 arguments, a class can have 500 fields."""
 
 
 class Statement:
@@ -57,12 +57,12 @@ class Statement:
 
 
 def parameter(name: str, type_: Any) -> sa.BindParameter[Any]:
-    """Return the parameter for a value that comes with each execution."""
+    """Return a parameter whose value comes with each execution."""
     return sa.bindparam(name, type_=type_, required=True)
 
 
 def constant(text: str) -> sa.ColumnElement[Any]:
-    """Write a name known when the statement is built as a literal, as indexes need it to match."""
+    """Return a string literal: expressions with parameters would not match indexes."""
     return sa.literal_column(_QUOTE(text), sa.Text())
 
 
@@ -71,12 +71,12 @@ def number(value: int) -> sa.ColumnElement[Any]:
 
 
 def quoted(*names: str) -> str:
-    """Write a name, or one qualified by those before it, for statements that are plain text."""
+    """Quote a name, or qualified name, for plain-text statements."""
     return ".".join(map(DIALECT.identifier_preparer.quote_identifier, names))
 
 
 def qualified(table: sa.Table) -> str:
-    """Write a table's name behind that of its schema, for statements that are plain text."""
+    """Quote a table's name, qualified by its schema, for plain-text statements."""
     return quoted(str(table.schema), table.name)
 
 
@@ -84,8 +84,10 @@ def json_object(members: Iterable[tuple[str, sa.ColumnElement[Any]]]) -> sa.Colu
     """Build a jsonb object of any number of members."""
     flat = [part for name, column in members for part in (constant(name), column)]
     step = 2 * _PAIRS
-    parts = [flat[i : i + step] for i in range(0, len(flat), step)] or [[]]
-    whole: sa.ColumnElement[Any] = sa.func.jsonb_build_object(*parts[0], type_=JSONB)
-    for part in parts[1:]:
-        whole = whole.op("||", return_type=JSONB())(sa.func.jsonb_build_object(*part, type_=JSONB))
-    return whole
+    chunks = [flat[i : i + step] for i in range(0, len(flat), step)] or [[]]
+    document: sa.ColumnElement[Any] = sa.func.jsonb_build_object(*chunks[0], type_=JSONB)
+    for chunk in chunks[1:]:
+        document = document.op("||", return_type=JSONB())(
+            sa.func.jsonb_build_object(*chunk, type_=JSONB)
+        )
+    return document

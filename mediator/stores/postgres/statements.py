@@ -1,6 +1,6 @@
-"""The statements of one namespace, built when first needed and cached within bounds.
+"""The statements of one namespace, built on first use and kept in bounded caches.
 
-A fragment is known by its identity, so a new routing model starts with new statements and the old
+Fragments are compared by identity, so a new routing model starts with new statements and the old
 ones are evicted.
 """
 
@@ -49,11 +49,11 @@ __all__ = ["SEARCHES", "STATEMENTS", "Statements"]
 _T = TypeVar("_T")
 
 STATEMENTS: Final = 1024
-"""Statements kept, of each kind; connections keep as many prepared."""
+"""Maximum number of cached statements of each kind; connections prepare as many."""
 
 SEARCHES: Final = 256
-"""Statements of searches kept: users decide on their shapes, so their number is unbounded, and one
-may be large."""
+"""Maximum number of cached search statements: users decide on their shapes, so their number is
+unbounded, and one can be large."""
 
 
 class Statements:
@@ -81,16 +81,16 @@ class Statements:
         self.recall = self._of_table(lambda t: recall_statement(t.fragment, self.namespace_tables))
 
     def _of_table(self, build: Callable[[RecordTable], _T]) -> Callable[[Fragment], _T]:
-        """Return what builds something of a fragment's table, and keeps it."""
+        """Return a function that builds and caches something from a fragment's table."""
         return lru_cache(maxsize=256)(lambda fragment: build(self.records(fragment)))
 
-    def _known(self, fragment: Fragment, names: tuple[str, ...]) -> RecordTable:
+    def _checked_records(self, fragment: Fragment, names: tuple[str, ...]) -> RecordTable:
         if not fragment.fields.keys() >= set(names):
             raise StoreRefused(f"{fragment.system}: a read names a field that is not there")
         return self.records(fragment)
 
     def _reader(self, fragment: Fragment, names: tuple[str, ...]) -> RecordReader:
-        return reader(self._known(fragment, names), names)
+        return reader(self._checked_records(fragment, names), names)
 
     def _write(self, shape: WriteShape) -> PreparedWrite:
         check(shape)
@@ -99,20 +99,20 @@ class Statements:
         return PreparedWrite(shape, records, build)
 
     def _multi_row(self, shape: WriteShape) -> MultiRowWrite | None:
-        """Return the statement for many writes of a shape; None: there is none."""
+        """Return the statement for many writes of a shape; None if the shape has none."""
         records = self.records(shape.fragment)
         if not takes_rows(shape, records):
             return None
         return MultiRowWrite(self.write(shape), records, self.namespace_tables)
 
     def _read(self, fragment: Fragment, names: tuple[str, ...], many: bool) -> Statement:
-        return read_statement(self._known(fragment, names), names, many=many)
+        return read_statement(self._checked_records(fragment, names), names, many=many)
 
     def _scan(self, fragment: Fragment, names: tuple[str, ...], after: bool) -> Statement:
-        return scan_statement(self._known(fragment, names), names, after=after)
+        return scan_statement(self._checked_records(fragment, names), names, after=after)
 
     def _search(self, search: SearchShape) -> Statement:
-        records = self._known(search.fragment, search.names)
+        records = self._checked_records(search.fragment, search.names)
         return search_statement(records, search, self.records)
 
     def _estimate(self, fragment: Fragment, shape: FilterShape) -> Statement:

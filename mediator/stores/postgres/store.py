@@ -48,7 +48,7 @@ from mediator.stores.postgres.search.predicates import shaped_filter
 from mediator.stores.postgres.search.searcher import Searcher, pushdown
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.statements import Statements
-from mediator.stores.postgres.write.prepared import recalled
+from mediator.stores.postgres.write.prepared import remembered_operation
 from mediator.stores.postgres.write.reserving import reserve
 from mediator.stores.postgres.write.writer import Writer
 
@@ -59,19 +59,19 @@ T = TypeVar("T")
 _TIME: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 _DDL_S: Final = 300.0
-"""Seconds for changes of tables that build nothing."""
+"""Timeout of schema changes that build no index, in seconds."""
 
 _BUILD_S: Final = 7200.0
-"""Seconds for a table with its indexes, which are built while it is read and written."""
+"""Timeout of a table with its indexes, which are built while it is read and written."""
 
 
 class PostgresStore:
-    """One PostgreSQL server as a store; also all else that `port` offers but `PendingChanges`.
+    """One PostgreSQL server as a store, with every protocol of `port` except `PendingChanges`.
 
     Attributes:
         statements: The statements of its namespace.
-        pool: Its sessions, but for those that search.
-        searcher: Runs searches, on sessions of its own.
+        pool: Its sessions, except for searches.
+        searcher: Runs searches, on separate sessions.
     """
 
     def __init__(self, config: SystemConfig) -> None:
@@ -84,11 +84,11 @@ class PostgresStore:
         self._outbox = OutboxLog(self.statements, self.use)
 
     async def open(self) -> None:
-        """Connect, and make the namespace if it is not there.
+        """Connect, and create the namespace if it is absent.
 
         Raises:
             StoreUnavailable: The server does not answer.
-            StoreRefused: It does not let us in, or not make the namespace.
+            StoreRefused: It refuses the connection, or the creation of the namespace.
         """
         await self.ping()
         tables = self.statements.namespace_tables
@@ -104,32 +104,32 @@ class PostgresStore:
         await self.use(lambda c: c.fetch("SELECT 1"))
 
     async def time_us(self) -> int:
-        """Return what the server's clock shows."""
-        [(shown,)] = await self.use(lambda c: c.fetch(_TIME))
-        return int(shown)
+        """Return the server's time in microseconds."""
+        [(now_us,)] = await self.use(lambda c: c.fetch(_TIME))
+        return int(now_us)
 
     async def facts(self) -> ServerFacts:
-        """Observe the server's version and configuration."""
+        """Query the server's version and configuration."""
         return await self.use(admin.observe)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Whether the store applies the operator to the type exactly: wherever it applies."""
+        """Whether the store applies the operator to the type exactly: always if applicable."""
         return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        """Make table, columns and indexes for the fragment; idempotent, keeps existing data."""
+        """Create table, columns and indexes for the fragment; idempotent, keeps existing data."""
         tables, records = self.statements.namespace_tables, self.statements.records(fragment)
         await self.use(lambda c: admin.prepare_class(c, tables, records, previous), _BUILD_S)
 
     async def build(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        """Add columns and indexes that are not there; see `IndexBuilding`."""
+        """Add missing columns and indexes; see `IndexBuilding`."""
         tables, records = self.statements.namespace_tables, self.statements.records(fragment)
         await self.use(
-            lambda c: admin.prepare_class(c, tables, records, previous, adding=True), _BUILD_S
+            lambda c: admin.prepare_class(c, tables, records, previous, add_only=True), _BUILD_S
         )
 
     async def built(self, fragment: Fragment) -> float | None:
-        """Return how much of an index is built, whoever does it, as the server says."""
+        """Return the progress of an index build by any process, as the server reports it."""
         records = self.statements.records(fragment)
         return await self.use(lambda c: admin.built(c, records))
 
@@ -146,11 +146,11 @@ class PostgresStore:
         return await self.use(lambda c: admin.erase(c, records, names, after, limit), _DDL_S)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        """Read records; None for those that are not there."""
+        """Read records; None for absent records."""
         return await self._bounded(self._reader.read(calls))
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        """Apply writes, each atomically with its outbox entry; the results in the same order."""
+        """Apply writes, each atomically with its outbox entry; return the results in order."""
         return await self._bounded(self._writer.write(calls, token), writes=True)
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
@@ -171,13 +171,13 @@ class PostgresStore:
         )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
-        """Take an intent away wherever it is this one; see `Lockable`."""
+        """Remove this intent from the records that have it; see `Lockable`."""
         for fragment, ids in by_fragment(keys).items():
             intents = self.statements.intents(fragment)
             await self.use(partial(intents.unlock, ids=ids, intent=intent, joint=joint))
 
     async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
-        """Reserve what writes claim; see `Claiming`."""
+        """Reserve the claims of writes; see `Claiming`."""
         return await self._bounded(reserve(self.statements, self.pool, writes))
 
     async def record_states(
@@ -186,7 +186,7 @@ class PostgresStore:
         """Return the states of records; see `Lockable`."""
         intents = self.statements.intents
         return await record_states(
-            keys, lambda f, ids: self.use(partial(intents(f).look, ids=ids, redo=redo))
+            keys, lambda f, ids: self.use(partial(intents(f).read, ids=ids, redo=redo))
         )
 
     async def recall(
@@ -194,7 +194,7 @@ class PostgresStore:
     ) -> RememberedOperation | None:
         statement = self.statements.recall(fragment)
         rows = await self._rows(statement, {"id": id_, "operation": operation})
-        return recalled(self.statements.records(fragment), rows[0]) if rows else None
+        return remembered_operation(self.statements.records(fragment), rows[0]) if rows else None
 
     async def scan(
         self,
@@ -212,18 +212,18 @@ class PostgresStore:
     async def count(self, fragment: Fragment) -> int:
         text = self.statements.count(fragment).text
 
-        async def counted(connection: Any) -> int:
-            # Sessions avoid sequential scans (see `connection`), which are right only here.
+        async def run(connection: Any) -> int:
+            # Sessions avoid sequential scans (see `connection`), which are best only here.
             async with transaction(connection):
                 await connection.execute("SET LOCAL enable_seqscan = on")
                 return int(await connection.fetchval(text))
 
-        return await self.use(counted)
+        return await self.use(run)
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
-        """Say what would be done of a search; see `Queryable`."""
+        """Plan a search; see `Queryable`."""
         return pushdown(fragment, filter_, order)
 
     async def find(self, find: SearchRequest) -> SearchPage:
@@ -237,7 +237,7 @@ class PostgresStore:
         return await self.searcher.documents(find, names, joins)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
-        """Whether it applies the whole filter and computes all this exactly."""
+        """Whether it applies the whole filter and aggregates exactly."""
         is_pushed = shaped_filter(fragment, filter_) is not None
         return is_pushed and computes(fragment, aggregate, SUMMABLE)
 
@@ -250,7 +250,7 @@ class PostgresStore:
         limit: int,
         deadline_s: float,
     ) -> list[ComputedGroup]:
-        """Return groups with what was computed. Raises `StoreTooCostly` beyond the deadline."""
+        """Return groups with their results. Raises `StoreTooCostly` beyond the deadline."""
         return await self.searcher.aggregate(
             fragment, filter_, aggregate, limit=limit, deadline_s=deadline_s
         )
@@ -269,11 +269,11 @@ class PostgresStore:
         return await self._bounded(absorb(self.pool, self._reader.read, table, statement, records))
 
     async def replace_copies(
-        self, fragment: Fragment, found: Sequence[Record], records: Sequence[Record]
+        self, fragment: Fragment, copies: Sequence[Record], records: Sequence[Record]
     ) -> int:
-        """Replace copies that are as they were found; see `Mirror`."""
+        """Replace copies that are unchanged since they were read; see `Mirror`."""
         table, statement = self.statements.records(fragment), self.statements.replace(fragment)
-        return await self._bounded(replace_copies(self.pool, table, statement, found, records))
+        return await self._bounded(replace_copies(self.pool, table, statement, copies, records))
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""
@@ -285,27 +285,27 @@ class PostgresStore:
         return await self.use(lambda c: reap(c, namespace, now_s, limit))
 
     def logs(self) -> Sequence[str]:
-        """Name the logs; see `ChangeLog`."""
+        """Return the names of the logs; see `ChangeLog`."""
         return (LOG,)
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
     ) -> LogPage:
         """Return changes beyond a position, oldest first; see `ChangeLog`."""
-        del log  # there is one
+        del log  # there is only one
         return await self._outbox.read(after, limit, fragment_of)
 
     async def horizon(self) -> tuple[int, int]:
-        """Return up to where changes can be read, and which have committed; see `OutboxLog`."""
+        """Return the bounds of readable and of committed changes; see `OutboxLog.horizon`."""
         return await self._outbox.horizon()
 
     async def oldest(self, log: str) -> str | None:
-        """Return the position of the oldest change that is still there, or None."""
+        """Return the position of the oldest remaining change, or None."""
         del log
         return await self._outbox.oldest()
 
     async def trim(self, log: str, upto: str, keep_s: float) -> int:
-        """Remove changes up to a position, but none younger than `keep_s`; return how many."""
+        """Remove changes up to a position, but none younger than `keep_s`; return the number."""
         del log
         return await self._outbox.trim(upto, keep_s)
 
@@ -321,10 +321,10 @@ class PostgresStore:
     async def _bounded(
         self, work: Awaitable[T], deadline_s: float | None = None, *, writes: bool = False
     ) -> T:
-        """Wait for work until the deadline; every failure becomes one of the port's."""
+        """Await work until the deadline; raise failures as the port's errors."""
         try:
             async with asyncio.timeout(deadline_s or self.config.deadline_s):
                 return await work
         except FAILURES as error:
-            # The cause is left out: its text may quote values, or the URL with its password.
+            # The cause is left out: its text can quote values, or the URL with its password.
             raise as_store_error(self.config.name, error, writes=writes) from None

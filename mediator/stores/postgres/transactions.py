@@ -1,12 +1,12 @@
 """Write intents, in the rows of their records (`Lockable`).
 
-A record that is absent gets a row, a tombstone without versions, so that an insertion of the record
+An absent record gets a row, a tombstone without versions, so that an insertion of the record
 conflicts with it. Setting an intent takes the advisory lock of the record, as writes do.
 
-One statement sets an intent and returns the state of the record. A row with another's intent, or
-fenced against this one (see `fencing`), is updated to what it is: only so `RETURNING` returns it,
-from the newest row, which is locked. The advisory locks are taken before the first row is made, as
-they are counted before they are joined.
+One statement sets an intent and returns the state of the record. A row with another intent, or
+fenced against this one (see `fencing`), is updated without a change, because `RETURNING` returns
+only updated rows; it is the newest row, which is locked. The advisory locks are taken before the
+first row is made, because they are counted before they are joined.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ ON CONFLICT (id) DO UPDATE SET
     END
 RETURNING {columns}, NULL
 """
-_LOOK: Final = """
+_READ: Final = """
 SELECT {columns}, CASE WHEN $2 THEN record._redo END FROM {table} AS record WHERE id = ANY ($1)
 """
 _UNLOCK: Final = """
 UPDATE {table} SET _intent = NULL, _redo = NULL WHERE id = ANY ($1) AND _intent = $2
 """
-_JOIN: Final = """
+_UNLOCK_JOINT: Final = """
 UPDATE {table} SET
     _intent = NULL, _redo = NULL, _joint = CASE WHEN _deleted IS NULL THEN $2 ELSE _joint END
 WHERE id = ANY ($1) AND _intent = $2
@@ -52,19 +52,19 @@ _ABSENT: Final = RecordState(None, {}, "")
 
 
 class IntentStatements:
-    """Statements that set intents on the records of a class; `lock` is that of `lock_statement`."""
+    """Statements on the intents of a class's records; `lock` comes from `lock_statement`."""
 
     def __init__(self, records: RecordTable, lock: Statement) -> None:
         versions = [quoted("record", column.name) for column in records.versions.values()]
-        named = ("id", "_creation_version", "_deleted", "_intent", "_joint")
-        own = [f"record.{name}" for name in named]
-        parts = {
+        names = ("id", "_creation_version", "_deleted", "_intent", "_joint")
+        columns = [f"record.{name}" for name in names]
+        substitutions = {
             "table": qualified(records.table),
-            "columns": ", ".join(own + versions),
+            "columns": ", ".join(columns + versions),
             "locks": lock.text,
         }
-        self._lock, self._look, self._unlock, self._join = (
-            text.format_map(parts) for text in (_LOCK, _LOOK, _UNLOCK, _JOIN)
+        self._lock, self._read, self._unlock, self._unlock_joint = (
+            text.format_map(substitutions) for text in (_LOCK, _READ, _UNLOCK, _UNLOCK_JOINT)
         )
         self._groups = tuple(records.versions)
         self._claims = ClaimStatements(records) if records.claims else None
@@ -77,7 +77,7 @@ class IntentStatements:
     async def unlock(
         self, connection: Any, ids: Sequence[str], intent: str, *, joint: bool
     ) -> None:
-        statement = self._join if joint else self._unlock
+        statement = self._unlock_joint if joint else self._unlock
         if self._claims is None:
             await connection.execute(statement, ids, intent)
             return
@@ -85,10 +85,10 @@ class IntentStatements:
             await connection.execute(statement, ids, intent)
             await self._claims.release(connection, ids, intent)
 
-    async def look(
+    async def read(
         self, connection: Any, ids: Sequence[str], *, redo: bool
     ) -> dict[str, RecordState]:
-        return self._states(await connection.fetch(self._look, ids, redo), ids)
+        return self._states(await connection.fetch(self._read, ids, redo), ids)
 
     def _states(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, RecordState]:
         states: Mapping[str, RecordState] = {row[0]: self._record_state(row) for row in rows}
@@ -97,6 +97,6 @@ class IntentStatements:
     def _record_state(self, row: Any) -> RecordState:
         _, creation_version, deleted, intent, joint, *versions, redo = row
         pairs = zip(self._groups, versions, strict=True)
-        known = {group: version for group, version in pairs if version}
-        present = creation_version if deleted is None else None
-        return RecordState(present, known, intent or "", joint or "", redo or "")
+        current_versions = {group: version for group, version in pairs if version}
+        live_version = creation_version if deleted is None else None
+        return RecordState(live_version, current_versions, intent or "", joint or "", redo or "")

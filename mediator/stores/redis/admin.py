@@ -1,4 +1,4 @@
-"""Administration: what a server must be like, and making a class ready or taking it away."""
+"""Administration: requirements on the server, and preparing or dropping a class."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = [
 ]
 
 _APPENDFSYNC: Final = {"full": "always", "second": "everysec"}
-"""The setting of the server for each durability."""
+"""The server's setting for each durability."""
 
-_OLDEST: Final = (6, 2)
+_MIN_VERSION: Final = (6, 2)
 _SECONDS: Final = {"always": 0.0, "everysec": 1.0}
-_KEPT_UP: Final = ("indexed", "indexed.multi")
-"""Sets of the names of indexes that writes keep up: of single fields, and the others."""
+_INDEX_SETS: Final = ("indexed", "indexed.multi")
+"""Keys of the sets of indexes that writes maintain: of single fields, and the others."""
 
 _BATCH: Final = 200
-"""Records that one script handles, so that the server is not held up."""
+"""Records handled by one script, so that it does not block the server for long."""
 
 
 async def settings_of(client: CommandClient) -> dict[str, str]:
-    """Return what INFO and CONFIG GET say, by name; CONFIG may be forbidden."""
+    """Return the settings of INFO and CONFIG GET by name; CONFIG can be forbidden."""
     (info,) = await client.execute([command("INFO")])
     lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
     settings = {name: value for name, colon, value in lines if colon}
@@ -60,21 +60,21 @@ async def request_durability(client: CommandClient, durability: str | None) -> N
 
 
 def facts_of(settings: Mapping[str, str]) -> ServerFacts:
-    reported = ("appendonly", "appendfsync", "aof_enabled", "maxmemory", "maxmemory_policy")
+    names = ("appendonly", "appendfsync", "aof_enabled", "maxmemory", "maxmemory_policy")
     replicas = settings.get("connected_slaves")
     return ServerFacts(
         server=_product(settings),
         version=_version(settings),
         durability_s=_durability_s(settings),
         replicas=None if replicas is None else int(replicas),
-        details={name: settings[name] for name in reported if name in settings},
+        details={name: settings[name] for name in names if name in settings},
     )
 
 
 def refuse_unfit(settings: Mapping[str, str]) -> None:
-    """Raise `StoreRefused` for a server that is too old or throws records away."""
+    """Raise `StoreRefused` for a server that is too old or evicts records."""
     version = settings.get("redis_version", "0")
-    if _numbers(version) < _OLDEST:
+    if _numbers(version) < _MIN_VERSION:
         raise StoreRefused(f"{_product(settings)} {version} is older than 6.2")
     policy = settings.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
@@ -91,8 +91,8 @@ def _version(settings: Mapping[str, str]) -> str:
 
 
 def _durability_s(settings: Mapping[str, str]) -> float | None:
-    kept = settings.get("appendonly") == "yes" or settings.get("aof_enabled") == "1"
-    return _SECONDS.get(settings.get("appendfsync", "")) if kept else None
+    is_persistent = settings.get("appendonly") == "yes" or settings.get("aof_enabled") == "1"
+    return _SECONDS.get(settings.get("appendfsync", "")) if is_persistent else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -100,13 +100,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 async def fill_indexes(
-    client: CommandClient, layout: Layout, filled_to: Callable[[int], None]
+    client: CommandClient, layout: Layout, on_partition: Callable[[int], None]
 ) -> None:
-    """Add existing records to indexes that are new; `filled_to` gets each partition's number."""
+    """Add existing records to new indexes; `on_partition` gets each partition's number."""
     for number, prefix in enumerate(layout.prefixes):
-        filled_to(number)
+        on_partition(number)
         single, multi, filled = await _indexes(client, prefix)
-        # One that is filled and not kept up was left by a removal that failed.
+        # An index that is filled but not maintained is left over from a failed removal.
         present = filled & (single | multi)
         await add_indexes(
             client, prefix, layout.single_names - present, layout.multi_names - present
@@ -114,23 +114,23 @@ async def fill_indexes(
 
 
 async def remove_indexes(client: CommandClient, layout: Layout, previous: Layout | None) -> None:
-    """Remove indexes that are no more.
+    """Remove obsolete indexes.
 
-    Those that there were so far stay: replicas search by them until they know of the change.
+    The previous indexes stay: replicas search by them until they notice the change.
     """
-    kept = previous or layout
+    retained = previous or layout
     for prefix in layout.prefixes:
         single, multi, filled = await _indexes(client, prefix)
-        stale = single - layout.single_names - (kept.single_names - layout.multi_names)
-        stale |= multi - layout.multi_names - (kept.multi_names - layout.single_names)
-        # One that is filled and not kept up was left by a removal that failed.
+        stale = single - layout.single_names - (retained.single_names - layout.multi_names)
+        stale |= multi - layout.multi_names - (retained.multi_names - layout.single_names)
+        # An index that is filled but not maintained is left over from a failed removal.
         stale |= filled - single - multi
         await _remove(client, prefix, stale)
 
 
 async def _indexes(client: CommandClient, prefix: str) -> tuple[set[bytes], ...]:
-    """Return the names of the indexes that writes keep up, of both kinds, and of those filled."""
-    keys = [f"{prefix}{name}" for name in (*_KEPT_UP, "filled")]
+    """Return the names of maintained indexes, of both kinds, and of filled ones."""
+    keys = [f"{prefix}{name}" for name in (*_INDEX_SETS, "filled")]
     return tuple(map(set, await client.execute([command("SMEMBERS", key) for key in keys])))
 
 
@@ -140,27 +140,27 @@ async def add_indexes(
     names = sorted(single | multi)
     if not names:
         return
-    # Writes keep up the index from here on; records that were there before are added now.
-    for key, some in zip(_KEPT_UP, (single, multi), strict=True):
-        if some:
-            await _execute(client, "SADD", f"{prefix}{key}", *some)
+    # Writes maintain the indexes from here on; existing records are added now.
+    for key, added in zip(_INDEX_SETS, (single, multi), strict=True):
+        if added:
+            await _execute(client, "SADD", f"{prefix}{key}", *added)
     last: bytes | None = b""
     while last is not None:
         (last,) = await client.execute([FILL.call((prefix,), last, _BATCH, *names)], writes=True)
-    # Only at the end: after a failure in between, the next call fills the indexes again.
+    # Only at the end: after a failure, the next call fills the indexes again.
     await _execute(client, "SADD", f"{prefix}filled", *names)
 
 
 async def _remove(client: CommandClient, prefix: str, names: set[bytes]) -> None:
     if names:
-        # Before the indexes go, so that no write adds to them any more.
-        for key in (*_KEPT_UP, "filled"):
+        # Before the indexes are removed, so that no write adds to them any more.
+        for key in (*_INDEX_SETS, "filled"):
             await _execute(client, "SREM", f"{prefix}{key}", *names)
         await _unlink_indexes(client, prefix, names)
 
 
 async def drop_class(client: CommandClient, layout: Layout) -> None:
-    """Remove records, tombstones and indexes; remembered operations expire by themselves."""
+    """Remove records, tombstones and indexes; remembered operations expire."""
     for prefix in layout.prefixes:
         # Operations are remembered with their generation, so the old ones are ignored from here on.
         await _execute(client, "INCR", f"{prefix}generation")
@@ -169,20 +169,20 @@ async def drop_class(client: CommandClient, layout: Layout) -> None:
             (removed,) = await client.execute([DROP.call((prefix,), _BATCH)], writes=True)
         single, multi, _ = await _indexes(client, prefix)
         await _unlink_indexes(client, prefix, single | multi)
-        await _execute(client, "UNLINK", *(f"{prefix}{key}" for key in (*_KEPT_UP, "filled")))
+        await _execute(client, "UNLINK", *(f"{prefix}{key}" for key in (*_INDEX_SETS, "filled")))
     await _execute(client, "UNLINK", layout.claims_key)
 
 
 async def erase(
     client: CommandClient, layout: Layout, names: Sequence[str], after: str | None, limit: int
 ) -> str | None:
-    """Remove fields from up to `limit` records; where the next call goes on: partition and id."""
+    """Remove fields from up to `limit` records; return the next call's `after` (partition, id)."""
     number, _, last = (after or "0:").partition(":")
     partition = int(number)
     call = ERASE.call((layout.prefixes[partition],), last, limit, *names)
-    (reached,) = await client.execute([call], writes=True)
-    if reached is not None:
-        return f"{partition}:{reached.decode()}"
+    (last_id,) = await client.execute([call], writes=True)
+    if last_id is not None:
+        return f"{partition}:{last_id.decode()}"
     return f"{partition + 1}:" if partition + 1 < len(layout.prefixes) else None
 
 

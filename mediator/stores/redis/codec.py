@@ -1,7 +1,7 @@
-"""Values as self-describing texts of Redis: a tag byte names the type, integers are plain digits.
+"""Encodes values as self-describing texts: a tag byte names the type, integers are plain digits.
 
 =========== ==================================================================
-``n``       null (a missing field is an absent one)
+``n``       null (a missing field is absent from the hash)
 digits, -   integer
 ``s``       string or reference, UTF-8
 ``f``       float, the shortest text that reads back
@@ -9,9 +9,9 @@ digits, -   integer
 ``b``       boolean, ``b0`` or ``b1``
 ``u``       timestamp, microseconds since 1970
 ``y``       binary, raw
-``j``       document, and items that are nested: JSON with sorted keys
-``L S M``   list, set, map: only a marker in the hash; in whole values followed by
-            the members as netstrings (``length:bytes``), of a map keys and items in turn
+``j``       document, and nested items: JSON with sorted keys
+``L S M``   list, set, map: only a marker in the hash; in complete values followed by
+            the members as netstrings (``length:bytes``), for a map keys and items in turn
 =========== ==================================================================
 """
 
@@ -66,16 +66,16 @@ _ENCODERS: dict[FieldType, Encoder] = {
 
 
 def scalar_encoder(type_: FieldType) -> Encoder:
-    """Return what makes the text of a value of the type; nested types become JSON."""
+    """Return the encoder of values of a type; nested types become JSON."""
     return _ENCODERS.get(type_, _json)
 
 
 def item_encoder(items: FieldType | None) -> Encoder:
-    """Return what makes the text of an item: equal items have equal texts."""
+    """Return the encoder of items: equal items have equal texts."""
     if items is FieldType.DECIMAL:
         return lambda item: NULL if item is None else _decimal(_canonical(item))
     if items is FieldType.FLOAT:
-        # Adding 0.0 makes zero of negative zero, which is equal to it.
+        # Adding 0.0 turns negative zero into zero, which is equal to it.
         return lambda item: NULL if item is None else f"f{item + 0.0!r}"
     encoder = _json if items is None else scalar_encoder(items)
     return lambda item: NULL if item is None else encoder(item)
@@ -83,15 +83,15 @@ def item_encoder(items: FieldType | None) -> Encoder:
 
 def _canonical(value: Decimal) -> Decimal:
     sign, digits, exponent = value.as_tuple()
-    kept = "".join(map(str, digits)).rstrip("0")
-    if not kept:
+    significant = "".join(map(str, digits)).rstrip("0")
+    if not significant:
         return Decimal(0)
     assert isinstance(exponent, int)
-    return Decimal((sign, tuple(map(int, kept)), exponent + len(digits) - len(kept)))
+    return Decimal((sign, tuple(map(int, significant)), exponent + len(digits) - len(significant)))
 
 
 def members(value: Any, field: Field) -> list[Text]:
-    """Return the marker of a collection and its members, of a map keys and items in turn."""
+    """Return the marker of a collection and its members, for a map keys and items in turn."""
     encoder = item_encoder(field.items)
     if field.type is FieldType.MAP:
         flat: list[Text] = ["M"]
@@ -107,7 +107,7 @@ def encode(value: Value, field: Field) -> Text:
 
 
 def decode(text: bytes) -> Value:
-    """Return the value of a whole text; the texts of the store's own scripts, or of `encode`."""
+    """Return the value of a complete text from the store's scripts or `encode`."""
     decoder = _DECODERS.get(text[0])
     return int(text) if decoder is None else decoder(text[1:])
 
@@ -128,7 +128,7 @@ def _raw_netstrings(text: bytes) -> Iterator[bytes]:
 
 def _map(text: bytes) -> Value:
     flat = _raw_netstrings(text)
-    # One iterator twice: keys and items are in turn.
+    # The same iterator twice, because keys and items alternate.
     return {key.decode(): decode(item) for key, item in zip(flat, flat, strict=True)}
 
 

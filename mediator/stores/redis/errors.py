@@ -1,4 +1,4 @@
-"""Errors of the driver and of the server, and values that Redis cannot hold, as the port's."""
+"""Maps errors of the driver and the server, and values that Redis cannot store, to the port's."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from mediator.stores.port import StoreError, StoreRefused, StoreUnavailable
 
 __all__ = ["ScriptUnknown", "error_of", "error_of_reply", "refuse_unstorable"]
 
-_PASSING_CODES: Final = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
+_TRANSIENT_CODES: Final = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
 
 
 class ScriptUnknown(StoreRefused):
-    """The server does not hold a script; nothing was done."""
+    """The server does not know a script; nothing was done."""
 
 
 def error_of_reply(text: str) -> StoreError:
-    """Return the error of an error reply; its text names no secret."""
+    """Return the port's error for an error reply; its text contains no secret."""
     if text.startswith("NOSCRIPT"):
         return ScriptUnknown(text)
-    if text.startswith(_PASSING_CODES):
+    if text.startswith(_TRANSIENT_CODES):
         return StoreUnavailable(text)
     return StoreRefused(text)
 
 
 def error_of(error: Exception, system: str) -> StoreError:
-    """Return the error of one raised while connecting."""
-    # The driver wraps what it did not expect while connecting.
+    """Return the port's error for an error raised while connecting."""
+    # The driver wraps unexpected errors.
     if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
         return StoreRefused(f"{system} refuses the credentials")
     if isinstance(error, ResponseError):
-        # Its text may quote what was sent, the password included.
+        # Its text can quote the request with its password.
         return StoreRefused(f"{system} refuses the connection")
     return StoreUnavailable(f"{system} cannot be reached: {type(error).__name__}")
 
 
 class _RefuseUnstorable:
-    """Refuses values that have no text: surrogates, integers beyond JSON's."""
+    """Refuses values that cannot be encoded: surrogates, integers beyond JSON's."""
 
     def __enter__(self) -> None: ...
 
@@ -54,4 +54,4 @@ class _RefuseUnstorable:
 
 
 refuse_unstorable: Final = _RefuseUnstorable()
-"""One for all calls: a context manager made by contextlib costs as much as packing a write."""
+"""Shared by all calls: creating one with contextlib costs as much as packing a write."""

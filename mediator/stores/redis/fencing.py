@@ -11,7 +11,7 @@ __all__ = ["fence"]
 
 
 async def fence(client: CommandClient, layout: Layout, id_: str, token: str) -> dict[str, int]:
-    """Fence a record, in the step in which writes take effect; return its versions then."""
+    """Fence a record, atomically with respect to writes; return its versions."""
     with refuse_unstorable:
         call = FENCE.call((layout.prefix(id_),), id_, token, RETENTION_MS, *layout.head[1:])
     [versions] = await client.execute([call], writes=True)

@@ -1,7 +1,7 @@
 """The outboxes of a Redis store as change logs: one stream for each partition.
 
-An entry (see `add_to_outbox` in scripts/write.lua) has the texts of the fields touched: ``-field``
-is the one before, ``+field`` the one after, collections as whole values.
+An entry (see `add_to_outbox` in scripts/write.lua) has the texts of the touched fields: ``-field``
+before, ``+field`` after the write, with collections as complete values.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StreamLogs:
     ) -> LogPage:
         async def page(after: str | None, count: int) -> list[LogEntry]:
             entries = await self.entries(name, after, count)
-            return [_logged(*entry, fragment_of) for entry in entries]
+            return [_entry(*entry, fragment_of) for entry in entries]
 
         return await read_on(self._page_size[name], after, limit, page)
 
@@ -63,7 +63,7 @@ class StreamLogs:
     async def entries(
         self, name: str, after: str | None, count: int
     ) -> list[tuple[bytes, list[bytes]]]:
-        """Return up to `count` entries beyond a position, as the stream has them."""
+        """Return up to `count` raw entries of the stream beyond a position."""
         start = "-" if after is None else "({}-{}".format(*numbers_of(after))
         xrange = command("XRANGE", self.keys[name], start, "+", "COUNT", count)
         (entries,) = await self._client.execute([xrange])
@@ -76,9 +76,9 @@ _Image: TypeAlias = Sequence[tuple[str, int]]
 
 @lru_cache(maxsize=1024)
 def _format(names: tuple[bytes, ...]) -> tuple[_Indices, _Image, _Image]:
-    """Return where the items of an entry with these names stand: all, those before, those after."""
+    """Return the offsets of an entry's values by name: of all, of the before and after images."""
     at = {name: 2 * number + 1 for number, name in enumerate(names)}
-    at.setdefault(b"time", at[b"version"])  # the version is the time unless it is ahead of it
+    at.setdefault(b"time", at[b"version"])  # `time` is left out if it equals the version
     return at, _image(at, _BEFORE), _image(at, _AFTER)
 
 
@@ -98,7 +98,7 @@ def _position(stream_id: bytes) -> str:
     return padded(major, minor)
 
 
-def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> LogEntry:
+def _entry(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> LogEntry:
     position, size = _position(stream_id), sum(map(len, flat))
     try:
         return LogEntry(position, _change(flat, fragment_of), size)
@@ -136,7 +136,7 @@ def _texts(flat: Sequence[bytes], image: _Image) -> list[tuple[str, bytes]]:
 
 
 def _value(_: str, text: bytes) -> Value:
-    # `decode` looks at the tag alone: a broken text must not pass for a null that was stored.
+    # `decode` reads only the tag: a broken text must not pass for a stored null.
     if text[0] == _NULL[0] and text != _NULL:
         raise ValueError("a null is nothing but its tag")
     return decode(text)

@@ -1,4 +1,4 @@
-"""Reading records: one command for each, and what its reply says."""
+"""Reads records: packs a command for each, and decodes its reply."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from redis_connection.commands import command
 __all__ = ["are_large", "read_command", "record_of", "record_of_reply", "records_of", "values_of"]
 
 _JOINT: Final = {b"!m": "intent", b"!j": "joint"}
-"""What a record says of joint writes, by the name in the hash."""
+"""Attributes of joint writes, by their name in the hash."""
 
 _LARGE: Final = 2**15
-"""Bytes of replies; beyond, decoding them may take more than about a millisecond."""
+"""Size of replies in bytes beyond which decoding can take more than about a millisecond."""
 
 
 def read_command(layout: Layout, call: Read) -> bytes:
-    """Pack a read; only collections need a script, to be read together with the hash."""
+    """Pack a read; only collections need a script, which reads them together with the hash."""
     prefix, names = layout.prefix(call.id), layout.names(call.fields)
     fields = layout.collections if call.fields is None else call.fields
     if layout.collections and not layout.collections.isdisjoint(fields):
@@ -41,7 +41,7 @@ def record_of_reply(layout: Layout, call: Read, reply: list[bytes] | None) -> Re
 
 
 def record_of(layout: Layout, id_: str, flat: list[bytes]) -> Record | None:
-    """Return the record of names and whole values in turn."""
+    """Return the record of alternating names and complete values."""
     texts = iter(flat)
     return _record(layout, id_, zip(texts, texts, strict=True))
 
@@ -53,7 +53,7 @@ def records_of(
 
 
 def values_of(layout: Layout, flat: list[bytes]) -> dict[str, Any]:
-    """Return the fields among names and whole values in turn."""
+    """Return the fields among alternating names and complete values."""
     texts = iter(flat)
     return {
         layout.field_names[name]: decode(text)
@@ -63,7 +63,7 @@ def values_of(layout: Layout, flat: list[bytes]) -> dict[str, Any]:
 
 
 def are_large(replies: Iterable[Sequence[bytes | None] | None]) -> bool:
-    """Whether it takes more than about a millisecond to decode replies that hold records."""
+    """Whether decoding records from replies takes more than about a millisecond."""
     return sum(len(text) for flat in replies if flat for text in flat if text) > _LARGE
 
 
@@ -81,7 +81,7 @@ def _record(layout: Layout, id_: str, pairs: Iterable[tuple[bytes, bytes | None]
             creation_version = int(text)
         elif layout.fragment.joint and name in _JOINT:
             joint[_JOINT[name]] = text.decode()
-    # A tombstone, or an absent record that has an intent.
+    # A tombstone, or an absent record with an intent.
     if creation_version is None:
         return None
     return Record(id_, creation_version, versions, values, **joint)

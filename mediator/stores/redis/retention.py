@@ -1,4 +1,4 @@
-"""Retention of the outboxes: entries that were relayed are removed, some at a time."""
+"""Retention of the outboxes: relayed entries are removed in batches."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from mediator.stores.outboxes import numbers_of
 from mediator.stores.redis.client import CommandClient
 from redis_connection.commands import command
 
-__all__ = ["TRIMMED_AT_ONCE", "trim_stream"]
+__all__ = ["TRIM_BATCH", "trim_stream"]
 
-TRIMMED_AT_ONCE: Final = 10_000
-_MOST_TRIMS: Final = 20
+TRIM_BATCH: Final = 10_000
+_MAX_TRIM_BATCHES: Final = 20
 
 
 async def trim_stream(client: CommandClient, key: str, upto: str, keep_s: float) -> int:
-    """Remove entries up to a position, but none younger than `keep_s`; some of them, if many.
+    """Remove entries up to a position, a bounded number, but none younger than `keep_s`.
 
-    Whole nodes of the stream go first, not too many at once, for the server waits meanwhile.
+    Complete nodes of the stream are removed first, in batches, because trimming blocks the server.
     """
     ((seconds, _),) = await client.execute([command("TIME")])
-    youngest = (max(0, int((int(seconds) - keep_s) * 1000)), 0)
+    cutoff = (max(0, int((int(seconds) - keep_s) * 1000)), 0)
     milliseconds, sequence = numbers_of(upto)
-    # MINID keeps the entry of its position, so it is the one after `upto`.
-    first_kept = "{}-{}".format(*min(youngest, (milliseconds, sequence + 1)))
+    # MINID keeps the entry at its id, so the id after `upto` is passed.
+    min_id = "{}-{}".format(*min(cutoff, (milliseconds, sequence + 1)))
     removed = 0
-    for _ in range(_MOST_TRIMS):
-        count = await _trim(client, key, "~", first_kept, "LIMIT", TRIMMED_AT_ONCE)
+    for _ in range(_MAX_TRIM_BATCHES):
+        count = await _trim(client, key, "~", min_id, "LIMIT", TRIM_BATCH)
         removed += count
         if not count:
-            # Only whole nodes went so far; this trims within the first one that is left.
-            return removed + await _trim(client, key, "=", first_kept)
+            # Only complete nodes were removed so far; this trims within the first remaining one.
+            return removed + await _trim(client, key, "=", min_id)
     return removed
 
 
-async def _trim(client: CommandClient, key: str, *how: Any) -> int:
-    (removed,) = await client.execute([command("XTRIM", key, "MINID", *how)], writes=True)
+async def _trim(client: CommandClient, key: str, *arguments: Any) -> int:
+    (removed,) = await client.execute([command("XTRIM", key, "MINID", *arguments)], writes=True)
     return int(removed)

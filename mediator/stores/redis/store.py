@@ -1,4 +1,4 @@
-"""The store on Redis: reads and writes in one round trip, whatever their number."""
+"""The store on Redis: any number of reads or writes in one round trip."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ from mediator.stores.redis.search.intervals import EVERYTHING, beyond, past
 from mediator.stores.redis.search.listing import IndexListing
 from mediator.stores.redis.search.plan import choose
 from mediator.stores.redis.search.search import (
+    can_count,
     count,
-    counts,
-    found,
+    find_page,
+    group_listing,
     groups,
-    groups_counted,
 )
 from mediator.stores.redis.transactions import change_intents
 from mediator.stores.redis.write.arguments import supports
 from mediator.stores.redis.write.batches import Batch, batches_of
 from mediator.stores.redis.write.coalescer import Coalescer
-from mediator.stores.redis.write.results import recall_commands, recalled
+from mediator.stores.redis.write.results import recall_commands, remembered_operation
 from redis_connection.commands import command
 
 __all__ = ["RedisStore"]
@@ -78,15 +78,15 @@ _T = TypeVar("_T")
 class RedisStore:
     """A Redis or Valkey server.
 
-    It is `Queryable`, `Lockable` and a `ChangeLog`; `Aggregating` and `Estimating`, as far as an
-    index counts. It is `Pipelining`: commands of one tick go in one request.
+    It is `Queryable`, `Lockable` and a `ChangeLog`; also `Aggregating` and `Estimating`, where an
+    index can count. It is `Pipelining`: commands of one tick are sent in one request.
     """
 
     pipelines: Literal[True] = True
 
     def __init__(self, config: SystemConfig) -> None:
         self.config = config
-        # Long replies (listings, drops) must not hold up short ones.
+        # Long replies (listings, drops) must not delay short ones.
         self._client = CommandClient(config, ALL)
         self._bulk_client = CommandClient(config, ALL) if config.pool_size > 1 else self._client
         self._layout_of = layouts(config)
@@ -96,7 +96,7 @@ class RedisStore:
         self._coalescer = Coalescer(self._layout_of, self._client, config.name)
 
     async def open(self) -> None:
-        """Connect, check that the server is fit, and request the configured durability."""
+        """Connect, check the server's suitability, and request the configured durability."""
         self._client.open()
         self._bulk_client.open()
         refuse_unfit(await settings_of(self._client))
@@ -121,24 +121,24 @@ class RedisStore:
         return supports(operator, type_)
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        before = None if previous is None else self._layout_of(previous)
-        await remove_indexes(self._bulk_client, self._layout_of(fragment), before)
+        previous_layout = None if previous is None else self._layout_of(previous)
+        await remove_indexes(self._bulk_client, self._layout_of(fragment), previous_layout)
         await self.build(fragment)
 
     async def build(
         self,
         fragment: Fragment,
-        previous: Fragment | None = None,  # noqa: ARG002 - nothing is taken away
+        previous: Fragment | None = None,  # noqa: ARG002 - nothing is removed
     ) -> None:
-        """Fill the indexes that are not filled; see `IndexBuilding`."""
+        """Fill the indexes that are not yet filled; see `IndexBuilding`."""
         layout = self._layout_of(fragment)
         class_, partitions = layout.prefixes[0], len(layout.prefixes)
 
-        def filled_to(number: int) -> None:
+        def on_partition(number: int) -> None:
             self._built[class_] = number / partitions
 
         try:
-            await fill_indexes(self._bulk_client, layout, filled_to)
+            await fill_indexes(self._bulk_client, layout, on_partition)
         finally:
             self._built.pop(class_, None)
 
@@ -166,8 +166,8 @@ class RedisStore:
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes in one round trip, batch by batch.
 
-        A single write goes at once while no other is under way; otherwise it is coalesced with the
-        others of its tick of the event loop.
+        A single write is sent at once if no other is in progress; otherwise it is coalesced with
+        the other writes of its event loop tick.
         """
         if not calls:
             return []
@@ -216,7 +216,7 @@ class RedisStore:
         with refuse_unstorable:
             commands = recall_commands(layout, id_, operation)
         flat, generation = await self._client.execute(commands)
-        return recalled(layout, flat, generation) if flat else None
+        return remembered_operation(layout, flat, generation) if flat else None
 
     async def scan(
         self,
@@ -242,14 +242,14 @@ class RedisStore:
         return choose(self._layout_of(fragment), filter_, order).pushdown
 
     async def find(self, find: SearchRequest) -> SearchPage:
-        work = found(self._bulk_client, self._layout_of(find.fragment), find)
+        work = find_page(self._bulk_client, self._layout_of(find.fragment), find)
         return await self._within(find.deadline_s, work)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         layout = self._layout_of(fragment)
         if aggregate.only_counts:
-            return counts(layout, filter_)
-        return groups_counted(layout, filter_, aggregate) is not None
+            return can_count(layout, filter_)
+        return group_listing(layout, filter_, aggregate) is not None
 
     async def aggregate(
         self,
@@ -261,15 +261,15 @@ class RedisStore:
         deadline_s: float,
     ) -> list[ComputedGroup]:
         if aggregate.only_counts:
-            counted = await self.estimate(fragment, filter_, deadline_s=deadline_s)
-            return group_of_all(aggregate, counted)[:limit]
+            number = await self.estimate(fragment, filter_, deadline_s=deadline_s)
+            return group_of_all(aggregate, number)[:limit]
         layout = self._layout_of(fragment)
         work = groups(self._bulk_client, layout, filter_, aggregate, limit)
         return await self._within(deadline_s, work)
 
     def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
-        """Whether an index counts, and not exactly: it has objects that have expired."""
-        return fragment.ttl_s is not None and counts(self._layout_of(fragment), filter_)
+        """Whether an index counts, but inexactly: it includes expired objects."""
+        return fragment.ttl_s is not None and can_count(self._layout_of(fragment), filter_)
 
     async def estimate(
         self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
@@ -278,15 +278,15 @@ class RedisStore:
         return await self._within(deadline_s, work)
 
     async def _within(
-        self, deadline_s: float, work: Awaitable[_T], late: type[StoreError] = StoreTooCostly
+        self, deadline_s: float, work: Awaitable[_T], error: type[StoreError] = StoreTooCostly
     ) -> _T:
-        """Read many records, by as many commands as it takes; `late`: raised at the deadline."""
+        """Read many records with any number of commands; `error` is raised at the deadline."""
         try:
             async with asyncio.timeout(deadline_s):
                 with refuse_unstorable:
                     return await work
         except TimeoutError:
-            raise late(f"{self.config.name} did not find records in time") from None
+            raise error(f"{self.config.name} did not find records in time") from None
 
     def logs(self) -> Sequence[str]:
         return tuple(self._logs.keys)

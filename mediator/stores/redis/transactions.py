@@ -1,4 +1,4 @@
-"""Write intents on many records (`Lockable`): one call of a script for those of a partition."""
+"""Write intents on many records (`Lockable`): one script call for each partition."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import TOMBSTONE_MS, Layout, LayoutOf
 from mediator.stores.redis.scripts import INTENT
-from mediator.stores.redis.write.arguments import listed
-from mediator.stores.redis.write.batches import MOST_WRITES
+from mediator.stores.redis.write.arguments import length_prefixed
+from mediator.stores.redis.write.batches import MAX_WRITES
 
 __all__ = ["change_intents"]
 
-_READING: Final = ("look", "redo")
+_READ_ACTIONS: Final = ("look", "redo")
 
 
 async def change_intents(
@@ -26,14 +26,14 @@ async def change_intents(
     intent: str,
     redo: str = "",
 ) -> list[RecordState]:
-    """Set an intent, remove it, or only read it (see ``intent.lua``); return the states then."""
+    """Set, remove or only read an intent (see ``intent.lua``); return the resulting states."""
     if not keys:
         return []
     batches = list(_batches_of(layout_of, keys))
-    what = (action, intent, TOMBSTONE_MS, redo)
+    arguments = (action, intent, TOMBSTONE_MS, redo)
     with refuse_unstorable:
-        commands = [_command(*batch, what) for batch in batches]
-    replies = await client.execute(commands, writes=action not in _READING)
+        commands = [_command(*batch, arguments) for batch in batches]
+    replies = await client.execute(commands, writes=action not in _READ_ACTIONS)
     states: dict[RecordKey, RecordState] = {}
     for (layout, _, ids), reply in zip(batches, replies, strict=True):
         for id_, texts in zip(ids, reply, strict=True):
@@ -44,28 +44,28 @@ async def change_intents(
 def _batches_of(
     layout_of: LayoutOf, keys: Sequence[RecordKey]
 ) -> Iterator[tuple[Layout, int, Sequence[str]]]:
-    """Yield layout, partition and ids of batches, each short enough not to hold the server up."""
+    """Yield layout, partition and ids of batches, each too short to block the server for long."""
     ids_of: dict[tuple[Layout, int], list[str]] = {}
     for fragment, id_ in keys:
         layout = layout_of(fragment)
         ids_of.setdefault((layout, layout.partition(id_)), []).append(id_)
     for (layout, partition), ids in ids_of.items():
-        for at in range(0, len(ids), MOST_WRITES):
-            yield layout, partition, ids[at : at + MOST_WRITES]
+        for at in range(0, len(ids), MAX_WRITES):
+            yield layout, partition, ids[at : at + MAX_WRITES]
 
 
 def _command(
-    layout: Layout, partition: int, ids: Sequence[str], what: tuple[str | int, ...]
+    layout: Layout, partition: int, ids: Sequence[str], arguments: tuple[str | int, ...]
 ) -> bytes:
-    names = (*listed(layout.head[1:]), *listed(layout.constraints))
+    names = (*length_prefixed(layout.head[1:]), *length_prefixed(layout.constraints))
     keys = (layout.prefixes[partition], layout.claims_key)
-    return INTENT.call(keys, *what, *names, *ids)
+    return INTENT.call(keys, *arguments, *names, *ids)
 
 
 def _state(layout: Layout, texts: Sequence[bytes | None]) -> RecordState:
-    intent, joint, creation_version, *others = texts
-    # Behind the versions is what came with the intent, if that was read.
-    versions, (redo, *_) = others[: len(layout.groups)], [*others[len(layout.groups) :], None]
+    intent, joint, creation_version, *tail = texts
+    # The intent's redo record follows the versions, if it was read.
+    versions, (redo, *_) = tail[: len(layout.groups)], [*tail[len(layout.groups) :], None]
     return RecordState(
         None if creation_version is None else int(creation_version),
         layout.versions(versions),

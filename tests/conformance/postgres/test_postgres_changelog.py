@@ -176,7 +176,7 @@ async def test_trimming_is_done_in_batches(
 ) -> None:
     store: Any = subject.store
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
-    monkeypatch.setattr(outbox, "TRIMMED_AT_ONCE", 3)
+    monkeypatch.setattr(outbox, "TRIM_BATCH", 3)
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(10)])
     entries = (await store.changes(LOG, None, 100, of(subject.fragment))).entries
     assert await store.trim(LOG, entries[7].position, 60.0) == 0
@@ -192,7 +192,7 @@ async def test_reaping_leaves_the_last_changes_whatever_their_age(
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
     for i in range(6):
         await subject.create(f"{i}", {"n": i})
-    monkeypatch.setattr(retention, "CHANGES_KEPT", 2)
+    monkeypatch.setattr(retention, "MAX_CHANGES", 2)
     assert await store.reap(3) == 3
     assert await summary(subject) == ["3", "4", "5"]
     await store.reap(100)
@@ -229,15 +229,15 @@ def test_the_lowest_running_writer_is_where_reading_ends(
     )
     locks: list[tuple[str, int | None]] = [(f"v{x}", x & 0xFFFFFFFF) for x in running | writing]
     locks += [(f"v{x}", None) for x in writing]
-    assert snapshot.reached(locks) == min(running & writing, default=HIGH + 50)
+    assert snapshot.horizon(locks) == min(running & writing, default=HIGH + 50)
 
 
 def test_a_running_transaction_without_a_lock_may_be_a_writer_s_that_has_none_yet() -> None:
     snapshot = TransactionSnapshot(5, 10, (5, 7))
-    assert snapshot.reached([("other", 5)]) == 10
-    assert snapshot.reached([("other", 5), ("writer", None)]) == 7
-    assert snapshot.reached([("other", 5), ("writer", None), ("writer", 7)]) == 7
-    assert snapshot.reached([("other", 5), ("foreign", 7), ("writer", None), ("writer", 12)]) == 10
+    assert snapshot.horizon([("other", 5)]) == 10
+    assert snapshot.horizon([("other", 5), ("writer", None)]) == 7
+    assert snapshot.horizon([("other", 5), ("writer", None), ("writer", 7)]) == 7
+    assert snapshot.horizon([("other", 5), ("foreign", 7), ("writer", None), ("writer", 12)]) == 10
 
 
 def test_snapshots_are_read_as_postgresql_writes_them() -> None:

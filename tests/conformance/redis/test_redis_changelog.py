@@ -154,7 +154,7 @@ async def test_trimming_is_exact_and_stops_at_recent_entries(
     subject: ScratchClass, server: Server, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = subject.store
-    monkeypatch.setattr(retention, "TRIMMED_AT_ONCE", 100)
+    monkeypatch.setattr(retention, "TRIM_BATCH", 100)
     seconds, _ = await server.time()
     old = (seconds - 100) * 1000
     for n in range(501):

@@ -38,7 +38,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.redis import RedisStore
 from mediator.stores.redis.search import listing
-from mediator.stores.redis.search.listing import MOST_INTERVALS
+from mediator.stores.redis.search.listing import MAX_INTERVALS
 from tests.conformance.drawn_queries import (
     FIELDS,
     FILTERS,
@@ -187,7 +187,7 @@ def test_the_most_selective_index_is_chosen(
 
 
 async def test_more_values_than_one_script_looks_for(population: Population) -> None:
-    values = (*range(100, 100 + 2 * MOST_INTERVALS), 9, 10)
+    values = (*range(100, 100 + 2 * MAX_INTERVALS), 9, 10)
     filter_ = In(("n",), values)
     await check(population, filter_, BY_N_DOWN, limit=3, after=5)
     assert population.store.pushdown(population.fragment, filter_, BY_N).residual is None
@@ -198,7 +198,7 @@ async def test_more_values_than_one_script_looks_for(population: Population) -> 
 async def test_groups_are_counted_by_an_index_from_value_to_value(
     population: Population, monkeypatch: pytest.MonkeyPatch, name: str, most: int
 ) -> None:
-    monkeypatch.setattr(listing, "MOST_GROUPS", most)
+    monkeypatch.setattr(listing, "MAX_GROUPS", most)
     store, fragment = population.store, population.fragment
     assert isinstance(store, RedisStore)
     aggregate = Aggregate(((name,),), {"n": Computation(Function.COUNT)})

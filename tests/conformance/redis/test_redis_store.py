@@ -16,7 +16,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.redis import RedisStore
 from mediator.stores.redis.layout import Layout
-from mediator.stores.redis.write.batches import MOST_WRITES
+from mediator.stores.redis.write.batches import MAX_WRITES
 from mediator.stores.systems import Systems
 from tests.conformance.redis.records import (
     FIELDS,
@@ -84,7 +84,7 @@ async def test_a_collection_of_a_field_that_is_gone_goes_with_its_record(
 async def test_intents_on_many_records_are_few_calls(
     store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
-    ids = [f"{n}" for n in range(3 * MOST_WRITES)]
+    ids = [f"{n}" for n in range(3 * MAX_WRITES)]
     there = dict(
         zip(ids[::2], await store.write([put(fragment, i) for i in ids[::2]]), strict=True)
     )
@@ -92,7 +92,7 @@ async def test_intents_on_many_records_are_few_calls(
     before = await scripts_called(server)
     locked = await store.lock(keys, "m")
     at = Counter(map(Layout(fragment, config).partition, ids))
-    most = sum(-(-count // MOST_WRITES) for count in at.values())
+    most = sum(-(-count // MAX_WRITES) for count in at.values())
     assert await scripts_called(server) - before == most < len(ids)
     for id_, state in zip(ids, locked, strict=True):
         result = there.get(id_)

@@ -46,7 +46,7 @@ def test_the_order_of_each_record_is_kept(calls: list[Write]) -> None:
 def test_an_insert_is_never_overtaken_within_a_batch(calls: list[Write]) -> None:
     for batch in batches(calls):
         ids = [write.id for _, write in batch.calls]
-        assert not batch.shape.whole or len(ids) == len(set(ids))
+        assert not batch.shape.is_full or len(ids) == len(set(ids))
 
 
 def test_counters_on_any_records_are_one_batch() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mediator.stores.postgres.layout import (
     column_name,
-    fitting,
+    fit_identifier,
     index_name,
     retired_name,
     table_name,
@@ -70,4 +70,4 @@ def test_system_columns_are_stepped_aside() -> None:
 
 @given(st.text(min_size=64, max_size=300))
 def test_long_names_in_any_script_fit(name: str) -> None:
-    assert len(fitting(name).encode()) <= 63
+    assert len(fit_identifier(name).encode()) <= 63

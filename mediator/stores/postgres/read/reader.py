@@ -1,4 +1,4 @@
-"""Reads records by their ids: those of one class and the same fields in one statement."""
+"""Reads records by id: one statement for each class and set of fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Reader:
         self._statements, self._pool = statements, pool
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        """Read records; None for those that are not there."""
+        """Read records; None for absent records."""
         if len(calls) == 1:
             call = calls[0]
             names = tuple(call.fragment.fields) if call.fields is None else call.fields
@@ -43,7 +43,7 @@ class Reader:
         for (fragment, names), indexes in groups.items():
             statement = self._statements.read(fragment, names, True)
             ids = list({calls[i].id for i in indexes})
-            rows = await self._pool.use(_fetching(statement.text, ids))
+            rows = await self._pool.use(_fetch(statement.text, ids))
             read = self._statements.reader(fragment, names)
             by_id = await offload(are_large(rows), _by_id, read, rows)
             for i in indexes:
@@ -55,5 +55,5 @@ def _by_id(read: RecordReader, rows: Sequence[Any]) -> dict[str, Record]:
     return {row[0]: read(row) for row in rows}
 
 
-def _fetching(text: str, *arguments: Any) -> Callable[[Any], Awaitable[list[Any]]]:
+def _fetch(text: str, *arguments: Any) -> Callable[[Any], Awaitable[list[Any]]]:
     return lambda connection: connection.fetch(text, *arguments)

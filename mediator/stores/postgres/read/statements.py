@@ -1,4 +1,4 @@
-"""Statements that read records by id or count them; and readers of their rows."""
+"""Statements that read records by id or count them, and readers of their rows."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ __all__ = [
 ]
 
 MISSING_RANK, NULL_RANK, VALUE_RANK = range(3)
-"""The order of what a field may hold; see `rank`."""
+"""The order of missing fields, nulls and values; see `rank`."""
 
 RecordReader: TypeAlias = Callable[[Any], Record]
 
 _LARGE: Final = 20_000
-_ITEM: Final = 8
-"""Bytes that an item of a list counts as which is no text."""
+_ITEM_SIZE: Final = 8
+"""Bytes counted for an item of a list that is no text."""
 
 
 def record_columns(records: RecordTable, names: tuple[str, ...]) -> list[Any]:
     """Return the columns that `reader` reads."""
-    own = [records.table.c[name] for name in ("id", "_creation_version", "_nulls")]
-    columns = [*own, *records.versions.values(), *(records.columns[name] for name in names)]
+    head = [records.table.c[name] for name in ("id", "_creation_version", "_nulls")]
+    columns = [*head, *records.versions.values(), *(records.columns[name] for name in names)]
     if records.fragment.joint:
         columns += [records.table.c["_intent"], records.table.c["_joint"]]
     return [column.label(f"c{i}") for i, column in enumerate(columns)]
@@ -52,7 +52,7 @@ def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
     codecs = [(name, records.codecs[name].decode) for name in names]
     decoders = [(name, decode) for name, decode in codecs if decode is not None]
     joint = records.fragment.joint
-    only = groups[0] if len(groups) == 1 else None
+    single_group = groups[0] if len(groups) == 1 else None
 
     def read(row: Any) -> Record:
         values: Values = dict(zip(names, row[first:end], strict=True))
@@ -63,7 +63,9 @@ def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
             if (value := values.get(name)) is not None:
                 values[name] = decode(value)
         # Pages have thousands of records, most of one group.
-        versions = {only: row[3]} if only else dict(zip(groups, row[3:first], strict=True))
+        versions = (
+            {single_group: row[3]} if single_group else dict(zip(groups, row[3:first], strict=True))
+        )
         if not joint:
             return Record(row[0], row[1], versions, values)
         return Record(row[0], row[1], versions, values, row[end] or "", row[end + 1] or "")
@@ -72,27 +74,27 @@ def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
 
 
 def are_large(rows: Iterable[Any]) -> bool:
-    """Whether it takes more than about a millisecond to read rows: texts may be JSON."""
+    """Whether decoding rows takes more than about a millisecond: texts can be JSON."""
     return size_of(rows) > _LARGE
 
 
 def size_of(rows: Iterable[Any]) -> int:
-    """Return the characters and bytes of the texts in rows, and a little for items of lists."""
+    """Return the total length of the texts in rows, plus a little for items of lists."""
     size = 0
     for row in rows:
         for value in row:
             if isinstance(value, str | bytes):
                 size += len(value)
             elif isinstance(value, list):
-                size += sum(len(v) if isinstance(v, str | bytes) else _ITEM for v in value)
+                size += sum(len(v) if isinstance(v, str | bytes) else _ITEM_SIZE for v in value)
     return size
 
 
 def read_statement(records: RecordTable, names: tuple[str, ...], *, many: bool) -> Statement:
     """Read the record with one id, or the records with some ids, in any order."""
     ids = parameter("ids", ARRAY(sa.Text())) if many else parameter("id", sa.Text())
-    chosen = records.id == (sa.any_(ids) if many else ids)
-    return Statement(sa.select(*record_columns(records, names)).where(chosen, records.live))
+    matches = records.id == (sa.any_(ids) if many else ids)
+    return Statement(sa.select(*record_columns(records, names)).where(matches, records.live))
 
 
 def scan_statement(records: RecordTable, names: tuple[str, ...], *, after: bool) -> Statement:
@@ -104,7 +106,7 @@ def scan_statement(records: RecordTable, names: tuple[str, ...], *, after: bool)
 
 
 def count_statement(records: RecordTable) -> Statement:
-    """Count all rows, less the tombstones: no row is tested, and an index has the tombstones."""
+    """Count all rows minus the tombstones: no row is tested, and tombstones have an index."""
     rows = sa.select(sa.func.count()).select_from(records.table)
     tombstones = rows.where(records.table.c["_deleted"].is_not(None))
     return Statement(sa.select(rows.scalar_subquery() - tombstones.scalar_subquery()))

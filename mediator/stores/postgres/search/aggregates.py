@@ -44,7 +44,7 @@ class Grouping(NamedTuple):
 
 
 def grouping_of(fragment: Fragment, shape: FilterShape, aggregate: Aggregate) -> Grouping:
-    """Return the shape of an aggregation that `port.search.computes` has admitted."""
+    """Return the shape of an aggregation that `port.search.computes` has accepted."""
     computations = aggregate.compute.values()
     functions = tuple((c.function, None if c.path is None else c.path[0]) for c in computations)
     return Grouping(fragment, shape, tuple(path[0] for path in aggregate.group), functions)
@@ -58,7 +58,7 @@ def aggregate_statement(records: RecordTable, grouping: Grouping) -> Statement:
         return _values_statement(records, grouping)
     keys = [key for name in grouping.group for key in _keys(records, name)]
     results = [column for call in grouping.compute for column in _result_columns(records, *call)]
-    # Without anything to compute, counting makes all records one group.
+    # With nothing to compute, a count makes all records one group.
     selected = [*keys, *results] or [sa.func.count()]
     columns = [column.label(f"c{i}") for i, column in enumerate(selected)]
     query = sa.select(*columns).select_from(records.table)
@@ -68,21 +68,21 @@ def aggregate_statement(records: RecordTable, grouping: Grouping) -> Statement:
 
 
 def _counts_all(grouping: Grouping) -> bool:
-    """Whether all records are counted, once, and nothing else is asked."""
+    """Whether the aggregation is only the count of all records."""
     counts = grouping.compute == ((Function.COUNT, None),)
     return counts and not grouping.group and grouping.shape == EVERY
 
 
 def _counts_values(grouping: Grouping) -> bool:
-    """Whether the records of each value of one field are counted, and nothing else is asked."""
+    """Whether the aggregation is only the count of records by one field."""
     counts = grouping.compute == ((Function.COUNT, None),)
     return counts and len(grouping.group) == 1 and grouping.group != ID
 
 
 def _values_statement(records: RecordTable, grouping: Grouping) -> Statement:
-    """Count by value, and of the records without one how many have a null.
+    """Count by value, and the nulls among records without a value.
 
-    To group by the rank as well takes a quarter longer, over a million records.
+    Grouping by the rank as well takes a quarter longer, over a million records.
     """
     [name] = grouping.group
     column = records.columns[name]
@@ -93,13 +93,13 @@ def _values_statement(records: RecordTable, grouping: Grouping) -> Statement:
 
 
 def _keys(records: RecordTable, name: str) -> list[Expression]:
-    ranked: Expression = number(VALUE_RANK) if name == ID[0] else rank_of(records, name)
-    # GROUP BY takes a literal alone for the number of a column.
-    return [sa.cast(ranked, sa.Integer()), column_of(records, name)]
+    rank: Expression = number(VALUE_RANK) if name == ID[0] else rank_of(records, name)
+    # GROUP BY takes a bare literal for a column's position.
+    return [sa.cast(rank, sa.Integer()), column_of(records, name)]
 
 
 def _result_columns(records: RecordTable, function: Function, name: str | None) -> list[Expression]:
-    """Return the columns of one computation: for an average its sum and its count."""
+    """Return the columns of one computation: for an average the sum and the count."""
     if name is None:
         return [sa.func.count()]
     column = column_of(records, name)
@@ -108,18 +108,18 @@ def _result_columns(records: RecordTable, function: Function, name: str | None) 
     if function in (Function.SUM, Function.AVG):
         total = sa.func.sum(_exact_number(column), type_=sa.Numeric())
         return [total] if function is Function.SUM else [total, sa.func.count(column)]
-    names = _BOOLEAN_ENDS if isinstance(column.type, sa.Boolean) else _ENDS
+    names = _BOOLEAN_EXTREMES if isinstance(column.type, sa.Boolean) else _EXTREMES
     return [getattr(sa.func, names[function])(column, type_=column.type)]
 
 
-_ENDS: Final = {Function.MIN: "min", Function.MAX: "max"}
-_BOOLEAN_ENDS: Final = {Function.MIN: "bool_and", Function.MAX: "bool_or"}
+_EXTREMES: Final = {Function.MIN: "min", Function.MAX: "max"}
+_BOOLEAN_EXTREMES: Final = {Function.MIN: "bool_and", Function.MAX: "bool_or"}
 
 
 def _exact_number(column: Expression) -> Expression:
-    """Floats are added as their shortest decimals, as `decimal_of` has them.
+    """Add floats as their shortest decimals, like `decimal_of`.
 
-    Their numeric has 15 digits, and sums of floats depend on the order.
+    A direct cast to numeric keeps 15 digits, and sums of floats depend on the order.
     """
     if isinstance(column.type, sa.Double):
         return sa.cast(sa.cast(column, sa.Text()), sa.Numeric())
@@ -129,18 +129,18 @@ def _exact_number(column: Expression) -> Expression:
 def groups_of(
     records: RecordTable, grouping: Grouping, names: tuple[str, ...], rows: Iterable[Any]
 ) -> Iterator[ComputedGroup]:
-    """Read groups out of rows; `names` are those of the results."""
+    """Read groups from rows; `names` are the names of the results."""
     if not _counts_values(grouping):
         yield from (_group(records, grouping, names, row) for row in rows)
         return
     [[field], [result]] = grouping.group, names
     for value, count, nulls in rows:
         if value is not None:
-            yield (_decoded(records, field, value),), {result: count}
+            yield (_decode(records, field, value),), {result: count}
             continue
-        for key, some in ((None, nulls), (MISSING, count - nulls)):
-            if some:
-                yield (key,), {result: some}
+        for key, size in ((None, nulls), (MISSING, count - nulls)):
+            if size:
+                yield (key,), {result: size}
 
 
 def _group(
@@ -156,13 +156,13 @@ def _group(
     return key, results
 
 
-def _key(records: RecordTable, name: str, ranked: int, value: Any) -> Value | MissingType:
-    if ranked == VALUE_RANK:
-        return _decoded(records, name, value)
-    return {MISSING_RANK: MISSING, NULL_RANK: None}[ranked]
+def _key(records: RecordTable, name: str, rank: int, value: Any) -> Value | MissingType:
+    if rank == VALUE_RANK:
+        return _decode(records, name, value)
+    return {MISSING_RANK: MISSING, NULL_RANK: None}[rank]
 
 
-def _decoded(records: RecordTable, name: str, value: Any) -> Value:
+def _decode(records: RecordTable, name: str, value: Any) -> Value:
     decode = None if name == ID[0] else records.codecs[name].decode
     return value if decode is None else decode(value)  # type: ignore[no-any-return]
 
@@ -173,7 +173,7 @@ def _result(
     if function is Function.COUNT or value is None or name is None:
         return value  # type: ignore[no-any-return]
     if function in (Function.MIN, Function.MAX):
-        return _decoded(records, name, value)
+        return _decode(records, name, value)
     type_ = records.fragment.fields[name].type
     if function is Function.AVG:
         return average(value, count, as_decimal=type_ is FieldType.DECIMAL)

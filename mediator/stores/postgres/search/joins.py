@@ -1,8 +1,8 @@
-"""Joins: of records that a condition depends on (semi-joins), and of records that are shown.
+"""Joins with records that a condition depends on (semi-joins), and with records that are shown.
 
-A page of documents has one row for each object. It has the id and the fields of the record, what
-else the order needs, and the names of nulls; then the same of each joined record. So most documents
-are made of their rows in one step.
+A page of documents has one row for each object: the id and fields of the record, further fields of
+the order, and the names of nulls; then the same for each joined record. So most documents are
+converted from their rows in one step.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ Document: TypeAlias = dict[str, Any]
 ShapeFilter: TypeAlias = Callable[[Fragment, Filter | None], ShapedFilter]
 
 _SEPARATOR: Final = ","
-"""Separates the names of nulls; no field's name has it."""
+"""Separates the names of nulls; no field name contains it."""
 
 
 class SemiJoinShape(NamedTuple):
     """The shape of a semi-join.
 
     Attributes:
-        reference: The field that refers.
-        fragment: What it refers to.
-        shape: The shape of the condition there.
+        reference: The reference field.
+        fragment: The referenced fragment.
+        shape: The shape of the condition on the referenced record.
         first: The position of the condition's first constant.
-        inner: What the record that is referred to must itself refer to.
+        inner: Semi-joins of the referenced record.
     """
 
     reference: str
@@ -57,32 +57,34 @@ class SemiJoinShape(NamedTuple):
 
 
 def shape_of(semi_join: SemiJoin, shape_filter: ShapeFilter, constants: list[Any]) -> SemiJoinShape:
-    """Return the shape of a semi-join, and add its constants to those of the search so far."""
+    """Return the shape of a semi-join, and append its constants to those of the search."""
     shaped, first = shape_filter(semi_join.fragment, semi_join.filter), len(constants)
     constants += shaped.constants
-    inner = tuple(shape_of(each, shape_filter, constants) for each in semi_join.inner)
+    inner = tuple(shape_of(inner_join, shape_filter, constants) for inner_join in semi_join.inner)
     return SemiJoinShape(semi_join.reference, semi_join.fragment, shaped.shape, first, inner)
 
 
 def conditions_of(
     outer: RecordTable, semi_joins: Sequence[SemiJoinShape], tables: TableOf, depth: int = 1
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield the condition of each semi-join; `depth` is how many references lead there."""
-    for each in semi_joins:
-        inner = tables(each.fragment).aliased(f"_{depth}")
-        refers = inner.id == outer.columns[each.reference]
-        meets = condition(inner, each.shape, each.first)
-        further = conditions_of(inner, each.inner, tables, depth + 1)
-        there: sa.Select[Any] = sa.select(number(1)).where(refers, inner.live, meets, *further)
-        yield there.correlate(outer.table).exists()
+    """Yield the condition of each semi-join; `depth` is the number of references to it."""
+    for semi_join in semi_joins:
+        inner = tables(semi_join.fragment).aliased(f"_{depth}")
+        is_referenced = inner.id == outer.columns[semi_join.reference]
+        matches = condition(inner, semi_join.shape, semi_join.first)
+        inner_conditions = conditions_of(inner, semi_join.inner, tables, depth + 1)
+        subquery: sa.Select[Any] = sa.select(number(1)).where(
+            is_referenced, inner.live, matches, *inner_conditions
+        )
+        yield subquery.correlate(outer.table).exists()
 
 
 class JoinShape(NamedTuple):
-    """The shape of what is joined.
+    """The shape of a join.
 
     Attributes:
-        join: What is joined, without its filter.
-        shape: The shape of the filter; None: there is none.
+        join: The join without its filter.
+        shape: The shape of the filter; None: no filter.
         first: The position of the filter's first constant.
     """
 
@@ -92,7 +94,7 @@ class JoinShape(NamedTuple):
 
 
 class DocumentShape(NamedTuple):
-    """What a row holds: the fields that are shown, those of the order only, and what is joined."""
+    """The contents of a row: shown fields, hidden fields of the order, and joined records."""
 
     names: tuple[str, ...]
     hidden: tuple[str, ...]
@@ -100,8 +102,8 @@ class DocumentShape(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many fields a row holds."""
-        return len(self.names) + sum(len(each.join.names) for each in self.joins)
+        """The number of shown fields in a row."""
+        return len(self.names) + sum(len(join.join.names) for join in self.joins)
 
 
 def document_shape(
@@ -111,7 +113,7 @@ def document_shape(
     shape_filter: ShapeFilter,
     constants: list[Any],
 ) -> DocumentShape:
-    """Return the shape of documents, and add the constants of the joins to those of the search."""
+    """Return the shape of documents, and append the constants of the joins to the search's."""
     shapes = []
     for join in joins:
         shape, first = None, len(constants)
@@ -125,15 +127,15 @@ def document_shape(
 
 
 def documents_of(records: RecordTable, shape: DocumentShape, tables: TableOf) -> sa.Select[Any]:
-    """Select the rows of documents, with the conditions on what is joined."""
+    """Select the rows of documents, with the conditions on joined records."""
     joined: dict[str, RecordTable] = {"": records}
     source: Any = records.table
     conditions: list[sa.ColumnElement[bool]] = []
     columns = [*_columns(records, (*shape.names, *shape.hidden))]
     for at, (join, condition_shape, first) in enumerate(shape.joins):
         inner = joined[join.alias] = tables(join.fragment).aliased(f"_j{at}")
-        refers = inner.id == joined[join.outer].columns[join.reference]
-        source = source.outerjoin(inner.table, sa.and_(refers, inner.live))
+        is_referenced = inner.id == joined[join.outer].columns[join.reference]
+        source = source.outerjoin(inner.table, sa.and_(is_referenced, inner.live))
         columns += _columns(inner, join.names)
         if condition_shape is not None:
             conditions += [inner.id.is_not(None), condition(inner, condition_shape, first)]
@@ -144,7 +146,7 @@ def documents_of(records: RecordTable, shape: DocumentShape, tables: TableOf) ->
 def _columns(records: RecordTable, names: Sequence[str]) -> Iterator[sa.ColumnElement[Any]]:
     yield records.id
     yield from (records.columns[name] for name in names)
-    # As a text, for most often there are none: an array would take longer to read.
+    # As a text, because usually there are none: decoding an array would take longer.
     nulls = sa.type_coerce(records.table.c["_nulls"], NULLS)
     yield sa.func.array_to_string(nulls, constant(_SEPARATOR))
 
@@ -155,19 +157,21 @@ class DocumentReader:
     def __init__(
         self, records: RecordTable, shape: DocumentShape, order: Sequence[str], tables: TableOf
     ) -> None:
-        kept = (*shape.names, *shape.hidden)
-        self._whole = _reader(records, kept, 0)
-        self._own = self._whole if not shape.hidden else _reader(records, shape.names, 0, kept)
+        names = (*shape.names, *shape.hidden)
+        self._read_full = _reader(records, names, 0)
+        self._read_document = (
+            self._read_full if not shape.hidden else _reader(records, shape.names, 0, names)
+        )
         self._order = tuple(order)
         self._joins: list[tuple[str, int, Callable[[Any], Document]]] = []
-        start = len(kept) + 2
+        start = len(names) + 2
         for join, *_ in shape.joins:
             read = _reader(tables(join.fragment), join.names, start)
             self._joins.append((join.alias, start, read))
             start += len(join.names) + 2
 
     def documents(self, rows: Sequence[Any]) -> list[Document]:
-        documents = list(map(self._own, rows))
+        documents = list(map(self._read_document, rows))
         for alias, start, read in self._joins:
             for document, row in zip(documents, rows, strict=True):
                 document[alias] = None if row[start] is None else read(row)
@@ -175,22 +179,22 @@ class DocumentReader:
 
     def record(self, row: Any) -> Record:
         """Return the record of a row, with the fields of the order."""
-        document = self._whole(row)
+        document = self._read_full(row)
         values = {name: document[name] for name in self._order if name in document}
         return Record(row[0], 0, {}, values)
 
 
 def _reader(
-    records: RecordTable, names: Sequence[str], start: int, kept: Sequence[str] | None = None
+    records: RecordTable, names: Sequence[str], start: int, row_names: Sequence[str] | None = None
 ) -> Callable[[Any], Document]:
-    """Return what reads a document out of a row, from column `start` on."""
+    """Return a function that reads a document from a row, from column `start` on."""
     keys, end = ("id", *names), start + 1 + len(names)
-    nulls_at = start + 1 + len(names if kept is None else kept)
+    nulls_at = start + 1 + len(names if row_names is None else row_names)
     codecs = [(name, records.codecs[name].decode) for name in names]
     decoders = [(name, decode) for name, decode in codecs if decode is not None]
 
     def read(row: Any) -> Document:
-        # From the beginning of a row it takes no slice: columns beyond the keys are left over.
+        # At the beginning of a row no slice is needed: `zip` ignores the columns beyond the keys.
         document = dict(zip(keys, row[start:end] if start else row, strict=False))
         if None in document.values():
             document = _without_missing(document, row[nulls_at])
@@ -203,5 +207,5 @@ def _reader(
 
 
 def _without_missing(document: Document, nulls: str) -> Values:
-    known = nulls.split(_SEPARATOR)
-    return {name: v for name, v in document.items() if v is not None or name in known}
+    null_names = nulls.split(_SEPARATOR)
+    return {name: v for name, v in document.items() if v is not None or name in null_names}

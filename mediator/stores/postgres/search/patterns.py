@@ -1,4 +1,4 @@
-"""Patterns of `like` as patterns of LIKE, and the range of strings that may match them."""
+"""Converts patterns of `like` to patterns of LIKE, and to ranges of strings that can match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 def like_pattern(pattern: str) -> str:
-    r"""Return the pattern for LIKE … ESCAPE '\'; repeated ``%`` are one there.
+    r"""Return the pattern for LIKE … ESCAPE '\'; repeated ``%`` become one.
 
     Raises:
         ValueError: A backslash ends the pattern.
@@ -29,15 +29,15 @@ def _escaped(token: Token) -> str:
     return _SPECIAL.sub(r"\\\g<0>", token) if isinstance(token, str) else _WILD[token]
 
 
-def prefix_range(pattern: str, longest: int) -> tuple[str, str] | None:
-    """Return the least string with the pattern's literal beginning, and the least beyond those.
+def prefix_range(pattern: str, max_characters: int) -> tuple[str, str] | None:
+    """Return the half-open range of strings that begin with the pattern's literal prefix.
 
     Args:
         pattern: A pattern of `like`.
-        longest: Characters of the beginning that count, at most.
+        max_characters: Maximum length of the prefix.
 
     Returns:
-        The two strings; None if the pattern may begin with anything.
+        The two bounds; None if the pattern can begin with anything.
 
     Raises:
         ValueError: A backslash ends the pattern.
@@ -45,12 +45,12 @@ def prefix_range(pattern: str, longest: int) -> tuple[str, str] | None:
     first = next(iter(tokens(pattern)), None)
     if not isinstance(first, str):
         return None
-    end = _beyond(first[:longest])
-    return None if end is None else (first[:longest], end)
+    end = _successor(first[:max_characters])
+    return None if end is None else (first[:max_characters], end)
 
 
-def _beyond(prefix: str) -> str | None:
-    """Return the least string, by bytes, that is greater than all that begin with a prefix."""
+def _successor(prefix: str) -> str | None:
+    """Return the least string, by bytes, greater than all strings with a prefix."""
     stem = prefix.rstrip(_LAST)
     if not stem:
         return None

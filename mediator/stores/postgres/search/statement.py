@@ -1,7 +1,7 @@
-"""Statements of searches: records that meet a condition, in an order of any fields, paged.
+"""Statements of searches: records that match a condition, in any order, with keyset pagination.
 
 A page begins beyond a position: the values of the order's fields, and the id. Which of them are
-missing or null is part of a search's shape, because SQL compares nothing with a null.
+missing or null belongs to a search's shape, because comparisons with NULL are unknown in SQL.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class SearchShape(NamedTuple):
     """The shape of a search.
 
     Attributes:
-        fragment: Where to look.
+        fragment: The fragment that is searched.
         shape: The shape of the filter.
         levels: The order; the id is its last level.
-        ranks: For each level but the last, what the position holds there; None: from the start.
-        names: Fields to read, those of the order among them.
-        semi_joins: What records must refer to.
-        document: What rows hold; None: those of records.
+        ranks: The rank of the position at each level but the last; None: from the start.
+        names: Fields to read, including those of the order.
+        semi_joins: The semi-joins of the records.
+        document: The rows of documents; None: rows of records.
     """
 
     fragment: Fragment
@@ -81,20 +81,20 @@ class SearchShape(NamedTuple):
 
 
 def levels(fragment: Fragment, order: Sequence[OrderBy]) -> tuple[OrderLevel, ...] | None:
-    """Return the levels of an order, or None: it is by something within a field."""
-    chosen: list[OrderLevel] = []
+    """Return the levels of an order; None if it is by a value within a field."""
+    result: list[OrderLevel] = []
     for level in order:
         field = field_at(fragment, level.path)
         if field is None or field.type not in SCALARS:
             return None
-        chosen.append(OrderLevel(field.name, level.descending))
+        result.append(OrderLevel(field.name, level.descending))
         if level.path == ID:
-            return tuple(chosen)
-    return (*chosen, OrderLevel(ID[0], bool(chosen) and chosen[-1].descending))
+            return tuple(result)
+    return (*result, OrderLevel(ID[0], bool(result) and result[-1].descending))
 
 
 def ranks(after: Position | None) -> tuple[int, ...] | None:
-    """Return which values of a position are missing, null, or values."""
+    """Return the ranks (missing, null or value) of a position's values."""
     return None if after is None else tuple(map(_rank, after.values))
 
 
@@ -105,7 +105,7 @@ def _rank(value: Value | MissingType) -> int:
 
 
 def values_named(after: Position | None, search: SearchShape) -> dict[str, Any]:
-    """Name the values of a position as the statement of its search names its parameters."""
+    """Return the values of a position by the parameter names of its search's statement."""
     if after is None:
         return {}
     fields = zip(search.levels[:-1], after.values, strict=False)
@@ -119,13 +119,13 @@ def position(record: Record, search: SearchShape) -> Position:
 
 
 def search_statement(records: RecordTable, search: SearchShape, tables: TableOf) -> Statement:
-    """Read the records that a search is for (parameters: its constants, its position, `limit`)."""
-    meets = sa.and_(
+    """Read the records of a search (parameters: its constants, its position, `limit`)."""
+    matches = sa.and_(
         condition(records, search.shape), *conditions_of(records, search.semi_joins, tables)
     )
     if search.document is None and _by_segments(search):
-        return Statement(_segmented(records, search, meets))
-    query = _selected(records, search, tables).where(records.live, meets)
+        return Statement(_segmented(records, search, matches))
+    query = _selected(records, search, tables).where(records.live, matches)
     if search.ranks is not None:
         query = query.where(_beyond(records, search.levels, search.ranks))
     query = query.order_by(*_order(records, search.levels))
@@ -133,10 +133,10 @@ def search_statement(records: RecordTable, search: SearchShape, tables: TableOf)
 
 
 def estimate_statement(records: RecordTable, shape: FilterShape) -> Statement:
-    """Find what a filter finds (parameters: its constants), to be explained and never run.
+    """Select the matches of a filter (parameters: its constants), only to be explained.
 
-    The conditions are those without an index: the planner has no statistics of what a partial index
-    computes, and takes one row in 200 for each rank.
+    The conditions are those without an index: the planner has no statistics on the expressions of
+    a partial index, and assumes one row in 200 for each rank.
     """
     fields = records.fragment.fields.items()
     unindexed = {name: replace(field, index=False) for name, field in fields}
@@ -152,26 +152,28 @@ def _selected(records: RecordTable, search: SearchShape, tables: TableOf) -> sa.
 
 
 def _by_segments(search: SearchShape) -> bool:
-    """Whether the index leads to a position among nulls, or missing values, by segments only."""
+    """Whether only segments let the index seek to a position among nulls or missing values."""
     first, last = search.levels[0], search.levels[-1]
     if len(search.levels) != 2 or first.descending is not last.descending:  # noqa: PLR2004 - a field and the id
         return False
-    lacking = search.ranks is not None and search.ranks[0] != VALUE_RANK
-    return lacking and search.fragment.fields[first.field].index
+    is_null_or_missing = search.ranks is not None and search.ranks[0] != VALUE_RANK
+    return is_null_or_missing and search.fragment.fields[first.field].index
 
 
-def _segmented(records: RecordTable, search: SearchShape, meets: Expression) -> sa.Select[Any]:
+def _segmented(records: RecordTable, search: SearchShape, matches: Expression) -> sa.Select[Any]:
     """Read records in the order (rank, value, id), each rank as a range of the index.
 
     One condition over all ranks could not use the index, because a row comparison with a null is
-    unknown. So each rank is a query of its own, limited by itself; only their results are merged.
+    unknown. So each rank is a separate query with its own limit; only the results are merged.
     """
     descending, after = search.levels[0].descending, (search.ranks or (VALUE_RANK,))[0]
-    ranked = [r for r in range(3) if (r <= after if descending else r >= after)]
-    parts = [_segment(records, search, r, beyond=r == after).where(meets) for r in ranked]
-    if len(parts) == 1:
-        return parts[0]
-    union = sa.union_all(*(part.subquery().select() for part in parts)).subquery()
+    segment_ranks = [r for r in range(3) if (r <= after if descending else r >= after)]
+    segments = [
+        _segment(records, search, r, beyond=r == after).where(matches) for r in segment_ranks
+    ]
+    if len(segments) == 1:
+        return segments[0]
+    union = sa.union_all(*(segment.subquery().select() for segment in segments)).subquery()
     width = len(record_columns(records, search.names))
     keys = _directed([union.c[f"k{i}"] for i in range(3)], descending)
     query = sa.select(*(union.c[f"c{i}"] for i in range(width))).order_by(*keys)
@@ -182,12 +184,12 @@ def _segment(
     records: RecordTable, search: SearchShape, rank_: int, *, beyond: bool
 ) -> sa.Select[Any]:
     level = search.levels[0]
-    column, ranked = records.columns[level.field], rank_of(records, level.field)
-    whole = [ranked.label("k0"), column.label("k1"), records.id.label("k2")]
-    query = sa.select(*record_columns(records, search.names), *whole)
-    query = query.where(records.live, ranked == number(rank_))
+    column, rank_column = records.columns[level.field], rank_of(records, level.field)
+    sort_columns = [rank_column.label("k0"), column.label("k1"), records.id.label("k2")]
+    query = sa.select(*record_columns(records, search.names), *sort_columns)
+    query = query.where(records.live, rank_column == number(rank_))
     if rank_ != VALUE_RANK:
-        query = query.where(column.is_(None))  # leads the index past the column, on to the id
+        query = query.where(column.is_(None))  # lets the index seek by the id, after the column
     if beyond:
         id_ = parameter("after", sa.Text())
         query = query.where(records.id < id_ if level.descending else records.id > id_)
@@ -197,7 +199,7 @@ def _segment(
 
 
 def _keys(records: RecordTable, level: OrderLevel) -> list[Expression]:
-    """Return what orders a level after the rank, as its index has it if there is one."""
+    """Return the sort keys of a level after the rank, the same expressions as in its index."""
     column, field = column_of(records, level.field), records.fragment.fields.get(level.field)
     lengths = [] if field is None else indexed_lengths(records.fragment, field)
     if field is None or not lengths:
@@ -208,8 +210,8 @@ def _keys(records: RecordTable, level: OrderLevel) -> list[Expression]:
 
 def _order(records: RecordTable, order: tuple[OrderLevel, ...]) -> Iterator[Expression]:
     for level in order:
-        ranked = [] if level.field == ID[0] else [rank_of(records, level.field)]
-        yield from _directed([*ranked, *_keys(records, level)], level.descending)
+        rank_ = [] if level.field == ID[0] else [rank_of(records, level.field)]
+        yield from _directed([*rank_, *_keys(records, level)], level.descending)
 
 
 def _directed(keys: list[Expression], descending: bool) -> list[Expression]:
@@ -219,46 +221,46 @@ def _directed(keys: list[Expression], descending: bool) -> list[Expression]:
 def _beyond(
     records: RecordTable, order: tuple[OrderLevel, ...], position_ranks: tuple[int, ...]
 ) -> Expression:
-    here: list[Expression] = []
-    there: list[Expression] = []
+    columns: list[Expression] = []
+    bounds: list[Expression] = []
     descends: list[bool] = []
     for i, level in enumerate(order):
-        keys, given = _steps(records, level, i, position_ranks)
-        here, there = [*here, *keys], [*there, *given]
+        keys, values = _steps(records, level, i, position_ranks)
+        columns, bounds = [*columns, *keys], [*bounds, *values]
         descends += [level.descending] * len(keys)
     if len(set(descends)) == 1:
         compare = operator.lt if descends[0] else operator.gt
-        answer: Expression = compare(sa.tuple_(*here), sa.tuple_(*there))
-        return answer
-    return _lexicographic(here, there, descends)
+        comparison: Expression = compare(sa.tuple_(*columns), sa.tuple_(*bounds))
+        return comparison
+    return _lexicographic(columns, bounds, descends)
 
 
 def _steps(
     records: RecordTable, level: OrderLevel, number_: int, position_ranks: tuple[int, ...]
 ) -> tuple[list[Expression], list[Expression]]:
-    """Return what a level compares with what; a null only by its rank."""
+    """Return the two sides of a level's comparison; nulls are compared only by rank."""
     if level.field == ID[0]:
         return [records.id], [parameter("after", sa.Text())]
-    rank_, ranked = position_ranks[number_], rank_of(records, level.field)
-    if rank_ != VALUE_RANK:
-        return [ranked], [number(rank_)]
+    position_rank, rank_column = position_ranks[number_], rank_of(records, level.field)
+    if position_rank != VALUE_RANK:
+        return [rank_column], [number(position_rank)]
     keys = _keys(records, level)
     value = parameter(f"k{number_}", keys[-1].type)
     field = records.fragment.fields[level.field]
-    beginning: list[Expression] = []
+    prefix: list[Expression] = []
     if len(keys) > 1:
-        [most, *_] = indexed_lengths(records.fragment, field)
-        beginning = [sort_key(field, value, most)]
-    return [ranked, *keys], [number(rank_), *beginning, value]
+        [max_characters, *_] = indexed_lengths(records.fragment, field)
+        prefix = [sort_key(field, value, max_characters)]
+    return [rank_column, *keys], [number(position_rank), *prefix, value]
 
 
 def _lexicographic(
-    here: list[Expression], there: list[Expression], descends: list[bool]
+    columns: list[Expression], bounds: list[Expression], descends: list[bool]
 ) -> Expression:
-    """Compare level by level, where not all have one direction."""
+    """Compare level by level, where levels differ in direction."""
 
-    def step(rest: Expression, at: int) -> Expression:
-        further = here[at] < there[at] if descends[at] else here[at] > there[at]
-        return sa.or_(further, sa.and_(here[at] == there[at], rest))
+    def step(tie: Expression, at: int) -> Expression:
+        is_beyond = columns[at] < bounds[at] if descends[at] else columns[at] > bounds[at]
+        return sa.or_(is_beyond, sa.and_(columns[at] == bounds[at], tie))
 
-    return reduce(step, reversed(range(len(here))), sa.false())
+    return reduce(step, reversed(range(len(columns))), sa.false())

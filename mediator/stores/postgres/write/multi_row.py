@@ -1,8 +1,8 @@
-"""Multi-row writes: updates or deletions of one shape, each of another record, as one statement.
+"""Multi-row writes: updates or deletions of one shape, to different records, as one statement.
 
-To start a statement costs the server more than to change a row, so writes that come together share
-one: that of `statement`, over rows of parameters that are sent as arrays. Writes to one record need
-as many statements (`rounds`), one after the other in a pipeline.
+Starting a statement costs the server more than changing a row, so concurrent writes share one: the
+one of `statement`, over rows of parameters that are sent as arrays. Several writes to one record
+need several statements (`rounds`), one after the other in a pipeline.
 """
 
 from __future__ import annotations
@@ -27,37 +27,39 @@ _POSITION: Final = "position"
 
 
 class MultiRowWrite:
-    """The statement for many writes of a shape; it returns a row for each, in their order."""
+    """The statement for many writes of a shape; it returns a row for each, in order."""
 
-    __slots__ = ("_given", "_prepared", "statement")
+    __slots__ = ("_names", "_prepared", "statement")
 
     def __init__(
         self, prepared: PreparedWrite, records: RecordTable, namespace_tables: NamespaceTables
     ) -> None:
         builder = _MultiRowBuilder(prepared.shape, records, namespace_tables)
-        self._prepared, self._given = prepared, tuple(builder.types)
+        self._prepared, self._names = prepared, tuple(builder.types)
         self.statement = Statement(builder.build())
 
     def arguments(self, calls: Sequence[Write], token: str) -> list[Any]:
-        """Return the parameters for some writes, each to another record."""
-        each = [self._prepared.parameters(call, token) for call in calls]
-        given = {name: [parameters[name] for parameters in each] for name in self._given}
-        return self.statement.arguments({**given, "token": token})
+        """Return the parameters for writes to different records."""
+        rows = [self._prepared.parameters(call, token) for call in calls]
+        columns = {name: [parameters[name] for parameters in rows] for name in self._names}
+        return self.statement.arguments({**columns, "token": token})
 
 
 def takes_rows(shape: WriteShape, records: RecordTable) -> bool:
     """Whether many writes of a shape can be one statement.
 
-    Not those that insert, claim or remember something: another one may be faster, which undoes the
-    statement. Nor those of arrays: SQL's arrays of arrays have one length for all.
+    Writes that insert, claim or remember cannot: a faster concurrent write would roll back the
+    statement. Nor can writes of arrays: SQL's arrays of arrays need elements of equal length.
     """
-    alone = shape.whole or shape.claims or shape.has_intent or shape.remember
-    types = given_types(shape, records).values()
-    return not (alone or shape.creation_version or any(isinstance(t, ARRAY) for t in types))
+    needs_own_statement = shape.is_full or shape.claims or shape.has_intent or shape.remember
+    types = argument_types(shape, records).values()
+    return not (
+        needs_own_statement or shape.creation_version or any(isinstance(t, ARRAY) for t in types)
+    )
 
 
-def given_types(shape: WriteShape, records: RecordTable) -> dict[str, Any]:
-    """Return the types of what comes with each write of a shape, by the names of `given`."""
+def argument_types(shape: WriteShape, records: RecordTable) -> dict[str, Any]:
+    """Return the types of each write's arguments, by the names that `argument` takes."""
     types: dict[str, Any] = {"id": sa.Text(), "operation": sa.Text()}
     for i, (name, operator) in enumerate(shape.operators):
         codec = operator_codec(shape.fragment.fields[name], operator)
@@ -68,27 +70,27 @@ def given_types(shape: WriteShape, records: RecordTable) -> dict[str, Any]:
 
 
 def rounds(calls: Sequence[Write]) -> list[list[int]]:
-    """Divide calls by position, so that none of a round is of a record of another one of it.
+    """Divide calls, by position, into rounds with at most one call for each record.
 
-    Those of a record are in one round after the other.
+    Calls on one record are in consecutive rounds, in order.
     """
-    divided: list[list[int]] = []
+    positions_by_round: list[list[int]] = []
     counts: defaultdict[str, int] = defaultdict(int)
     for position, call in enumerate(calls):
         number = counts[call.id]
         counts[call.id] += 1
-        if number == len(divided):
-            divided.append([])
-        divided[number].append(position)
-    return divided
+        if number == len(positions_by_round):
+            positions_by_round.append([])
+        positions_by_round[number].append(position)
+    return positions_by_round
 
 
 class _MultiRowBuilder(WriteBuilder):
     def __init__(
         self, shape: WriteShape, records: RecordTable, namespace_tables: NamespaceTables
     ) -> None:
-        self.types = given_types(shape, records)
-        # By position: columns of `old` may be named like fields.
+        self.types = argument_types(shape, records)
+        # By position: columns of `old` can have the names of fields.
         self._columns = {name: f"_g{i}" for i, name in enumerate(self.types)}
         columns = [sa.column(self._columns[name], type_) for name, type_ in self.types.items()]
         arrays = [parameter(name, ARRAY(type_)) for name, type_ in self.types.items()]
@@ -97,18 +99,18 @@ class _MultiRowBuilder(WriteBuilder):
         self._source: Any = self._rows
         super().__init__(shape, records, namespace_tables)
 
-    def given(self, name: str, type_: Any) -> Any:
-        """Return a column of the rows given: behind `old`, which carries them, of that one."""
+    def argument(self, name: str, type_: Any) -> Any:
+        """Return a column of the argument rows, or of `old`, once that carries them."""
         del type_
         return self._source.c[self._columns[name]]
 
     def _lock(self) -> sa.Select[Any]:
         return lock_of(self.records, self._rows.c[self._columns["id"]])
 
-    def _incoming(self) -> Any:
+    def _locked_source(self) -> Any:
         return self._rows.join(self.lock, sa.true())
 
-    def _carried(self) -> list[Any]:
+    def _carried_columns(self) -> list[Any]:
         return [self._rows.c[name] for name in self._columns.values()]
 
     def _old(self) -> sa.CTE:
@@ -116,11 +118,13 @@ class _MultiRowBuilder(WriteBuilder):
         self._source = old
         return old
 
-    def _written(self) -> Any:
+    def _written_rows(self) -> Any:
         return self.new.join(self.old, self.new.c["id"] == self.old.c["id"])
 
     def _outcome(self) -> sa.Select[Any]:
         id_ = self._rows.c[self._columns["id"]]
         source: Any = self._rows.outerjoin(self.old, self.old.c["id"] == id_)
         source = source.outerjoin(self.new, self.new.c["id"] == id_)
-        return sa.select(*self._answer()).select_from(source).order_by(self._rows.c[_POSITION])
+        return (
+            sa.select(*self._result_columns()).select_from(source).order_by(self._rows.c[_POSITION])
+        )

@@ -1,8 +1,8 @@
-"""Operators as SQL expressions, exact on their types, each with the condition that refuses it.
+"""Operators as SQL expressions, exact on their types, each with its refusal conditions.
 
-Whatever can be refused is tested before it is computed, so that no error ends the statement: one
-refused call must not undo the others that it is sent with. The exception is float arithmetic, where
-the server raises on overflow (and on underflow, which is no refusal): see `floats`.
+Refusals are tested before the value is computed, so that no error ends the statement: a refused
+call must not roll back the others of its statement. The exception is float arithmetic, where the
+server raises on overflow (and on underflow, which is not refused): see `floats`.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from mediator.schema.types import FieldType
 from mediator.stores.postgres.codec import Codec, field_codec, item_codec
 from mediator.stores.postgres.sql import constant, number
 
-__all__ = ["REMOVING", "Applied", "apply", "operator_codec"]
+__all__ = ["REMOVING", "AppliedOperator", "apply", "operator_codec"]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
 
 REMOVING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
-"""Operators that leave null and missing as they are."""
+"""Operators that leave null and missing unchanged."""
 
 _INTEGER_BITS: Final = {Operator.BIT_AND: "&", Operator.BIT_OR: "|", Operator.BIT_XOR: "#"}
 _GROWING: Final = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET, Operator.PUT})
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedOperator:
     """An operator on a column.
 
     Attributes:
         value: The new value.
-        refused: Why it may be refused (`OperatorFailure.reason`), with the conditions for it.
+        refusals: The conditions that refuse it, by `OperatorFailure.reason`.
     """
 
     value: Expression
-    refused: Mapping[str, Expression] = field(default_factory=dict)
+    refusals: Mapping[str, Expression] = field(default_factory=dict)
 
 
 def operator_codec(field: Field, operator: Operator) -> Codec | None:
-    """Return how the operator's argument travels; None if it has none to send."""
+    """Return the codec of the operator's argument; None if it has none."""
     if operator in WITHOUT_ARGUMENT:
         return None
     if operator is Operator.REMOVE and field.type is FieldType.MAP:
@@ -63,50 +63,52 @@ def operator_codec(field: Field, operator: Operator) -> Codec | None:
 
 def apply(
     field: Field, operator: Operator, column: Expression, argument: Expression | None
-) -> Applied:
-    """Apply an operator to a column of the row as it was; `argument` is a parameter."""
+) -> AppliedOperator:
+    """Apply an operator to a column of the old row; `argument` is a parameter."""
     if operator in _ARITHMETIC:
         return _arithmetic(field, operator, column, argument)
     value = _EXPRESSIONS[operator](field, column, argument)
     if operator in _NUMERIC:
-        return Applied(value, _outside(field, value))
+        return AppliedOperator(value, _bound_violations(field, value))
     if operator not in _GROWING or field.max_length is None:
-        return Applied(value)
-    long = _size(field, value) > number(field.max_length)
+        return AppliedOperator(value)
+    is_too_long = _size(field, value) > number(field.max_length)
     if operator is Operator.ADD_TO_SET:
-        long = sa.and_(long, sa.not_(sa.any_(_items(field, column)) == argument))
-    return Applied(value, {"too_long": long})
+        is_too_long = sa.and_(is_too_long, sa.not_(sa.any_(_items(field, column)) == argument))
+    return AppliedOperator(value, {"too_long": is_too_long})
 
 
-def _outside(field: Field, value: Expression) -> dict[str, Expression]:
-    """Whether a result is below the field's minimum, and above its maximum; of those it has."""
+def _bound_violations(field: Field, value: Expression) -> dict[str, Expression]:
+    """Return the conditions that a result is below the field's minimum or above its maximum."""
     type_: Any = sa.Double() if field.type is FieldType.FLOAT else sa.Numeric()
-    refused = {}
+    refusals = {}
     if field.minimum is not None:
-        refused[BELOW_MINIMUM] = value < sa.cast(constant(str(field.minimum)), type_)
+        refusals[BELOW_MINIMUM] = value < sa.cast(constant(str(field.minimum)), type_)
     if field.maximum is not None:
-        refused[ABOVE_MAXIMUM] = value > sa.cast(constant(str(field.maximum)), type_)
-    return refused
+        refusals[ABOVE_MAXIMUM] = value > sa.cast(constant(str(field.maximum)), type_)
+    return refusals
 
 
-def _arithmetic(field: Field, operator: Operator, column: Expression, argument: Any) -> Applied:
+def _arithmetic(
+    field: Field, operator: Operator, column: Expression, argument: Any
+) -> AppliedOperator:
     present = sa.func.coalesce(column, sa.literal_column("0"), type_=column.type)
     value = _ARITHMETIC[operator](present, argument)
     if field.type is FieldType.FLOAT:
-        # Adding zero takes the sign off a negative zero, which no store has to keep.
+        # Adding zero removes the sign of a negative zero, which no store has to keep.
         value = value + sa.literal_column("0", sa.Double())
-        return Applied(value, _outside(field, value))
+        return AppliedOperator(value, _bound_violations(field, value))
     wide = _ARITHMETIC[operator](sa.cast(present, sa.Numeric()), sa.cast(argument, sa.Numeric()))
-    beyond = _no_integer(wide) if field.type is FieldType.INTEGER else _no_decimal(wide)
-    return Applied(value, {"overflow": beyond, **_outside(field, wide)})
+    overflow = _exceeds_integer(wide) if field.type is FieldType.INTEGER else _exceeds_decimal(wide)
+    return AppliedOperator(value, {"overflow": overflow, **_bound_violations(field, wide)})
 
 
-def _no_integer(result: Expression) -> Expression:
+def _exceeds_integer(result: Expression) -> Expression:
     low, high = (sa.literal_column(str(n), sa.Numeric()) for n in (INTEGER_MIN, INTEGER_MAX))
     return sa.not_(result.between(low, high))
 
 
-def _no_decimal(result: Expression) -> Expression:
+def _exceeds_decimal(result: Expression) -> Expression:
     """Whether decimal128 cannot hold a number exactly (IEEE 754-2008, 3.6)."""
     size = sa.func.abs(result, type_=sa.Numeric())
     digits = sa.func.translate(sa.cast(size, sa.Text()), ".", "", type_=sa.Text())
@@ -125,7 +127,7 @@ def _size(field: Field, value: Expression) -> Expression:
 
 
 def _items(field: Field, column: Expression) -> Expression:
-    """The collection, empty where it is missing or null."""
+    """Return the collection, empty where it is missing or null."""
     empty: Expression = sa.literal_column("'{}'")
     return sa.func.coalesce(column, sa.cast(empty, field_codec(field).type), type_=column.type)
 
@@ -155,13 +157,13 @@ def _remove(field: Field, column: Expression, item: Any) -> Expression:
 
 
 def _add_to_set(field: Field, column: Expression, item: Any) -> Expression:
-    """Add an item in its place, unless an equal one is there."""
+    """Insert an item in order, unless the set has an equal one."""
     items = _items(field, column)
     assert isinstance(column.type, ARRAY)
     member = sa.func.unnest(_push(field, column, item), type_=column.type.item_type)
-    each = member.column_valued("item")
+    element = member.column_valued("item")
     ordered = sa.func.array_agg(
-        sa.dialects.postgresql.aggregate_order_by(each, each), type_=column.type
+        sa.dialects.postgresql.aggregate_order_by(element, element), type_=column.type
     )
     grown = sa.select(ordered).scalar_subquery()
     return sa.case((item == sa.any_(items), items), else_=grown)
@@ -189,7 +191,7 @@ _ARITHMETIC: Final[dict[Operator, Callable[[Any, Any], Expression]]] = {
 }
 _NUMERIC: Final = frozenset({*_ARITHMETIC, *_INTEGER_BITS, Operator.MIN, Operator.MAX})
 _EXPRESSIONS: Final[dict[Operator, Callable[[Field, Expression, Any], Expression]]] = {
-    # LEAST and GREATEST pass over nulls: a missing field takes the argument.
+    # LEAST and GREATEST ignore nulls: a missing field takes the argument.
     Operator.MIN: lambda _, column, b: sa.func.least(column, b, type_=column.type),
     Operator.MAX: lambda _, column, b: sa.func.greatest(column, b, type_=column.type),
     Operator.PUSH: _push,

@@ -1,7 +1,7 @@
 """Prepared writes: a statement with its parameters, and the result that its row encodes.
 
-Writes of one shape on one fragment share a statement: the shape is what it depends on, and has
-nothing of the values. Shapes are hashable, so that statements can be kept in a bounded cache.
+Writes of one shape on one fragment share a statement: the statement depends only on the shape,
+which has no values. Shapes are hashable, so that statements can be kept in a bounded cache.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.postgres.claims import reservation_ids
-from mediator.stores.postgres.codec import encoded
+from mediator.stores.postgres.codec import encode_value
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.write.operators import operator_codec
 
-__all__ = ["PreparedWrite", "WriteShape", "check", "recalled", "replay", "shape_of"]
+__all__ = ["PreparedWrite", "WriteShape", "check", "remembered_operation", "replay", "shape_of"]
 
 _WAS_LIVE, _APPLIED, _REFUSAL, _CREATION_VERSION, _NULLS, _INTENT, _HEAD = range(7)
 """Columns of the returned row; `_HEAD` counts them."""
@@ -40,7 +40,7 @@ _REMEMBERED: Final = 6
 
 
 class WriteShape(NamedTuple):
-    """What the statement of a write depends on."""
+    """The properties of a write that determine its statement."""
 
     fragment: Fragment
     kind: WriteKind
@@ -58,25 +58,25 @@ class WriteShape(NamedTuple):
     claims: tuple[str, ...]
 
     @property
-    def whole(self) -> bool:
-        """Whether the write makes the record exactly what it says."""
+    def is_full(self) -> bool:
+        """Whether the write gives the full record (CREATE, REPLACE)."""
         return self.kind in (WriteKind.CREATE, WriteKind.REPLACE)
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """The fields that the write may change."""
+        """The fields that the write can change."""
         if self.kind is not WriteKind.UPDATE:
             return tuple(self.fragment.fields)
         return (*self.values, *self.unset, *(name for name, _ in self.operators))
 
 
 def shape_of(call: Write, token: str) -> WriteShape:
-    fragment, whole = call.fragment, call.kind is not WriteKind.UPDATE
+    fragment, is_full = call.fragment, call.kind is not WriteKind.UPDATE
     return WriteShape(
         fragment,
         call.kind,
-        tuple(fragment.groups) if whole else call.groups,
-        () if whole else tuple(call.values),
+        tuple(fragment.groups) if is_full else call.groups,
+        () if is_full else tuple(call.values),
         call.unset,
         tuple([(operator.field, operator.operator) for operator in call.operators]),
         tuple(call.expect),
@@ -86,12 +86,12 @@ def shape_of(call: Write, token: str) -> WriteShape:
         tuple(fragment.fields) if call.returning == () else call.returning,
         bool(token),
         bool(call.intent),
-        tuple(map(constraint_name, fragment.unique)) if whole else tuple(call.claims),
+        tuple(map(constraint_name, fragment.unique)) if is_full else tuple(call.claims),
     )
 
 
 def check(shape: WriteShape) -> None:
-    """Refuse unknown names: they would become part of a statement."""
+    """Refuse unknown names: they would be inserted into a statement."""
     fragment = shape.fragment
     fields = {*shape.touched, *(shape.returning or ())}
     groups = {*shape.groups, *shape.expect}
@@ -101,7 +101,7 @@ def check(shape: WriteShape) -> None:
 
 
 def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: Any) -> Values:
-    """Read the fields that are not missing out of a row, from column `start` on."""
+    """Read the fields that are not missing from a row, from column `start` on."""
     values: Values = {}
     codecs = records.codecs
     for i, name in enumerate(names, start):
@@ -114,7 +114,7 @@ def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: An
     return values
 
 
-def recalled(records: RecordTable, row: Any) -> RememberedOperation:
+def remembered_operation(records: RecordTable, row: Any) -> RememberedOperation:
     fingerprint, created, creation_version, versions, values, nulls = row
     result = WriteResult(
         Status.REPLAYED,
@@ -127,7 +127,7 @@ def recalled(records: RecordTable, row: Any) -> RememberedOperation:
 
 
 def replay(records: RecordTable, row: Any, call: Write) -> WriteResult:
-    remembered = recalled(records, row)
+    remembered = remembered_operation(records, row)
     return (
         remembered.result if remembered.fingerprint == call.remember else WriteResult(Status.REUSED)
     )
@@ -136,7 +136,7 @@ def replay(records: RecordTable, row: Any, call: Write) -> WriteResult:
 def _remembered(records: RecordTable, members: dict[str, Any], nulls: Any) -> Values:
     values: Values = {}
     for name, member in members.items():
-        codec = records.codecs.get(name)  # a field may have left the schema since
+        codec = records.codecs.get(name)  # the field can have left the schema since
         if codec is not None and member is not None:
             values[name] = member if codec.from_json is None else codec.from_json(member)
         elif codec is not None and name in nulls:
@@ -147,7 +147,7 @@ def _remembered(records: RecordTable, members: dict[str, Any], nulls: Any) -> Va
 class PreparedWrite:
     """The statement of a shape, with its parameters and results.
 
-    It is built when it is first needed: of writes that come together, perhaps never.
+    The statement is built on first use: multi-row writes may never need it.
     """
 
     def __init__(
@@ -177,16 +177,16 @@ class PreparedWrite:
             "token": token,
             "intent": call.intent,
         }
-        if shape.whole or shape.values:
+        if shape.is_full or shape.values:
             if not values.keys() <= codecs.keys():
                 raise StoreRefused(f"{shape.fragment.system}: a field that is not there")
-            if shape.whole:
+            if shape.is_full:
                 parameters["nulls"] = [name for name, value in values.items() if value is None]
-            for name in codecs if shape.whole else values:
-                parameters[f"v_{name}"] = encoded(codecs[name], values.get(name))
+            for name in codecs if shape.is_full else values:
+                parameters[f"v_{name}"] = encode_value(codecs[name], values.get(name))
         for i, codec in enumerate(self._arguments):
             if codec is not None:
-                parameters[f"a{i}"] = encoded(codec, call.operators[i].argument)
+                parameters[f"a{i}"] = encode_value(codec, call.operators[i].argument)
         for i, constraint in enumerate(shape.claims):
             parameters[f"u{i}"] = call.claims.get(constraint)
         if shape.has_intent and self._records.claims:
@@ -196,7 +196,7 @@ class PreparedWrite:
         return parameters
 
     def result(self, row: Any, call: Write) -> WriteResult | None:
-        """Return the result; None: a concurrent insert committed first, retry."""
+        """Return the result; None: retry, a concurrent insert committed first."""
         start = _HEAD
         if self.shape.remember:
             if row[start] is not None:
@@ -213,7 +213,7 @@ class PreparedWrite:
         shape, start = self.shape, start + len(groups)
         return WriteResult(
             Status.APPLIED,
-            shape.whole and not row[_WAS_LIVE],
+            shape.is_full and not row[_WAS_LIVE],
             max(versions.values()) if shape.kind is WriteKind.DELETE else row[_CREATION_VERSION],
             versions,
             _values_of(self._records, shape.returning or (), row, start, row[_NULLS]),
@@ -236,6 +236,6 @@ class PreparedWrite:
         return WriteResult(Status.MISSING) if kind is WriteKind.DELETE else None
 
     def _absence(self, call: Write) -> WriteResult | None:
-        if not self.shape.whole or call.require_present:
+        if not self.shape.is_full or call.require_present:
             return WriteResult(Status.MISSING)
         return WriteResult(Status.CONFLICT) if call.expect else None

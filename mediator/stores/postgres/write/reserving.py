@@ -1,4 +1,4 @@
-"""Reserves what writes claim (`Claiming`): together, or one by one where that fails."""
+"""Reserves the claims of writes (`Claiming`): together, or one by one where that fails."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _Numbered: TypeAlias = Sequence[tuple[int, Write]]
 async def reserve(
     statements: Statements, pool: Pool, writes: Sequence[Write]
 ) -> list[TakenClaim | None]:
-    """Reserve what writes claim; see `Claiming.reserve`."""
+    """Reserve the claims of writes; see `Claiming.reserve`."""
     taken: dict[int, TakenClaim] = {}
     for (fragment, constraint, _), numbered in _grouped(writes).items():
         claims = statements.claims(fragment)
-        left = [(i, write) for i, write in numbered if i not in taken]
-        if left:
-            taken |= await _together(claims, pool, constraint, left)
+        pending = [(i, write) for i, write in numbered if i not in taken]
+        if pending:
+            taken |= await _reserve_all(claims, pool, constraint, pending)
     for i in taken:
         await _release(statements.claims(writes[i].fragment), pool, writes[i])
     return [taken.get(i) for i in range(len(writes))]
@@ -47,20 +47,22 @@ def _grouped(writes: Sequence[Write]) -> dict[tuple[Fragment, str, str], _Number
     return dict(groups)
 
 
-async def _together(
+async def _reserve_all(
     claims: ClaimStatements, pool: Pool, constraint: str, numbered: _Numbered
 ) -> dict[int, TakenClaim]:
-    """Return who has what some of the writes claim, by their positions."""
-    own = [write for _, write in numbered]
+    """Return by position the claims of the writes that other records have."""
+    calls = [write for _, write in numbered]
     try:
-        await pool.use(lambda c: claims.reserve(c, constraint, own))
+        await pool.use(lambda c: claims.reserve(c, constraint, calls))
     except (*TRANSIENT, asyncpg.UniqueViolationError):
-        found = [(i, await _alone(claims, pool, constraint, write)) for i, write in numbered]
-        return {i: each for i, each in found if each is not None}
+        holders = [
+            (i, await _reserve_one(claims, pool, constraint, write)) for i, write in numbered
+        ]
+        return {i: holder for i, holder in holders if holder is not None}
     return {}
 
 
-async def _alone(
+async def _reserve_one(
     claims: ClaimStatements, pool: Pool, constraint: str, write: Write
 ) -> TakenClaim | None:
     claim = write.claims[constraint]

@@ -1,9 +1,9 @@
-"""Runs writes: one by one or in batches of one shape, retried where that is safe.
+"""Runs writes: one by one or in batches of one shape, with retries where these are safe.
 
-Float arithmetic is the one thing that the server may raise for: on overflow, which is a refusal,
-and on underflow, which is none (IEEE 754 gives zero or a subnormal). The two have one SQLSTATE, so
-the values are looked at: the result is computed here (`by_value`), and written on the condition
-that the record is still what was read.
+The server can raise only for float arithmetic: on overflow, which is a refusal, and on underflow,
+which is not (IEEE 754 gives zero or a subnormal). Both have the same SQLSTATE, so the result is
+computed here (`by_value`), and written on the condition that the record is unchanged since it was
+read.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, r
 
 __all__ = ["Writer", "batches"]
 
-_TOGETHER: Final = 128
-"""Writes in one transaction: each holds a lock, of which a server has 6,400 as it comes."""
+_MAX_TRANSACTION_WRITES: Final = 128
+"""Each write holds a lock, of which a server has 6,400 by default."""
 
-_AT_ONCE: Final = 8
-"""Writes by themselves at a time, each of another record: of many values, all may be taken."""
+_MAX_CONCURRENT_WRITES: Final = 8
+"""Concurrency of separate writes, to different records: a batch can have many taken claims."""
 
 _ATTEMPTS: Final = 32
-"""Each lost attempt means that another write to the record got through."""
+"""Each failed attempt means that another write to the record succeeded."""
 
-_ANSWERED: Final = (Status.APPLIED, Status.REPLAYED, Status.REUSED)
+_FINAL_STATUSES: Final = (Status.APPLIED, Status.REPLAYED, Status.REUSED)
 
-# All three roll back the whole pipeline that the statement was sent in.
+# All three roll back the whole pipeline of the statement.
 _ROLLED_BACK: Final = (*TRANSIENT, NUMERIC_OVERFLOW, asyncpg.UniqueViolationError)
 
 _Unfinished: TypeAlias = tuple[int, Write, WriteResult | None]
-"""A write with its position, and its result in the pipeline, if that was not rolled back."""
+"""A write with its position, and its result in the pipeline unless that was rolled back."""
 
 
 class Writer:
@@ -73,12 +73,12 @@ class Writer:
         self._system, self._statements, self._pool, self._read = system, statements, pool, read
 
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
-        """Apply writes; the results in the same order.
+        """Apply writes; return the results in order.
 
         Raises `StoreUnavailable` only if nothing was done.
         """
         if len(calls) == 1:
-            return [await self._one(calls[0], token)]
+            return [await self._write_one(calls[0], token)]
         results: dict[int, WriteResult] = {}
         try:
             for batch in batches(calls, token):
@@ -89,7 +89,7 @@ class Writer:
             raise self._partial() from error
         return [results[position] for position in range(len(calls))]
 
-    async def _one(self, call: Write, token: str) -> WriteResult:
+    async def _write_one(self, call: Write, token: str) -> WriteResult:
         prepared = self._statements.write(shape_of(call, token))
         text = prepared.statement.text
         arguments = await offload(is_large(call.values), prepared.arguments, call, token)
@@ -99,7 +99,7 @@ class Writer:
             except TRANSIENT:
                 continue
             except asyncpg.UniqueViolationError as error:
-                result = await self._taken(call, error)
+                result = await self._taken_claim(call, error)
                 if result is not None:
                     return await self._check_replay(call, result) or result
                 continue
@@ -112,11 +112,13 @@ class Writer:
                 return result
         raise self._contended()
 
-    async def _taken(self, call: Write, error: asyncpg.UniqueViolationError) -> WriteResult | None:
-        """Return who has what a write claims; None: it may be tried again.
+    async def _taken_claim(
+        self, call: Write, error: asyncpg.UniqueViolationError
+    ) -> WriteResult | None:
+        """Return the taken claim of a write; None: retry it.
 
-        Either it has just become free, or it was no claim: then another execution of the operation
-        committed first, and the retry returns its result.
+        Either the claim has just become free, or no claim was violated: then another execution of
+        the operation committed first, and the retry returns its result.
         """
         claims = self._statements.claims(call.fragment)
         constraint = claims.violated_by(error)
@@ -133,8 +135,8 @@ class Writer:
     async def _check_replay(self, call: Write, result: WriteResult | None) -> WriteResult | None:
         """Return the remembered result if a write failed because it had been applied meanwhile.
 
-        Another execution of the operation may have been committed while this one waited for the
-        row: it saw what that one did (a tombstone, a newer version), but not its remembered result.
+        Another execution of the operation can have committed while this one waited for the row:
+        this one saw its effect (a tombstone, a newer version), but not its remembered result.
         """
         if result is None or _is_final(call, result):
             return result
@@ -144,59 +146,62 @@ class Writer:
         return replay(self._statements.records(call.fragment), rows[0], call) if rows else result
 
     async def _batch(self, batch: Batch, token: str, results: dict[int, WriteResult]) -> None:
-        """Apply the writes of a batch, and add their results one transaction after the other."""
+        """Apply the writes of a batch, and add their results transaction by transaction."""
         prepared = self._statements.write(batch.shape)
-        at_once = _AT_ONCE if batch.shape.claims else 1
+        max_concurrent = _MAX_CONCURRENT_WRITES if batch.shape.claims else 1
         for chunk in batch.chunks():
             rows: Sequence[Any] = [None] * len(chunk)
-            # If one rolls back all, each is run by itself.
+            # If one rolls back all, each is run separately.
             if len(chunk) > 1:
                 with suppress(*_ROLLED_BACK):
-                    rows = await self._together(prepared, [call for _, call in chunk], token)
-            left = list[_Unfinished]()
+                    rows = await self._run_together(prepared, [call for _, call in chunk], token)
+            unfinished = list[_Unfinished]()
             for (position, call), row in zip(chunk, rows, strict=True):
                 result = None if row is None else prepared.result(row, call)
                 if result is not None and _is_final(call, result):
                     results[position] = result
                 else:
-                    left.append((position, call, result))
-            for start in range(0, len(left), at_once):
-                some = left[start : start + at_once]
-                finished = await self._finish(some, token)
-                results.update(zip((position for position, *_ in some), finished, strict=True))
+                    unfinished.append((position, call, result))
+            for start in range(0, len(unfinished), max_concurrent):
+                group = unfinished[start : start + max_concurrent]
+                finished = await self._finish(group, token)
+                results.update(zip((position for position, *_ in group), finished, strict=True))
 
     async def _finish(self, writes: Sequence[_Unfinished], token: str) -> list[WriteResult]:
-        """Return the results of writes: those that the pipeline has not done are done together."""
+        """Return the results of writes; those not applied by the pipeline run concurrently."""
 
         async def finish(call: Write, result: WriteResult | None) -> WriteResult:
-            return await self._check_replay(call, result) or await self._one(call, token)
+            return await self._check_replay(call, result) or await self._write_one(call, token)
 
         try:
             return await concurrently(finish(call, result) for _, call, result in writes)
         except StoreUnavailable as error:
             if len(writes) == 1:
                 raise
-            # That nothing was done is true of one of them.
+            # "Nothing was done" is true of only one of them.
             raise self._partial() from error
 
-    async def _together(
+    async def _run_together(
         self, prepared: PreparedWrite, calls: Sequence[Write], token: str
     ) -> Sequence[Any]:
-        """Run writes as one transaction; return the row of each."""
+        """Run writes as one transaction; return a row for each."""
         multi_row = self._statements.multi_row(prepared.shape)
         if multi_row is None:
             return await self._pipeline(prepared, calls, token)
-        text, divided = multi_row.statement.text, rounds(calls)
-        arguments = [multi_row.arguments([calls[i] for i in each], token) for each in divided]
-        # A pipeline is a transaction, and the first statement locks the records of all of them.
+        text, positions_by_round = multi_row.statement.text, rounds(calls)
+        arguments = [
+            multi_row.arguments([calls[i] for i in positions], token)
+            for positions in positions_by_round
+        ]
+        # A pipeline is one transaction, and its first statement locks the records of all.
         rows = await self._pool.use(lambda c: c.fetchmany(text, arguments))
-        by_position = dict(zip(chain.from_iterable(divided), rows, strict=True))
+        by_position = dict(zip(chain.from_iterable(positions_by_round), rows, strict=True))
         return [by_position[position] for position in range(len(calls))]
 
     async def _pipeline(
         self, prepared: PreparedWrite, calls: Sequence[Write], token: str
     ) -> list[Any]:
-        """Run writes as one transaction; all their records are locked before it gets its id."""
+        """Run writes as one transaction; all records are locked before it gets its id."""
         lock, text = self._statements.lock(prepared.shape.fragment), prepared.statement.text
         ids = lock.arguments({"ids": [call.id for call in calls]})
         arguments = [prepared.arguments(call, token) for call in calls]
@@ -214,13 +219,13 @@ class Writer:
             (record,) = await self._read([Read(call.fragment, call.id)])
             if record is None:
                 return WriteResult(Status.MISSING)
-            if any(record.versions[group] != seen for group, seen in call.expect.items()):
+            if any(record.versions[group] != version for group, version in call.expect.items()):
                 return WriteResult(Status.CONFLICT, versions=record.versions)
             try:
-                exact = _by_value(call, record)
-            except OperatorFailed as refused:
-                return WriteResult(Status.REFUSED, failure=refused.failure)
-            result = await self._one(exact, token)
+                computed = _by_value(call, record)
+            except OperatorFailed as error:
+                return WriteResult(Status.REFUSED, failure=error.failure)
+            result = await self._write_one(computed, token)
             if result.status is not Status.CONFLICT:
                 return result
         raise self._contended()
@@ -233,44 +238,47 @@ class Writer:
 
 
 def _is_final(call: Write, result: WriteResult) -> bool:
-    """Whether nothing but this can be the result: nothing is remembered, or it is known."""
-    return call.remember is None or result.status in _ANSWERED
+    """Whether the result is final: no operation is remembered, or its result is known."""
+    return call.remember is None or result.status in _FINAL_STATUSES
 
 
 @dataclass(slots=True)
 class Batch:
-    """Writes of one shape, with their positions among all."""
+    """Writes of one shape, with their positions in the call."""
 
     shape: WriteShape
     calls: list[tuple[int, Write]] = field(default_factory=list)
 
     def chunks(self) -> list[list[tuple[int, Write]]]:
         """Divide into transactions; a record's calls keep their order."""
-        return [self.calls[i : i + _TOGETHER] for i in range(0, len(self.calls), _TOGETHER)]
+        return [
+            self.calls[i : i + _MAX_TRANSACTION_WRITES]
+            for i in range(0, len(self.calls), _MAX_TRANSACTION_WRITES)
+        ]
 
 
 def batches(calls: Sequence[Write], token: str = "") -> list[Batch]:
     """Divide calls into batches which, run one after the other, keep the order of each record.
 
-    A call joins the last batch of its shape, unless a later batch holds a call on its record.
-    Writes that insert or claim something are at most one to a record in a batch: one that must be
-    tried again, because a concurrent one was faster, must not be overtaken.
+    A call joins the last batch of its shape, unless a later batch has a call on its record. A batch
+    has at most one inserting or claiming write to a record: if it must be retried, because a
+    concurrent write was faster, no later write must overtake it.
     """
-    divided: list[Batch] = []
+    result: list[Batch] = []
     open_: dict[WriteShape, int] = {}
     last: dict[Hashable, int] = {}
     for position, call in enumerate(calls):
         shape, key = shape_of(call, token), (call.fragment, call.id)
-        earliest = last.get(key, -1) + (1 if shape.whole or shape.claims else 0)
-        # The last batch is looked at first, as comparing shapes is cheaper than hashing them.
-        latest = len(divided) - 1
-        at = latest if divided and divided[latest].shape == shape else open_.get(shape, -1)
+        earliest = last.get(key, -1) + (1 if shape.is_full or shape.claims else 0)
+        # The last batch is tested first, because comparing shapes is cheaper than hashing them.
+        latest = len(result) - 1
+        at = latest if result and result[latest].shape == shape else open_.get(shape, -1)
         if at < max(earliest, 0):
-            at = open_[shape] = len(divided)
-            divided.append(Batch(shape))
-        divided[at].calls.append((position, call))
+            at = open_[shape] = len(result)
+            result.append(Batch(shape))
+        result[at].calls.append((position, call))
         last[key] = at
-    return divided
+    return result
 
 
 _NO_CLOCK = datetime(1970, 1, 1, tzinfo=UTC)
@@ -282,10 +290,10 @@ def _raises(fragment: Fragment, call: OperatorCall) -> bool:
 
 
 def _by_value(call: Write, record: Record) -> Write:
-    """Return the write with its float arithmetic done, for exactly this state of the record.
+    """Return the write with the results of its float arithmetic on this state of the record.
 
     Raises:
-        OperatorFailed: A result is no finite double.
+        OperatorFailed: A result is not a finite double.
     """
     fields, values = call.fragment.fields, dict[str, Value](call.values)
     for operator in call.operators:
@@ -294,5 +302,5 @@ def _by_value(call: Write, record: Record) -> Write:
             value = apply_operator(fields[operator.field], present, operator, _NO_CLOCK)
             assert not isinstance(value, MissingType)
             values[operator.field] = value
-    rest = tuple(o for o in call.operators if not _raises(call.fragment, o))
-    return replace(call, values=values, operators=rest, expect=record.versions)
+    others = tuple(o for o in call.operators if not _raises(call.fragment, o))
+    return replace(call, values=values, operators=others, expect=record.versions)

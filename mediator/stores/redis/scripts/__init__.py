@@ -1,4 +1,4 @@
-"""The store's Lua scripts, each put together from its modules."""
+"""The store's Lua scripts, each assembled from its modules."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = [
 
 
 def _script(name: str, *modules: str) -> Script:
-    """Put a script together; `prefix` is what the keys of its class begin with.
+    """Assemble a script; `prefix` in it is the key prefix of the class.
 
-    Each module comes after those that it uses.
+    Each module comes after the modules that it uses.
     """
     texts = (lua_module(module, lua_text(__name__, module)) for module in modules)
     return Script("\n".join(("local prefix = KEYS[1]", *texts, lua_text(__name__, name))))

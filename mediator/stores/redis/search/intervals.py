@@ -1,9 +1,9 @@
-"""Intervals of an index, and what a condition leaves of it; bounds are values, not yet members.
+"""Intervals of an index that a condition selects; bounds are values, not yet members.
 
-An index is ordered by (value, id): missing, null, values. A `Cut` lies between two of its
-members, and an interval is what lies between two cuts. The ids themselves are such an index too,
-without missing and null. Of a compound index, intervals are those of one field among the members
-that have the same values of the fields before it.
+An index is ordered by (value, id): missing, null, values. A `Cut` lies between two of its members,
+and an interval between two cuts. The ids are also such an index, without missing and null. In a
+compound index, intervals are those of one field among the members with the same values of the
+fields before it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Cut:
     """A position in an index, between two members.
 
     Attributes:
-        key: How cuts compare: the state (missing, null, value, end), which alone is where the state
-            begins; the value as it sorts, 0 before and 1 behind its members. At a member this is
-            followed by as much for each further field of the index, and by the id.
+        key: The sort key of the cut: the state (missing, null, value, end), which alone is where
+            the state begins; then the sortable value, and 0 before or 1 after its members. At a
+            member these are followed by the same for each further field of the index, and the id.
         values: The values themselves.
     """
 
@@ -49,7 +49,7 @@ class Cut:
 
 
 Interval: TypeAlias = tuple[Cut, Cut]
-"""From one cut to another."""
+"""The members between two cuts."""
 
 _MISSING, _NULL, _VALUES, _END = (Cut((state,)) for state in range(4))
 EVERYTHING: Final[Interval] = (_MISSING, _END)
@@ -59,7 +59,7 @@ _BEFORE, _BEHIND = 0, 1
 
 
 def subject(condition: Filter) -> Path | None:
-    """Return the path that a condition is about, if it may leave intervals of its index."""
+    """Return the path of a condition, if it can select intervals of an index."""
     match condition:
         case Compare(_, path) | Between(path) | In(path) | Exists(path) | Not(Exists(path)):
             return path
@@ -67,15 +67,15 @@ def subject(condition: Filter) -> Path | None:
 
 
 def selected(condition: Filter) -> Sequence[Interval] | None:
-    """Return the intervals that a condition is equivalent to, in ascending order.
+    """Return the intervals equivalent to a condition, in ascending order.
 
-    None if it has none, or if they leave nearly everything.
+    None if there are none, or if they select nearly everything.
     """
     match condition:
         case Compare(Comparison.EQ, _, value):
             return [point(value)]
-        case Compare(comparison, _, value) if comparison in _SIDES:
-            return [_SIDES[comparison](value)]
+        case Compare(comparison, _, value) if comparison in _HALF_LINES:
+            return [_HALF_LINES[comparison](value)]
         case Between(_, low, high):
             return _nonempty([(_cut(low, _BEFORE), _cut(high, _BEHIND))])
         case In(_, values):
@@ -87,28 +87,28 @@ def selected(condition: Filter) -> Sequence[Interval] | None:
     return None
 
 
-def common(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """Return what is in both; each is in ascending order and does not overlap itself."""
-    ones, twos = list(some), list(others)
-    shared: list[Interval] = []
-    one = two = 0
-    while one < len(ones) and two < len(twos):
-        a, b = ones[one], twos[two]
-        shared.append((max(a[0], b[0]), min(a[1], b[1])))
+def common(left: Iterable[Interval], right: Iterable[Interval]) -> list[Interval]:
+    """Return the intersection of two ascending lists of disjoint intervals."""
+    left_list, right_list = list(left), list(right)
+    intersections: list[Interval] = []
+    i = j = 0
+    while i < len(left_list) and j < len(right_list):
+        a, b = left_list[i], right_list[j]
+        intersections.append((max(a[0], b[0]), min(a[1], b[1])))
         if a[1] < b[1]:
-            one += 1
+            i += 1
         else:
-            two += 1
-    return _nonempty(shared)
+            j += 1
+    return _nonempty(intersections)
 
 
 def beyond(intervals: Iterable[Interval], cut: Cut, *, descending: bool) -> list[Interval]:
-    rest = (_MISSING, cut) if descending else (cut, _END)
-    return common(intervals, [rest])
+    remainder = (_MISSING, cut) if descending else (cut, _END)
+    return common(intervals, [remainder])
 
 
 def position(values: Sequence[Value | MissingType], id_: str) -> Cut:
-    """Return the position of the member with some values, of an index's fields in turn."""
+    """Return the position of the member with these values of the index's fields, in order."""
     key = tuple(part for value in values for part in _position_key(value))
     return Cut((*key, _sortable(id_)), tuple(values))
 
@@ -116,18 +116,18 @@ def position(values: Sequence[Value | MissingType], id_: str) -> Cut:
 def _position_key(value: Value | MissingType) -> tuple[Any, ...]:
     if value is None or isinstance(value, MissingType):
         state = _NULL if value is None else _MISSING
-        # What stands for a value keeps the id at its index in the key.
+        # A placeholder for the value keeps the id at its index in the key.
         return (*state.key, b"", _BEFORE)
     return _cut(value, _BEFORE).key
 
 
 def past(id_: str, *, descending: bool) -> Cut:
-    """Return the position after an id, in the index of the ids."""
+    """Return the position after an id in the index of ids."""
     return _cut(id_, _BEFORE if descending else _BEHIND)
 
 
 def value_of(interval: Interval) -> Value | MissingType:
-    """Return the value that all members of an interval have, which is a point."""
+    """Return the value of all members of an interval that is a point."""
     low = interval[0]
     return low.values[0] if low.values else (MISSING if low == _MISSING else None)
 
@@ -151,7 +151,7 @@ def _cut(value: Value, side: int) -> Cut:
 
 
 def _sortable(value: Value) -> Any:
-    # A text that is no Unicode is refused where it is packed.
+    # Invalid Unicode is refused where it is packed.
     return value.encode(errors="surrogatepass") if isinstance(value, str) else value
 
 
@@ -159,7 +159,7 @@ def _nonempty(intervals: Iterable[Interval]) -> list[Interval]:
     return [interval for interval in intervals if interval[0] < interval[1]]
 
 
-_SIDES: Final = {
+_HALF_LINES: Final = {
     Comparison.LT: lambda value: (_VALUES, _cut(value, _BEFORE)),
     Comparison.LE: lambda value: (_VALUES, _cut(value, _BEHIND)),
     Comparison.GT: lambda value: (_cut(value, _BEHIND), _END),

@@ -1,4 +1,4 @@
-"""Pages of records in an order: a snapshot of each partition, merged by their positions."""
+"""Pages of records in an order: a snapshot of each partition, merged by position."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from mediator.stores.redis.search.intervals import Cut, Interval
 
 __all__ = ["IndexListing", "Resume"]
 
-MOST_RECORDS: Final = 500
-"""Records that one script reads at most, so that the server is not held up."""
+MAX_RECORDS: Final = 500
+"""Maximum number of records read by one script, so that it does not block the server for long."""
 
-MOST_GROUPS: Final = 500
-"""Values that one script counts at most, likewise."""
+MAX_GROUPS: Final = 500
+"""Maximum number of values counted by one script."""
 
-MOST_INTERVALS: Final = 500
-"""Intervals that one script looks into at most, for the same reason."""
+MAX_INTERVALS: Final = 500
+"""Maximum number of intervals read by one script."""
 
 Resume: TypeAlias = tuple[int, bytes | None]
-"""Where a listing goes on: the number of an interval, and the last member read of it."""
+"""Where a listing resumes: the number of an interval, and the last member read from it."""
 
 _End: TypeAlias = tuple[Text | int, ...]
 _Entry: TypeAlias = tuple[int, bytes, Record | None]
 
 _EDGES: Final = (b"\x00", b"\x01", b"\x02", b"\x03")
-"""The bytes that members begin with: of missing, of null, of values, of nothing."""
+"""The first bytes of members: of missing, null, values, and the end."""
 
 _EDGES_OF_IDS: Final = (b"", b"", b"", b"\xff")
 _BEHIND: Final = b"\xff"
-"""An id or a state follows the value in a member, and neither begins with such a byte."""
+"""An id or a state follows the value in a member; neither begins with this byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class IndexListing:
     """Records of a class by an index, or by their ids.
 
     Attributes:
-        layout: The fragment's.
+        layout: The layout of the fragment.
         index: The index.
-        intervals: Of the index, in the order in which they are read.
-        descending: In the reverse order.
+        intervals: Intervals of the index, in reading order.
+        descending: Whether to read in the reverse order.
         fields: Fields to read; None: all.
-        fixed: The values that the index's first fields have; the intervals are of the next one.
+        fixed: The values of the index's first fields; the intervals are of the next field.
     """
 
     layout: Layout
@@ -68,10 +68,10 @@ class IndexListing:
     async def read(
         self, client: CommandClient, resume: Resume | None, limit: int
     ) -> tuple[list[Record], Resume | None]:
-        """Read up to `limit` records; return them and where to go on, if there are more."""
+        """Read up to `limit` records; return them and where to resume, if there are more."""
         records: list[Record] = []
         while limit > 0 and self.intervals:
-            page, resume = await self._page(client, resume or (0, None), min(limit, MOST_RECORDS))
+            page, resume = await self._page(client, resume or (0, None), min(limit, MAX_RECORDS))
             records += (record for *_, record in page if record is not None)
             limit -= len(page)
             if resume is None:
@@ -79,77 +79,77 @@ class IndexListing:
         return records, resume
 
     async def count(self, client: CommandClient) -> int:
-        """Count the records, without reading any."""
-        counted = 0
-        for first in range(0, len(self.intervals), MOST_INTERVALS):
-            ends = [self._ends(*each) for each in self.intervals[first:][:MOST_INTERVALS]]
+        """Count the records without reading them."""
+        total = 0
+        for first in range(0, len(self.intervals), MAX_INTERVALS):
+            ends = [self._ends(*interval) for interval in self.intervals[first:][:MAX_INTERVALS]]
             arguments = (self.index.name, *_texts(ends))
-            counted += sum(
+            total += sum(
                 await client.execute(
                     [COUNT.call((prefix,), *arguments) for prefix in self.layout.prefixes]
                 )
             )
-        return counted
+        return total
 
     async def groups(self, client: CommandClient, limit: int) -> Counter[Value | MissingType]:
-        """Count the records of each value of the index, of `limit` values or some more."""
-        counted: Counter[Value | MissingType] = Counter()
+        """Count the records by value of the index, for at least `limit` values if there are."""
+        counts: Counter[Value | MissingType] = Counter()
         for prefix in self.layout.prefixes:
             resume: Resume | None = (0, None)
-            left = limit
-            while resume is not None and left > 0:
-                groups, resume = await self._groups(client, prefix, resume, left)
-                counted.update(groups)
-                left -= len(groups)
-        return counted
+            remaining = limit
+            while resume is not None and remaining > 0:
+                groups, resume = await self._groups(client, prefix, resume, remaining)
+                counts.update(groups)
+                remaining -= len(groups)
+        return counts
 
     async def _groups(
         self, client: CommandClient, prefix: str, resume: Resume, limit: int
     ) -> tuple[dict[Value | MissingType, int], Resume | None]:
-        """Count some values in one partition; return where to go on, if there may be more."""
+        """Count some values in one partition; return where to resume, if more can follow."""
         first, value = resume
-        most = min(limit, MOST_GROUPS)
-        ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
+        max_groups = min(limit, MAX_GROUPS)
+        ends = [self._ends(low, high) for low, high in self.intervals[first:][:MAX_INTERVALS]]
         if value is not None:
             ends[0] = (("bytes", value + _BEHIND, 0), ends[0][1])
-        arguments = (self.index.name, most, len(ends), *_texts(ends))
+        arguments = (self.index.name, max_groups, len(ends), *_texts(ends))
         [reply] = await client.execute([GROUPS.call((prefix,), *arguments)])
         items = iter(reply)
         groups: dict[Value | MissingType, int] = {}
         for number, value, count, text in zip(items, items, items, items, strict=True):
             groups[MISSING if text is None else decode(text)] = count
             resume = (first + number - 1, value)
-        if len(groups) == most:
+        if len(groups) == max_groups:
             return groups, resume
-        following = first + MOST_INTERVALS
-        return groups, (following, None) if following < len(self.intervals) else None
+        next_interval = first + MAX_INTERVALS
+        return groups, (next_interval, None) if next_interval < len(self.intervals) else None
 
     async def _page(
         self, client: CommandClient, resume: Resume, limit: int
     ) -> tuple[list[_Entry], Resume | None]:
-        first, following = resume[0], resume[0] + MOST_INTERVALS
+        first, next_interval = resume[0], resume[0] + MAX_INTERVALS
         arguments = self._arguments(resume, limit)
         replies = await client.execute(
             [PAGE.call((prefix,), *arguments) for prefix in self.layout.prefixes]
         )
         pages = [await offload(are_large(reply[3::4]), self._entries, reply) for reply in replies]
-        # Every partition has sent its first `limit`, so the first `limit` of all are among them.
+        # Each partition returns its first `limit`, so these include the first `limit` of all.
         merged = merge(*pages, key=lambda entry: entry[1], reverse=self.descending)
         page = list(islice(merged, limit))
         if len(page) == limit:
             number, member, _ = page[-1]
             # Lua counts the intervals from 1.
             return page, (first + number - 1, member)
-        return page, (following, None) if following < len(self.intervals) else None
+        return page, (next_interval, None) if next_interval < len(self.intervals) else None
 
     def _arguments(self, resume: Resume, limit: int) -> tuple[Any, ...]:
         first, member = resume
-        ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
+        ends = [self._ends(low, high) for low, high in self.intervals[first:][:MAX_INTERVALS]]
         if member is not None:
             low, high = ends[0]
             # Lower ends are inclusive: a NUL makes the least member beyond the last one read.
-            seen = ("bytes", member if self.descending else member + b"\0", 0)
-            ends[0] = (low, seen) if self.descending else (seen, high)
+            bound = ("bytes", member if self.descending else member + b"\0", 0)
+            ends[0] = (low, bound) if self.descending else (bound, high)
         direction = "down" if self.descending else "up"
         names = self.layout.names(self.fields)
         return (self.index.name, direction, limit, len(names), *names, *_texts(ends))
@@ -160,16 +160,16 @@ class IndexListing:
         return self._end(low), self._end(high)
 
     def _end(self, cut: Cut) -> _End:
-        """Return an end as ``ranges.lua`` reads it: what follows the values, then their texts."""
+        """Return an end as ``ranges.lua`` reads it: the suffix of the values, then their texts."""
         values = zip(self.index.fields, (*self.fixed, *cut.values), strict=False)
         texts = [self._text(name, value) for name, value in values]
-        state, *rest = cut.key
-        match rest:
+        state, *tail = cut.key
+        match tail:
             case []:
                 return ("bytes", _EDGES[state], len(texts), *texts)
             case [_, side]:
                 return ("bytes", _BEHIND if side else "", len(texts), *texts)
-        return ("id", rest[-1], len(texts), *texts)
+        return ("id", tail[-1], len(texts), *texts)
 
     def _text(self, name: str, value: Value | MissingType) -> Text:
         if isinstance(value, MissingType):
@@ -190,9 +190,9 @@ def _texts(ends: Iterable[tuple[_End, _End]]) -> Iterator[Text | int]:
 
 
 def _end_of_ids(cut: Cut) -> _End:
-    state, *rest = cut.key
-    if not rest:
+    state, *tail = cut.key
+    if not tail:
         return ("bytes", _EDGES_OF_IDS[state], 0)
-    id_, behind = rest
-    # Behind an id is where a longer one would begin.
+    id_, behind = tail
+    # A longer id would begin after the id.
     return ("bytes", id_ + b"\0" if behind else id_, 0)

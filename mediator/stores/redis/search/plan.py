@@ -1,9 +1,9 @@
-"""Plans of searches: which conditions an index answers, and which index is read.
+"""Plans searches: which index is read, and which conditions it serves.
 
-A sorted set serves any condition that leaves intervals of one field, or of the ids; a compound one
-those that leave one value of its first fields, and intervals of the next; one of elements the
-condition that an element is there. One is read. The server evaluates nothing else, so everything
-else is left to the caller.
+An index serves any condition that selects intervals of one field, or of ids; a compound index
+serves conditions that fix its first fields, and intervals of the next; an element index serves the
+condition that an element is present. One index is read. The server evaluates nothing else, so the
+other conditions are left to the caller.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from mediator.stores.redis.search.listing import IndexListing
 
 __all__ = ["SearchPlan", "choose"]
 
-_KEPT: Final = 256
+_MAX_PLANS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """How a search is done.
+    """The plan of a search.
 
     Attributes:
         index: The index that is read.
-        intervals: What is read of it, in ascending order.
+        intervals: The intervals that are read, in ascending order.
         descending: Whether they are read backwards.
-        pushdown: What it means for the caller.
-        fixed: The values that the index's first fields have; the intervals are of the next one.
+        pushdown: The plan as the caller sees it.
+        fixed: The values of the index's first fields; the intervals are of the next field.
     """
 
     index: Index
@@ -60,7 +60,7 @@ class SearchPlan:
 
     @property
     def value(self) -> Value | MissingType:
-        """The one value of what is read."""
+        """The value of all members that are read."""
         return value_of(self.intervals[0])
 
     @property
@@ -68,28 +68,28 @@ class SearchPlan:
         return _is_one_value(self.intervals)
 
     def listing(self, layout: Layout) -> IndexListing:
-        """Return all that is read, without a field."""
+        """Return the listing of the plan, without fields."""
         return IndexListing(layout, self.index, self.intervals, False, (), self.fixed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What an index leaves under some conditions.
+    """The part of an index that conditions select.
 
     Attributes:
-        used: The numbers of the conditions.
-        fixed, intervals: As of a `SearchPlan`.
-        free: The fields whose values its members are in the order of, before the ids.
+        conditions: The numbers of the conditions.
+        fixed, intervals: As in `SearchPlan`.
+        free: The fields that order its members, before the ids.
     """
 
     index: Index
-    used: frozenset[int]
+    conditions: frozenset[int]
     fixed: tuple[Value | MissingType, ...]
     intervals: Sequence[Interval]
     free: tuple[str, ...]
 
     def orders(self, order: _Order) -> bool:
-        """Whether all that it leaves is in an order: what has one value orders nothing."""
+        """Whether the selected members have an order; fixed fields do not matter."""
         fields = self.index.fields
         bound = () if self.index.of_elements else fields[: len(fields) - len(self.free)]
         return order.is_of(self.free, bound)
@@ -102,7 +102,7 @@ class _Order(NamedTuple):
     descending: bool
 
     def is_of(self, names: tuple[str, ...], bound: tuple[str, ...] = ()) -> bool:
-        """Whether it is the order of some fields, where others have one value each."""
+        """Whether it is the order of some fields, given that the `bound` fields are constant."""
         constant = {(name,) for name in bound}
         deciding = [level for level in self.levels if level.path not in constant]
         return deciding == [OrderBy((name,), self.descending) for name in names]
@@ -110,35 +110,43 @@ class _Order(NamedTuple):
 
 def _order_of(order: tuple[OrderBy, ...]) -> _Order:
     levels = tuple(takewhile(lambda level: level.path != ID, order))
-    # Ids have a level of their own, or the direction of the last one.
+    # Ids have their own level, or the direction of the last level.
     *_, last = (OrderBy(ID), *order[: len(levels) + 1])
     return _Order(levels, last.descending)
 
 
-def _chosen(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -> SearchPlan:
-    """Choose the index that leaves least, and of equals the one that has the order."""
-    wanted, conditions = _order_of(order), conjuncts(filter_)
+def _plan(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -> SearchPlan:
+    """Choose the most selective index, and among equals one that has the order."""
+    required, conditions = _order_of(order), conjuncts(filter_)
     uses = _uses(layout, conditions)
     if not uses:
-        return _entire(layout, filter_, wanted)
-    use = min(uses, key=lambda use: (*_spread(use), not use.orders(wanted)))
+        return _entire(layout, filter_, required)
+    use = min(uses, key=lambda use: (*_spread(use), not use.orders(required)))
     pushdown = Pushdown(
-        all_of([each for number, each in enumerate(conditions) if number in use.used]),
-        all_of([each for number, each in enumerate(conditions) if number not in use.used]),
+        all_of(
+            [condition for number, condition in enumerate(conditions) if number in use.conditions]
+        ),
+        all_of(
+            [
+                condition
+                for number, condition in enumerate(conditions)
+                if number not in use.conditions
+            ]
+        ),
         AccessPath.KEYS if _are_keys(use) else AccessPath.INDEX,
-        use.orders(wanted),
+        use.orders(required),
         use.index.fields or None,
     )
-    return SearchPlan(use.index, use.intervals, wanted.descending, pushdown, use.fixed)
+    return SearchPlan(use.index, use.intervals, required.descending, pushdown, use.fixed)
 
 
-choose: Final = IdentityCache(_chosen, _KEPT, PARTS)
-"""Plans the search of a layout, a filter and an order, which is asked for several times a query."""
+choose: Final = IdentityCache(_plan, _MAX_PLANS, PARTS)
+"""Plans the search of a layout, a filter and an order; each query needs it several times."""
 
 
 def _uses(layout: Layout, conditions: Sequence[Filter]) -> list[_Use]:
-    """Return how each index serves conditions, of those that serve any."""
-    found: defaultdict[str, dict[int, Sequence[Interval]]] = defaultdict(dict)
+    """Return the uses of all indexes that serve conditions."""
+    selections: defaultdict[str, dict[int, Sequence[Interval]]] = defaultdict(dict)
     uses = []
     for number, condition in enumerate(conditions):
         match condition:
@@ -150,41 +158,45 @@ def _uses(layout: Layout, conditions: Sequence[Filter]) -> list[_Use]:
         if path == ID or (path is not None and len(path) == 1 and path[0] in layout.in_order):
             intervals = selected(condition)
             if intervals is not None:
-                found[path[0]][number] = intervals
-    left = {name: reduce(common, some.values()) for name, some in found.items()}
-    leading = (index for index in layout.ordered_indexes if index.fields[0] in left)
-    uses += [_use(index, found, left) for index in leading]
-    if ID[0] in found:
-        ids = common(left[ID[0]], [VALUES])
-        uses.append(_Use(IDS, frozenset(found[ID[0]]), (), ids, ()))
+                selections[path[0]][number] = intervals
+    narrowed = {name: reduce(common, intervals.values()) for name, intervals in selections.items()}
+    leading = (index for index in layout.ordered_indexes if index.fields[0] in narrowed)
+    uses += [_use(index, selections, narrowed) for index in leading]
+    if ID[0] in selections:
+        ids = common(narrowed[ID[0]], [VALUES])
+        uses.append(_Use(IDS, frozenset(selections[ID[0]]), (), ids, ()))
     return uses
 
 
 def _use(
     index: Index,
-    found: Mapping[str, Mapping[int, Sequence[Interval]]],
-    left: Mapping[str, Sequence[Interval]],
+    selections: Mapping[str, Mapping[int, Sequence[Interval]]],
+    narrowed: Mapping[str, Sequence[Interval]],
 ) -> _Use:
-    """Return what an index leaves, whose first field has conditions.
+    """Return the use of an index whose first field has conditions.
 
-    Those on a further field leave less only where each field before it has one value.
+    Conditions on a further field help only if each field before it has one value.
     """
     names, depth = index.fields, 1
-    while depth < len(names) and names[depth] in left and _is_one_value(left[names[depth - 1]]):
+    while (
+        depth < len(names)
+        and names[depth] in narrowed
+        and _is_one_value(narrowed[names[depth - 1]])
+    ):
         depth += 1
-    *before, last = names[:depth]
-    used = frozenset(number for name in names[:depth] for number in found[name])
-    fixed = tuple(value_of(left[name][0]) for name in before)
-    free = names[depth:] if _is_one_value(left[last]) else names[depth - 1 :]
-    return _Use(index, used, fixed, left[last], free)
+    *fixed_names, last = names[:depth]
+    conditions = frozenset(number for name in names[:depth] for number in selections[name])
+    fixed = tuple(value_of(narrowed[name][0]) for name in fixed_names)
+    free = names[depth:] if _is_one_value(narrowed[last]) else names[depth - 1 :]
+    return _Use(index, conditions, fixed, narrowed[last], free)
 
 
 def _entire(layout: Layout, filter_: Filter | None, order: _Order) -> SearchPlan:
-    """Read the whole class, in its order if there is an index for it."""
-    every = (IDS, *layout.ordered_indexes)
-    index = next((index for index in every if order.is_of(index.fields)), None)
+    """Read the whole class, in the required order if an index has it."""
+    indexes = (IDS, *layout.ordered_indexes)
+    index = next((index for index in indexes if order.is_of(index.fields)), None)
     fields = index.fields if index else ()
-    # Without a condition nothing is read in vain, as long as nothing has to be sorted.
+    # Without a condition no record is read needlessly, unless records must be sorted.
     access = AccessPath.INDEX if index and filter_ is None else AccessPath.CLIENT_SCAN
     pushdown = Pushdown(None, filter_, access, index is not None, fields or None)
     return SearchPlan(index or IDS, [EVERYTHING], order.descending and index is not None, pushdown)
@@ -207,12 +219,12 @@ _BOUNDS: Final = (_PRESENT, _ONE_SIDED, _TWO_SIDED)
 
 
 def _spread(use: _Use) -> tuple[int, int]:
-    """Rank how much of an index is left, least first; then by how many of its fields are fixed."""
+    """Rank how much of an index is selected, least first; then by the number of fixed fields."""
     if _are_keys(use):
         return _KEYS, 0
     if use.fixed:
         return _ONE_VALUE, -len(use.fixed)
     if _are_points(use.intervals):
-        is_one = len(use.intervals) <= 1 and not use.index.of_elements
-        return _ONE_VALUE if is_one else _SOME_VALUES, 0
-    return max(_BOUNDS[sum(bool(cut.values) for cut in each)] for each in use.intervals), 0
+        is_one_value = len(use.intervals) <= 1 and not use.index.of_elements
+        return _ONE_VALUE if is_one_value else _SOME_VALUES, 0
+    return max(_BOUNDS[sum(bool(cut.values) for cut in interval)] for interval in use.intervals), 0

@@ -1,4 +1,4 @@
-"""Searches: their pages, and what is counted, by the index that the plan names."""
+"""Searches: their pages and counts, by the index of the plan."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from mediator.stores.redis.search.listing import IndexListing
 from mediator.stores.redis.search.plan import SearchPlan, choose
 from redis_connection.commands import command
 
-__all__ = ["count", "counts", "found", "groups", "groups_counted"]
+__all__ = ["can_count", "count", "find_page", "group_listing", "groups"]
 
 
-def counts(layout: Layout, filter_: Filter | None) -> bool:
-    """Whether what a filter finds is counted by one index, without reading it."""
+def can_count(layout: Layout, filter_: Filter | None) -> bool:
+    """Whether one index can count a filter's matches without reading them."""
     return choose(layout, filter_, ()).pushdown.residual is None
 
 
 async def count(client: CommandClient, layout: Layout, filter_: Filter | None) -> int:
-    """Count what a filter finds; raises `StoreRefused` if it is not one that `counts` offered."""
+    """Count the matches of a filter; raises `StoreRefused` if `can_count` denies it."""
     if filter_ is None:
         commands = [command("ZCARD", f"{prefix}ids") for prefix in layout.prefixes]
         return sum(await client.execute(commands))
@@ -44,12 +44,12 @@ async def count(client: CommandClient, layout: Layout, filter_: Filter | None) -
     return await choice.listing(layout).count(client)
 
 
-def groups_counted(
+def group_listing(
     layout: Layout, filter_: Filter | None, aggregate: Aggregate
 ) -> IndexListing | None:
-    """Return the index by which groups are counted, without reading objects; None: by none.
+    """Return the listing that counts groups without reading objects, or None.
 
-    They are those of one indexed field, and no condition is about any other.
+    The groups must be by one indexed field, and all conditions on that field.
     """
     if not aggregate.counts_objects:
         return None
@@ -59,8 +59,8 @@ def groups_counted(
     choice = choose(layout, filter_, ())
     if filter_ is None:
         return IndexListing(layout, index, [EVERYTHING], False, ())
-    fits = choice.index == index and choice.pushdown.residual is None
-    return choice.listing(layout) if fits else None
+    is_served = choice.index == index and choice.pushdown.residual is None
+    return choice.listing(layout) if is_served else None
 
 
 async def groups(
@@ -70,28 +70,30 @@ async def groups(
     aggregate: Aggregate,
     limit: int,
 ) -> list[ComputedGroup]:
-    """Count groups; raises `StoreRefused` if they are not those that `groups_counted` offered."""
-    listing = groups_counted(layout, filter_, aggregate)
+    """Count groups; raises `StoreRefused` if `group_listing` has no listing for them."""
+    listing = group_listing(layout, filter_, aggregate)
     if listing is None:
         raise StoreRefused("the aggregate is not one that was offered")
-    counted = await listing.groups(client, limit)
+    counts = await listing.groups(client, limit)
     return [
         ((value,), dict.fromkeys(aggregate.compute, count))
-        for value, count in islice(counted.items(), limit)
+        for value, count in islice(counts.items(), limit)
     ]
 
 
-async def found(client: CommandClient, layout: Layout, find: SearchRequest) -> SearchPage:
-    """Return a page of a search; raises `StoreRefused` if it is not what `pushdown` offered."""
+async def find_page(client: CommandClient, layout: Layout, find: SearchRequest) -> SearchPage:
+    """Return a page of a search; raises `StoreRefused` if `pushdown` did not plan it."""
     choice = choose(layout, find.filter, find.order)
-    offered, intervals, descending = choice.pushdown, choice.intervals, choice.descending
-    unordered = not offered.ordered and (find.order or find.after is not None)
-    if offered.residual is not None or unordered:
+    pushdown, intervals, descending = choice.pushdown, choice.intervals, choice.descending
+    unordered = not pushdown.ordered and (find.order or find.after is not None)
+    if pushdown.residual is not None or unordered:
         raise StoreRefused("the search is not one that was offered")
     if find.after is not None and intervals:
-        intervals = beyond(intervals, _seen(choice, find.order, find.after), descending=descending)
+        intervals = beyond(
+            intervals, _cut_after(choice, find.order, find.after), descending=descending
+        )
     intervals = intervals[::-1] if descending else intervals
-    if offered.access is AccessPath.KEYS:
+    if pushdown.access is AccessPath.KEYS:
         return await _by_keys(client, layout, find, [str(low.values[0]) for low, _ in intervals])
     listing = replace(
         choice.listing(layout), intervals=intervals, descending=descending, fields=find.fields
@@ -99,13 +101,13 @@ async def found(client: CommandClient, layout: Layout, find: SearchRequest) -> S
     return SearchPage(*await listing.read(client, find.resume, find.limit))
 
 
-def _seen(choice: SearchPlan, order: tuple[OrderBy, ...], after: Position) -> Cut:
+def _cut_after(choice: SearchPlan, order: tuple[OrderBy, ...], after: Position) -> Cut:
     if choice.index is IDS:
         return past(after.id, descending=choice.descending)
-    given = {level.path: value for level, value in zip(order, after.values, strict=False)}
-    first, *further = choice.index.fields[len(choice.fixed) :]
-    value = choice.value if choice.is_of_one_value else given[(first,)]
-    return position([value, *(given[(name,)] for name in further)], after.id)
+    values = {level.path: value for level, value in zip(order, after.values, strict=False)}
+    first, *others = choice.index.fields[len(choice.fixed) :]
+    value = choice.value if choice.is_of_one_value else values[(first,)]
+    return position([value, *(values[(name,)] for name in others)], after.id)
 
 
 async def _by_keys(

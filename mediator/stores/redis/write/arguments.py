@@ -1,4 +1,4 @@
-"""Arguments of writes: what becomes of one field, and how its argument joins a row."""
+"""Arguments of writes: the change of one field, and how its argument is added to a row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
     "absence",
     "change_of_operator",
     "change_of_value",
-    "listed",
+    "length_prefixed",
     "supports",
 ]
 
@@ -36,14 +36,14 @@ _OF_ITEMS = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET})
 
 
 def supports(operator: Operator, type_: FieldType) -> bool:
-    """Whether the scripts apply the operator exactly; there are no exact decimals in Lua."""
+    """Whether the scripts apply the operator exactly; Lua has no exact decimals."""
     exact = type_ is not FieldType.DECIMAL or operator not in _INEXACT
     return exact and type_ in APPLICABLE[operator]
 
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """What becomes of one field, and how its argument joins a row."""
+    """The change of one field, and how its argument is added to a row."""
 
     field: str
     code: str
@@ -52,12 +52,12 @@ class FieldChange:
     add_argument: AddArgument
 
 
-def listed(texts: Any) -> tuple[Any, ...]:
+def length_prefixed(texts: Any) -> tuple[Any, ...]:
     return (len(texts), *texts)
 
 
 def absence(name: str) -> FieldChange:
-    return FieldChange(name, "-", "", "0", _nothing)
+    return FieldChange(name, "-", "", "0", _no_argument)
 
 
 def change_of_value(field: Field, value: Any) -> FieldChange:
@@ -69,7 +69,7 @@ def change_of_value(field: Field, value: Any) -> FieldChange:
 
 
 def change_of_operator(field: Field, call: OperatorCall) -> FieldChange:
-    """Apply an operator to a field; raises `StoreRefused` if that is not exact."""
+    """Return the change of an operator; raises `StoreRefused` if it is not exact."""
     operator = call.operator
     if not supports(operator, field.type):
         raise StoreRefused(f"Redis cannot apply {operator} to {field.type} exactly")
@@ -78,7 +78,7 @@ def change_of_operator(field: Field, call: OperatorCall) -> FieldChange:
         add = _plain if field.type is FieldType.MAP else _text(item_encoder(field.items))
         return FieldChange(field.name, _REMOVALS[field.type], limit, "1", add)
     if operator in WITHOUT_ARGUMENT:
-        return FieldChange(field.name, operator.value, limit, "0", _nothing)
+        return FieldChange(field.name, operator.value, limit, "0", _no_argument)
     if operator is Operator.PUT:
         return FieldChange(field.name, operator.value, limit, "n", _members(field, 1))
     items = operator in _OF_ITEMS
@@ -87,9 +87,9 @@ def change_of_operator(field: Field, call: OperatorCall) -> FieldChange:
 
 
 def _bounds(field: Field) -> str:
-    """Return the least and the greatest number that a field may hold, if it is bounded.
+    """Return the minimum and maximum of a field, if it is bounded.
 
-    Either may be empty; ``operators.lua`` reads them.
+    Either can be empty; ``operators.lua`` reads them.
     """
     if not field.is_bounded:
         return ""
@@ -97,7 +97,7 @@ def _bounds(field: Field) -> str:
     return " ".join("" if b is None else str(encode(b)) for b in (field.minimum, field.maximum))
 
 
-def _nothing(row: Row, value: Any) -> None:
+def _no_argument(row: Row, value: Any) -> None:
     """Add nothing: the change has no argument."""
 
 
@@ -113,9 +113,9 @@ def _text(encoder: Callable[[Any], str | bytes]) -> AddArgument:
 
 
 def _members(field: Field, first: int) -> AddArgument:
-    """Add a collection with its marker, or from its first member on."""
+    """Return a function that adds a collection with its marker (`first` 0) or without (1)."""
 
     def add(row: Row, value: Any) -> None:
-        row += listed(members(value, field)[first:])
+        row += length_prefixed(members(value, field)[first:])
 
     return add

@@ -1,4 +1,4 @@
-"""Batches of writes, each of which one call of a script does."""
+"""Batches of writes, each applied by one call of a script."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from mediator.stores.port import StoreRefused, Write, WriteResult
 from mediator.stores.redis.layout import Layout, LayoutOf
-from mediator.stores.redis.write.prepared import PreparedWrite, opening, prepare
+from mediator.stores.redis.write.prepared import PreparedWrite, call_head, prepare
 from mediator.stores.redis.write.results import results_of
 from redis_connection.commands import arguments
 
-__all__ = ["MOST_WRITES", "Batch", "batches_of"]
+__all__ = ["MAX_WRITES", "Batch", "batches_of"]
 
-MOST_WRITES: Final = 200
-"""Writes that one script does at most, so that the server is not held up."""
+MAX_WRITES: Final = 200
+"""Maximum number of writes of one script, so that it does not block the server for long."""
 
-_MOST_ARGUMENTS: Final = 1_000_000
+_MAX_ARGUMENTS: Final = 1_000_000
 """A Redis server closes the connection on a command of more than 1,048,576 arguments."""
 
 
@@ -24,7 +24,7 @@ class Batch:
     """Writes to one partition that share a prepared write.
 
     Attributes:
-        positions: Where each stands among the writes of the call.
+        positions: The position of each among the writes of the call.
         rows: Their rows, one after the other.
     """
 
@@ -39,28 +39,28 @@ class Batch:
 
     def command(self) -> bytes:
         prepared, rows = self.prepared, self.rows
-        count, head = opening(self.layout, self.partition, prepared.script)
+        count, head = call_head(self.layout, self.partition, prepared.script)
         count += prepared.size + len(rows)
-        if count > _MOST_ARGUMENTS:
+        if count > _MAX_ARGUMENTS:
             raise StoreRefused("the write has more members than one command of Redis can carry")
         return b"".join((b"*%d\r\n" % count, head, prepared.shape, arguments(*rows)))
 
     def results(self, reply: list[Any]) -> list[WriteResult]:
-        """Return the results that the reply holds, in the order of `rows`."""
+        """Return the results in the reply, in the order of `rows`."""
         return results_of(self.layout, self.prepared, reply)
 
 
 def batches_of(layout_of: LayoutOf, calls: Sequence[Write], token: str) -> list[Batch]:
-    """Divide writes into batches; those to one record stay in their order."""
+    """Divide writes into batches; writes to one record keep their order."""
     batches: list[Batch] = []
     latest: dict[tuple[Layout, int], Batch] = {}
     for position, call in enumerate(calls):
         layout = layout_of(call.fragment)
         prepared = prepare(layout, call, has_token=bool(token))
         partition = layout.partition(call.id)
-        # Only the latest batch of a partition may take more: an earlier one would overtake it.
+        # Only the latest batch of a partition takes more: an earlier one would reorder writes.
         batch = latest.get((layout, partition))
-        if batch is None or batch.prepared is not prepared or len(batch.positions) >= MOST_WRITES:
+        if batch is None or batch.prepared is not prepared or len(batch.positions) >= MAX_WRITES:
             batch = latest[layout, partition] = Batch(layout, partition, prepared)
             batches.append(batch)
         batch.positions.append(position)

@@ -1,8 +1,8 @@
-"""Coalescing: single writes that arrive in one tick of the event loop go in one call of a script.
+"""Coalesces single writes of one event loop tick into one script call.
 
-Concurrent writes share the fixed cost of a call, in the server and here. Each caller has a future
-of its own: one that is cancelled takes nothing from the others, and a write that cannot be encoded
-fails before it joins them.
+Concurrent writes share the fixed cost of a call, in the server and here. Each caller has a separate
+future: its cancellation does not affect the others, and a write that cannot be encoded fails before
+it joins them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from mediator.stores.port import StoreError, StoreUnavailable, Write, WriteResul
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import LayoutOf
-from mediator.stores.redis.write.batches import MOST_WRITES, Batch
+from mediator.stores.redis.write.batches import MAX_WRITES, Batch
 from mediator.stores.redis.write.prepared import prepare
 
 __all__ = ["Coalescer"]
 
-_MOST_ARGUMENTS: Final = 10_000
-"""Arguments of one coalesced call at most; a write that has more goes alone."""
+_MAX_ARGUMENTS: Final = 10_000
+"""Maximum number of arguments of a coalesced call; a write with more is sent separately."""
 
 
-class _Shared:
-    """A batch, and the callers that wait for its results in their order."""
+class _SharedBatch:
+    """A batch, and the futures of its callers, in order."""
 
     __slots__ = ("batch", "futures")
 
@@ -34,7 +34,7 @@ class _Shared:
 
     def has_room(self, row: list[Any]) -> bool:
         arguments = len(self.batch.rows) + len(row)
-        return len(self.futures) < MOST_WRITES and arguments <= _MOST_ARGUMENTS
+        return len(self.futures) < MAX_WRITES and arguments <= _MAX_ARGUMENTS
 
 
 class Coalescer:
@@ -42,12 +42,12 @@ class Coalescer:
         self._layout_of = layout_of
         self._client = client
         self._name = name
-        self._waiting: list[_Shared] = []
-        self._latest: dict[tuple[int, int], _Shared] = {}
+        self._pending: list[_SharedBatch] = []
+        self._latest: dict[tuple[int, int], _SharedBatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, call: Write, token: str) -> asyncio.Future[WriteResult]:
-        """Add a write to those of this tick; writes to one record stay in their order."""
+        """Add a write to those of this tick; writes to one record keep their order."""
         loop = asyncio.get_running_loop()
         layout = self._layout_of(call.fragment)
         row: list[Any] = []
@@ -55,34 +55,34 @@ class Coalescer:
             prepared = prepare(layout, call, has_token=bool(token))
             partition = layout.partition(call.id)
             prepared.add(row, call, token)
-        if not self._waiting:
+        if not self._pending:
             loop.call_soon(self._send)
         shared = self._latest.get((id(layout), partition))
         if shared is None or shared.batch.prepared is not prepared or not shared.has_room(row):
-            shared = _Shared(Batch(layout, partition, prepared))
+            shared = _SharedBatch(Batch(layout, partition, prepared))
             self._latest[id(layout), partition] = shared
-            self._waiting.append(shared)
+            self._pending.append(shared)
         shared.batch.rows += row
         future: asyncio.Future[WriteResult] = loop.create_future()
         shared.futures.append(future)
         return future
 
     def _send(self) -> None:
-        waiting = self._waiting
-        self._waiting, self._latest = [], {}
-        for shared in waiting:
+        pending = self._pending
+        self._pending, self._latest = [], {}
+        for shared in pending:
             task = asyncio.get_running_loop().create_task(self._execute(shared))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _execute(self, shared: _Shared) -> None:
+    async def _execute(self, shared: _SharedBatch) -> None:
         try:
             (reply,) = await self._client.execute([shared.batch.command()], writes=True)
             results = shared.batch.results(reply)
         except StoreError as error:
             _fail(shared, error)
         except BaseException:
-            # Callers wait for their futures only: without a result they would wait for ever.
+            # Callers await only their futures: without a result they would wait for ever.
             _fail(shared, StoreUnavailable(f"{self._name}: the call was broken off"))
             raise
         else:
@@ -91,8 +91,8 @@ class Coalescer:
                     future.set_result(result)
 
 
-def _fail(shared: _Shared, error: StoreError) -> None:
+def _fail(shared: _SharedBatch, error: StoreError) -> None:
     for future in shared.futures:
         if not future.done():
-            # Each caller gets an error of its own, because raising one changes it (its traceback).
+            # Each caller gets a separate error, because raising one changes its traceback.
             future.set_exception(type(error)(*error.args))

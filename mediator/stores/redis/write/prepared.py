@@ -11,9 +11,9 @@ constant, and each write adds a *row*. A call of a script has one shape; for ``w
     row    id, operation, token?, intent?, fingerprint?, creation version?, expected versions...,
            claims..., arguments of the changes...
 
-``[list]`` is a count and so many texts; a group stands as its position among the names, from 1.
-A change's code says what becomes of the field (scripts/operators.lua). Updates that ``update.lua``
-can do go there, with a shape that it describes: it takes a fifth of the time.
+``[list]`` is a count and as many texts; a group is given as its position among the names, from 1.
+A change's code selects the operation on the field (scripts/operators.lua). Updates that
+``update.lua`` supports use it, with the shape described there: it takes a fifth of the time.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ from mediator.stores.redis.write.arguments import (
     absence,
     change_of_operator,
     change_of_value,
-    listed,
+    length_prefixed,
 )
 from redis_connection.commands import arguments
 from redis_connection.scripts import Script
 
-__all__ = ["MOST_ENTRIES", "PreparedWrite", "opening", "prepare"]
+__all__ = ["MAX_ENTRIES", "PreparedWrite", "call_head", "prepare"]
 
-MOST_ENTRIES: Final = 1_000_000
-"""About how many entries an outbox keeps; beyond, the oldest go, relayed or not."""
+MAX_ENTRIES: Final = 1_000_000
+"""About how many entries an outbox keeps; beyond, the oldest are removed, relayed or not."""
 
 _OPERATION = attrgetter("field", "operator")
-_LIMITS = (TOMBSTONE_MS, RETENTION_MS, MOST_ENTRIES)
+_LIMITS = (TOMBSTONE_MS, RETENTION_MS, MAX_ENTRIES)
 
-_MOST_PREPARED: Final = 4096
+_MAX_PREPARED: Final = 4096
 _SAFE_DIGITS: Final = 15
 
-_MOST_CHANGES: Final = 100
-"""Changes of one update on the fast path: Lua's stack holds them with ease."""
+_MAX_CHANGES: Final = 100
+"""Maximum number of changes of one update on the fast path, well within Lua's stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedWrite:
-    """What writes that differ in ids and arguments alone have in common.
+    """The shared properties of writes that differ only in ids and arguments.
 
     Attributes:
-        script: The script that does them.
-        shape: The packed arguments that say what they are.
-        size: How many arguments those are.
-        of_values: What adds the argument of each field that is set.
-        of_operators: What adds the argument of each operator.
-        claims: The unique constraints whose claims it changes.
+        script: The script that applies them.
+        shape: The packed arguments that describe them.
+        size: The number of arguments of the shape.
+        of_values: The function that adds the argument of each set field.
+        of_operators: The function that adds the argument of each operator.
+        claims: The unique constraints whose claims change.
         returned: Fields whose values `UPDATE` returns.
     """
 
@@ -78,7 +78,7 @@ class PreparedWrite:
     returned: tuple[str, ...] = ()
 
     def add(self, rows: Row, write: Write, token: str) -> None:
-        """Add the row of a write, under a token if those of `prepare` have one."""
+        """Add the row of a write, with its token if it was prepared with one."""
         rows += (write.id, write.operation)
         if token:
             rows.append(token)
@@ -98,29 +98,29 @@ class PreparedWrite:
             add_argument(rows, call.argument)
 
 
-def opening(layout: Layout, partition: int, script: Script) -> tuple[int, bytes]:
-    """Return the number of words and the bytes that calls of a script begin with."""
-    known = layout.openings.get((script.sha, partition))
-    if known is not None:
-        return known
+def call_head(layout: Layout, partition: int, script: Script) -> tuple[int, bytes]:
+    """Return the constant beginning of calls of a script: the number of words and the bytes."""
+    head = layout.call_heads.get((script.sha, partition))
+    if head is not None:
+        return head
     keys: tuple[str, ...] = (layout.prefixes[partition], layout.outboxes[partition])
     if layout.constraints and script is WRITE:
         keys += (layout.claims_key,)
     words: tuple[Any, ...] = ("EVALSHA", script.sha, len(keys), *keys)
-    words += (MOST_ENTRIES,) if script is UPDATE else (layout.what, *_LIMITS)
-    packed = layout.openings[script.sha, partition] = (len(words), arguments(*words))
+    words += (MAX_ENTRIES,) if script is UPDATE else (layout.subject, *_LIMITS)
+    packed = layout.call_heads[script.sha, partition] = (len(words), arguments(*words))
     return packed
 
 
 def prepare(layout: Layout, write: Write, *, has_token: bool) -> PreparedWrite:
-    """Return the prepared write that a write belongs to, prepared when it is first seen."""
+    """Return the prepared write of a write, prepared on first use."""
     key = _key(layout, write, has_token)
     latest: tuple[Any, PreparedWrite] = layout.latest_prepared
     if latest[0] == key:
-        return latest[1]  # the hash of a key takes longer than to compare it
+        return latest[1]  # hashing a key takes longer than comparing it
     prepared: PreparedWrite | None = layout.prepared.get(key)
     if prepared is None:
-        if len(layout.prepared) >= _MOST_PREPARED:
+        if len(layout.prepared) >= _MAX_PREPARED:
             layout.prepared.clear()
         prepared = layout.prepared[key] = _prepare(layout, write, has_token)
     layout.latest_prepared = key, prepared
@@ -131,7 +131,7 @@ def _key(layout: Layout, write: Write, has_token: bool) -> Any:
     return (
         None if write.kind is WriteKind.UPDATE else write.kind,  # the hash of a member is slow
         write.groups,
-        # In their order, in which a row has the arguments.
+        # In order, because a row has the arguments in this order.
         tuple(write.values),
         _collections(layout, write) if layout.collections and write.values else (),
         write.unset,
@@ -148,7 +148,7 @@ def _key(layout: Layout, write: Write, has_token: bool) -> Any:
 
 
 def _collections(layout: Layout, write: Write) -> tuple[str, ...]:
-    """Name the collections that are set to something."""
+    """Return the names of collections that are set to a value."""
     return tuple([name for name in layout.collections if write.values.get(name) is not None])
 
 
@@ -170,7 +170,7 @@ def _prepare(layout: Layout, write: Write, has_token: bool) -> PreparedWrite:
 
 
 def _claims(layout: Layout, write: Write) -> tuple[str, ...]:
-    """Name the unique constraints whose claims a write changes."""
+    """Return the unique constraints whose claims a write changes."""
     return tuple(write.claims) if write.kind is WriteKind.UPDATE else layout.constraints
 
 
@@ -185,23 +185,23 @@ def _shape(
     has_collections = any(change.field in layout.collections for change in changes)
     return (
         write.kind.name.lower(),
-        *listed(layout.head),
-        *listed([position[group] for group in write.groups]),
-        *listed([position[group] for group in write.expect]),
+        *length_prefixed(layout.head),
+        *length_prefixed([position[group] for group in write.groups]),
+        *length_prefixed([position[group] for group in write.expect]),
         _flags(write, has_collections, has_token, bool(claims)),
-        *(() if write.returning is None else listed(write.returning)),
-        *(listed(claims) if claims else ()),
+        *(() if write.returning is None else length_prefixed(write.returning)),
+        *(length_prefixed(claims) if claims else ()),
         len(changes),
-        *(text for change in changes for text in _described(layout, change)),
+        *(text for change in changes for text in _change_arguments(layout, change)),
     )
 
 
 def _is_fast(layout: Layout, write: Write, changes: Sequence[FieldChange]) -> bool:
-    """Whether `UPDATE` can do it."""
+    """Whether `UPDATE` can apply the write."""
     touched = {change.field for change in changes}
     return (
         write.kind is WriteKind.UPDATE
-        and 0 < len(changes) <= _MOST_CHANGES
+        and 0 < len(changes) <= _MAX_CHANGES
         and not (write.unset or write.expect or write.intent or write.claims)
         and write.remember is None
         and write.creation_version is None
@@ -219,7 +219,7 @@ def _is_sum(layout: Layout, call: OperatorCall) -> bool:
 
 
 def _has_short_bounds(change: FieldChange) -> bool:
-    """Whether the script compares with the bounds exactly, though as doubles."""
+    """Whether the script's comparison with the bounds, as doubles, is exact."""
     return all(len(bound) <= _SAFE_DIGITS for bound in str(change.limit).split())
 
 
@@ -242,7 +242,7 @@ def _fast_shape(
         *(f"+{name}" for name in touched),
         *(change.limit for change in changes),
         *(position[group] for group in write.groups),
-        *(f"{layout.what}/{group}/update" for group in write.groups),
+        *(f"{layout.subject}/{group}/update" for group in write.groups),
         *returned,
     )
 
@@ -267,6 +267,6 @@ def _flags(write: Write, has_collections: bool, has_token: bool, has_claims: boo
     return "".join("1" if flag else "0" for flag in flags)
 
 
-def _described(layout: Layout, change: FieldChange) -> tuple[Any, ...]:
+def _change_arguments(layout: Layout, change: FieldChange) -> tuple[Any, ...]:
     group = layout.positions[layout.group_of[change.field]]
     return (change.field, group, change.code, change.limit, change.arity)

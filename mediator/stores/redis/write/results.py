@@ -1,4 +1,4 @@
-"""Results of writes, as the scripts reply them, and what is remembered of an operation."""
+"""Decodes results of writes from replies of scripts, and remembered operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mediator.stores.redis.scripts import UPDATE
 from mediator.stores.redis.write.prepared import PreparedWrite
 from redis_connection.commands import command
 
-__all__ = ["recall_commands", "recalled", "results_of"]
+__all__ = ["recall_commands", "remembered_operation", "results_of"]
 
 _CODES: Final = range(1, 11)
 _APPLIED, _REPLAYED, _REUSED, _CONFLICT, _MISSING, _EXISTS, _REFUSED, *_LATER = _CODES
@@ -37,7 +37,7 @@ def results_of(layout: Layout, prepared: PreparedWrite, reply: list[Any]) -> lis
 def _result_of_row(
     layout: Layout, prepared: PreparedWrite, reply: list[Any], at: int
 ) -> WriteResult:
-    """Return the result whose row begins there; see ``update.lua``."""
+    """Return the result of the row at an offset; see ``update.lua``."""
     if reply[at] != _APPLIED:
         return _result_of(layout, reply[at : at + 3])
     creation_version = int(reply[at + 1])
@@ -66,13 +66,13 @@ def _result_of(layout: Layout, row: list[Any]) -> WriteResult:
             values_of(layout, values) if values else {},
         )
     if code == _REPLAYED:
-        return _recalled(layout, _named(row[1])).result
+        return _remembered_operation(layout, _by_name(row[1])).result
     if code == _CONFLICT:
         return WriteResult(Status.CONFLICT, versions=layout.versions(row[1]))
     if code == _LOCKED:
         return WriteResult(Status.LOCKED, intent=row[1].decode())
     if code == _TAKEN:
-        return WriteResult(Status.TAKEN, taken=layout.taken(*row[1:]))
+        return WriteResult(Status.TAKEN, taken=layout.taken_claim(*row[1:]))
     if code == _REFUSED:
         failure = OperatorFailure(row[1].decode(), row[2].decode())
         return WriteResult(Status.REFUSED, failure=failure)
@@ -82,21 +82,21 @@ def _result_of(layout: Layout, row: list[Any]) -> WriteResult:
 def recall_commands(layout: Layout, id_: str, operation: str) -> list[bytes]:
     """Pack reads of a remembered operation, and of the generation of its class."""
     prefix = layout.prefix(id_)
-    # The length of the id keeps apart pairs that would make the same text.
+    # The length of the id distinguishes pairs with the same concatenation.
     memory = f"{prefix}o:{len(id_.encode())}:{id_}:{operation}"
     return [command("HGETALL", memory), command("GET", f"{prefix}generation")]
 
 
-def recalled(
+def remembered_operation(
     layout: Layout, flat: list[bytes], generation: bytes | None
 ) -> RememberedOperation | None:
-    """Return what is remembered of an operation; None if its class was dropped since."""
-    fields = _named(flat)
+    """Return a remembered operation; None if its class was dropped since."""
+    fields = _by_name(flat)
     current = fields.get("generation") == (generation or b"0")
-    return _recalled(layout, fields) if current else None
+    return _remembered_operation(layout, fields) if current else None
 
 
-def _recalled(layout: Layout, fields: Mapping[str, bytes]) -> RememberedOperation:
+def _remembered_operation(layout: Layout, fields: Mapping[str, bytes]) -> RememberedOperation:
     versions = {group: fields.get(f"version.{group}") for group in layout.groups}
     values = {
         name.removeprefix("value."): decode(text)
@@ -113,5 +113,5 @@ def _recalled(layout: Layout, fields: Mapping[str, bytes]) -> RememberedOperatio
     return RememberedOperation(fields["fingerprint"].decode(), result)
 
 
-def _named(flat: list[bytes]) -> dict[str, bytes]:
+def _by_name(flat: list[bytes]) -> dict[str, bytes]:
     return {name.decode(): text for name, text in zip(flat[::2], flat[1::2], strict=True)}
