@@ -84,7 +84,7 @@ _NO_HOLD: Final = {"hold": None, "held": None, "held_until": None}
 
 _PUT_COLUMNS: Final = ("version", "document", "layout", "overrides", "owned_until")
 
-_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG_PAST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LayoutChanged(Conflict):
@@ -366,5 +366,5 @@ async def _check(
 def _ended_runs(database_id: str) -> Update:
     """Return the update that ends the runs of a database, long enough ago to be removed."""
     state = case((runs.c.ended.is_(None), "cancelled"), else_=runs.c.state)
-    values = {"state": state, "ended": _EPOCH_START, "leased_until": None}
+    values = {"state": state, "ended": _LONG_PAST, "leased_until": None}
     return update(runs).where(runs.c.database_id == database_id).values(**values)
