@@ -1,14 +1,14 @@
-"""Writing a backup while the installation is in use; docs/backup.md says what it then holds.
+"""Writes a backup while the installation is in use; its contents: docs/backup.md.
 
 Objects are read page by page in the order of ids, as the systems hold them, each group with its
-version. Neither writes nor relays are stopped: a backup is no snapshot of one moment.
+version. Neither writes nor relays are stopped: a backup is not a snapshot of one moment.
 
 The position of the feed is taken first. Every change before it had taken effect when its object was
 read, and every change after it has a version that shows whether the object has it already. So a
 reader that loads the backup and follows the feed from there arrives at the state of the
 installation.
 
-A backup that is killed has no manifest, and is none.
+A backup that is killed has no manifest, and is invalid.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mediator.archive.files import (
     LinesFile,
     LineTooLong,
     Manifest,
-    begin_directory,
     class_file,
+    create_directory,
     history_file,
     write_manifest,
 )
@@ -57,12 +57,12 @@ __all__ = ["ArchiveProgress", "Backup", "Installation", "OnProgress"]
 
 _PAUSE_S: Final = 0.2
 _TIMEOUT_S: Final = 120.0
-"""A write over several systems whose process has died is resolved well within it."""
+"""A write over several systems whose process has died is resolved well within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveProgress:
-    """How far a backup or a restoration is with a class: objects done so far."""
+    """Progress of a backup or a restoration with a class: objects done so far."""
 
     what: str
     database: str
@@ -77,7 +77,7 @@ OnProgress: TypeAlias = Callable[[ArchiveProgress], object]
 class Installation:
     """Objects, schemas and the rest of the catalogue.
 
-    Feed and binding are None where there is no coordination Redis.
+    Feed and binding are None without a coordination Redis.
     """
 
     catalogue: Catalogue
@@ -97,7 +97,7 @@ class Installation:
         """
         if self.feed is None or self.binding is None:
             return None
-        await self.binding.renew()  # a backup takes long, and looks at it no other time
+        await self.binding.renew()  # a backup takes long, and checks it at no other time
         return (await Subscriptions(self.feed).now(self.id_of(database))).text
 
     async def start_feed_generation(self, database: str) -> None:
@@ -125,45 +125,47 @@ class Backup:
             OSError: A file cannot be written.
         """
         stored = await self._stored(databases)
-        begin_directory(directory)
+        create_directory(directory)
         created = datetime.fromtimestamp(self._from.clock.now(), UTC).isoformat()
-        parts = {d.name: await self._database(directory, d) for d in stored}
+        entries = {d.name: await self._write_database(directory, d) for d in stored}
         with LinesFile(directory / CATALOGUE) as file:
             file.write(await CatalogueRows(self._from.catalogue).read())
             catalogue = file.finish()
         registered = await CatalogueSystems(self._from.catalogue).load()
         systems = {system.name: _statements(system.registration) for system in registered}
-        # With another schema, what was read may lack classes. Another layout of it is none: the
-        # values of dropped fields are erased meanwhile.
-        now = await self._stored([d.name for d in stored])
-        if [(d.id, d.version) for d in now] != [(d.id, d.version) for d in stored]:
+        # With another schema, the objects read may lack classes. Layouts can differ: values of
+        # dropped fields are erased meanwhile.
+        present = await self._stored([d.name for d in stored])
+        if [(d.id, d.version) for d in present] != [(d.id, d.version) for d in stored]:
             raise Conflict("A schema was set while the backup was written; it is none.")
-        manifest = Manifest(created, catalogue, systems, parts)
+        manifest = Manifest(created, catalogue, systems, entries)
         await asyncio.to_thread(write_manifest, directory, manifest)
         return manifest
 
     async def _stored(self, names: Sequence[str] | None) -> list[StoredDatabase]:
-        found = (await CatalogueSchemas(self._from.catalogue).snapshot()).databases
+        databases = (await CatalogueSchemas(self._from.catalogue).snapshot()).databases
         for name in names or ():
-            if name not in found:
+            if name not in databases:
                 raise NotFound(f"There is no database {name}.")
-        return [d for name, d in sorted(found.items()) if names is None or name in names]
+        return [d for name, d in sorted(databases.items()) if names is None or name in names]
 
-    async def _database(self, directory: Path, stored: StoredDatabase) -> DatabasePart:
+    async def _write_database(self, directory: Path, stored: StoredDatabase) -> DatabasePart:
         position = await self._from.position(stored.name)
         path = directory / history_file(stored.name)
         history = await save_history(self._from.catalogue, path, stored)
         names = () if stored.document["mode"] == "advisory" else sorted(stored.document["classes"])
-        files = {name: await self._class(directory, stored.name, name) for name in names}
+        files = {name: await self._write_class(directory, stored.name, name) for name in names}
         overrides = in_force(overrides_of(stored), self._from.clock.now())
         return DatabasePart(stored.document, stored.layout, position, files, overrides, history)
 
-    async def _class(self, directory: Path, database: str, name: str) -> FilePart:
+    async def _write_class(self, directory: Path, database: str, name: str) -> FilePart:
         route = await self._from.data.route(database, name)
-        done = 0
+        count = 0
         with LinesFile(directory / class_file(database, name)) as file:
             async for page in pages(self._from.data, database, name):
-                objects = [o for o in [await self._whole(database, name, o) for o in page] if o]
+                objects = [
+                    o for o in [await self._read_complete(database, name, o) for o in page] if o
+                ]
                 newest = max((v or 0 for o in objects for v in o.versions.values()), default=0)
                 lines = [_line(route, o) for o in objects]
                 try:
@@ -171,20 +173,20 @@ class Backup:
                 except LineTooLong as error:
                     id_ = objects[error.index].id
                     raise Conflict(f"{database}/{name}/{id_} cannot be saved: {error}") from error
-                done += len(page)
-                self._on_progress(ArchiveProgress("saved", database, name, done))
+                count += len(page)
+                self._on_progress(ArchiveProgress("saved", database, name, count))
             return await asyncio.to_thread(file.finish)
 
-    async def _whole(self, database: str, name: str, seen: Outcome) -> Outcome | None:
-        """Wait for a write under way to reach all fragments of an object; None: it is gone."""
-        outcome = seen
+    async def _read_complete(self, database: str, name: str, first: Outcome) -> Outcome | None:
+        """Wait for a pending write to reach all fragments of an object; None: it is deleted."""
+        outcome = first
         until = self._from.clock.monotonic() + _TIMEOUT_S
         with suppress(NotFound):
             while outcome.partial:
                 if self._from.clock.monotonic() > until:
-                    raise Unavailable(f"{name}/{seen.id} is not resolved.", system=name)
+                    raise Unavailable(f"{name}/{first.id} is not resolved.", system=name)
                 await asyncio.sleep(_PAUSE_S)
-                outcome = await self._from.data.read(Get(database, name, seen.id), STRONG)
+                outcome = await self._from.data.read(Get(database, name, first.id), STRONG)
             return outcome
         return None
 
@@ -197,5 +199,5 @@ def _line(route: ClassRoute, outcome: Outcome) -> dict[str, Any]:
 
 def _statements(registration: dict[str, Any]) -> dict[str, Any]:
     """Return an operator's statements about a system, without address and password."""
-    stated = {name: registration[name] for name in ("declared", "metrics")}
-    return {"kind": registration["config"]["kind"], **stated}
+    statements = {name: registration[name] for name in ("declared", "metrics")}
+    return {"kind": registration["config"]["kind"], **statements}

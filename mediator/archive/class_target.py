@@ -1,10 +1,10 @@
-"""Putting the objects of a backup into one class, and deleting what else is there.
+"""Puts the objects of a backup into one class, and deletes all other objects there.
 
-Unique values may have moved since the backup, so objects of it may be in the way of others. What
-the backup lacks is deleted first, and an object that has a value of one that is put is deleted
-before, as it is put itself later. A value that the backup has twice, as it changed hands meanwhile,
-goes to the later object. So a restoration over objects always comes to its end, and one that is
-killed may be repeated.
+Unique values may have moved since the backup, so its objects may block one another. Objects that
+the backup lacks are deleted first, and an object that blocks another is deleted before, as it is
+put itself later. A value that the backup has twice, as it changed hands meanwhile, goes to the
+later object. So a restoration over objects always terminates, and one that is killed can be
+repeated.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from mediator.schema.values import Codec
 __all__ = ["ClassTarget", "Restored"]
 
 
-class GivenVersions:
+class PutVersions:
     """The versions of objects that were put: 64 bits of a digest each, as there are millions."""
 
     def __init__(self) -> None:
         self._digests = array("Q")
 
     def add(self, put: Outcome) -> None:
-        """Remember the versions that an object has got."""
+        """Record the versions that an object has got."""
         self._digests.append(_digest(put))
 
     def __contains__(self, present: Outcome) -> bool:
-        """Whether an object has versions that it was given, and so nobody else has written it."""
+        """Whether an object has recorded versions, so no other client has written it."""
         return _digest(present) in self._digests
 
 
@@ -69,21 +69,21 @@ def _digest(outcome: Outcome) -> int:
 
 CHUNK: Final = 200
 TIMEOUT_S: Final = 120.0
-"""For how long a write is tried; one whose process has died is resolved well within it."""
+"""For how long a write is retried; one whose process has died is resolved well within it."""
 
 _PAUSE_S: Final = 0.5
-_MOST_NAMED: Final = 100
+_MAX_LISTED: Final = 100
 
 
 @dataclass(slots=True)
 class Restored:
     """Databases created or overwritten, and how many objects and rows; with `dry_run`: to be.
 
-    `deleted` are objects that the backup lacks; `histories` are of databases that are created, and
-    get the former versions of their schemas. `superseded` are unique values that went to another
-    object while the backup was written, and so are missing from the one that had them before;
-    `superseded_of` names those objects and their fields, the first hundred. `left_out` are rows of
-    tenants, of the databases that they own, and of API keys, which may have been removed since.
+    `deleted` are objects that the backup lacks; `histories` are of created databases, which get the
+    former versions of their schemas. `superseded` are unique values that went to another object
+    while the backup was written, and so are missing from their former one; `superseded_of` lists
+    those objects and their fields, the first hundred. `left_out` are rows of tenants, of their
+    databases, and of API keys, which may have been removed since.
     """
 
     created: list[str] = field(default_factory=list)
@@ -96,11 +96,11 @@ class Restored:
     superseded: int = 0
     superseded_of: list[str] = field(default_factory=list)
 
-    def add_superseded(self, class_name: str, lost: Mapping[str, Collection[str]]) -> None:
-        """Count what objects of a class do not get back, by their ids."""
-        for id_, names in lost.items():
+    def add_superseded(self, class_name: str, lost_fields: Mapping[str, Collection[str]]) -> None:
+        """Count the values that objects of a class do not get back, by their ids."""
+        for id_, names in lost_fields.items():
             self.superseded += len(names)
-            if names and len(self.superseded_of) < _MOST_NAMED:
+            if names and len(self.superseded_of) < _MAX_LISTED:
                 self.superseded_of.append(f"{class_name}/{id_}: {', '.join(sorted(names))}")
 
 
@@ -118,14 +118,14 @@ class ClassTarget:
     _route: ClassRoute
     _report: Restored
     _on_progress: OnProgress
-    _given: GivenVersions = field(default_factory=GivenVersions, init=False)
+    _put_versions: PutVersions = field(default_factory=PutVersions, init=False)
 
     @cached_property
     def _codec(self) -> Codec:
-        """Of values that were written under any schema: constraints may have been added since."""
+        """For values that were written under any schema: constraints may have been added since."""
         schema = self._route.schema
-        free = {n: replace(unconstrained(f), required=False) for n, f in schema.fields.items()}
-        return Codec(replace(schema, fields=free))
+        fields = {n: replace(unconstrained(f), required=False) for n, f in schema.fields.items()}
+        return Codec(replace(schema, fields=fields))
 
     async def fill(self, read: Callable[[], Iterator[Any]], *, sweep: bool) -> None:
         """Put the objects of a backup, and with `sweep` delete all others before.
@@ -134,41 +134,41 @@ class ClassTarget:
             read: Returns the lines of the backup, from the first one on.
 
         Raises:
-            ArchiveInvalid: A line is no object.
-            Conflict: A version did not rise, or a read does not return what was put.
+            ArchiveInvalid: A line is not an object.
+            Conflict: A version did not rise, or a read does not return the object that was put.
             MediatorError: An object cannot be put.
         """
         if sweep:
             await self._sweep_others(read())
-        after, done, lines = None, 0, read()
-        while chunk := await asyncio.to_thread(_taken, lines):
+        after, count, lines = None, 0, read()
+        while chunk := await asyncio.to_thread(_take_chunk, lines):
             await self._put(chunk, after, frees=sweep)
-            after, done = chunk[-1].id, done + len(chunk)
-            self._on_progress(ArchiveProgress("restored", *self._address, done))
+            after, count = chunk[-1].id, count + len(chunk)
+            self._on_progress(ArchiveProgress("restored", *self._address, count))
 
     async def _sweep_others(self, lines: Iterator[Any]) -> None:
         after = None
-        while chunk := await asyncio.to_thread(_taken, lines):
+        while chunk := await asyncio.to_thread(_take_chunk, lines):
             await self._sweep(after, chunk[-1].id, {line.id for line in chunk})
             after = chunk[-1].id
         await self._sweep(after, None, frozenset())
 
     async def _put(self, chunk: Sequence[_SavedObject], after: str | None, *, frees: bool) -> None:
-        """Put the objects that follow an id, and read them again."""
-        done = await self._put_all(chunk, after, frees=frees)
-        for line, put in done:
+        """Put the objects that follow an id, and read them back."""
+        results = await self._put_all(chunk, after, frees=frees)
+        for line, put in results:
             _check_versions(line, put)
-        found = await self._look([line.id for line, _ in done])
-        for line, put in done:
-            # One that has other versions by now has been written by another client.
-            if (now := found.get(line.id)) is not None and now.versions == put.versions:
-                self._check_values(line, now)
+        present = await self._look([line.id for line, _ in results])
+        for line, put in results:
+            # If its versions differ by now, another client has written it.
+            if (outcome := present.get(line.id)) is not None and outcome.versions == put.versions:
+                self._check_values(line, outcome)
         self._report.put += len(chunk)
 
     async def _put_all(
         self, chunk: Sequence[_SavedObject], after: str | None, *, frees: bool
     ) -> list[tuple[_SavedObject, Outcome]]:
-        """Put objects; return each as it was put, which may be without values of others.
+        """Put objects; return each as it was put, perhaps without values of others.
 
         Args:
             chunk: The objects.
@@ -176,85 +176,85 @@ class ClassTarget:
             frees: Whether objects that are put later are deleted where they have these values.
 
         Raises:
-            MediatorError: An object cannot be put; `NotUnique`: one has its values that is not in
-                the backup, or that another client has written since it was put.
+            MediatorError: An object cannot be put; `NotUnique`: an object has its values that is
+                not in the backup, or that another client has written since it was put.
         """
-        lines, left = {line.id: line for line in chunk}, list(chunk)
-        answers = dict[str, Outcome | MediatorError]()
-        # Each round makes way for one constraint of an object, at least.
+        lines, remaining = {line.id: line for line in chunk}, list(chunk)
+        replies = dict[str, Outcome | MediatorError]()
+        # Each round frees the values of at least one constraint of an object.
         for _ in range((len(self._route.schema.unique_constraints) + 1) * (len(chunk) + 1)):
-            found = await self._carry_out_puts(await self._puts(left))
-            answers |= zip([line.id for line in left], found, strict=True)
-            left = [line for line in left if isinstance(answers[line.id], NotUnique)]
-            if not left:
+            round_replies = await self._carry_out_puts(await self._puts(remaining))
+            replies |= zip([line.id for line in remaining], round_replies, strict=True)
+            remaining = [line for line in remaining if isinstance(replies[line.id], NotUnique)]
+            if not remaining:
                 break
-            left = await self._make_way(left, answers, after, frees=frees)
-            lines |= {line.id: line for line in left}
-        return [(line, result_or_raise(answers[id_])) for id_, line in lines.items()]
+            remaining = await self._free_values(remaining, replies, after, frees=frees)
+            lines |= {line.id: line for line in remaining}
+        return [(line, result_or_raise(replies[id_])) for id_, line in lines.items()]
 
-    async def _make_way(
+    async def _free_values(
         self,
-        left: Sequence[_SavedObject],
-        answers: Mapping[str, Outcome | MediatorError],
+        blocked: Sequence[_SavedObject],
+        replies: Mapping[str, Outcome | MediatorError],
         after: str | None,
         *,
         frees: bool,
     ) -> list[_SavedObject]:
-        """Make way for objects whose values others have; return them as they are to be put.
+        """Free the values of objects from other objects; return the objects to put.
 
-        The lines of a backup are in the order in which its objects were read. So where two of them
-        have a value, it belongs to the later one: the other one gave it up meanwhile.
+        The lines of a backup are in the order in which its objects were read. So a value of two
+        lines belongs to the later one: the other one gave it up meanwhile.
         """
-        refused = [(line, answers[line.id]) for line in left]
-        holders = {line.id: each.holder for line, each in refused if isinstance(each, NotUnique)}
-        put = {id_ for id_ in holders.values() if isinstance(answers.get(id_), Outcome)}
+        refused = [(line, replies[line.id]) for line in blocked]
+        holders = {line.id: reply.holder for line, reply in refused if isinstance(reply, NotUnique)}
+        restored_ids = {id_ for id_ in holders.values() if isinstance(replies.get(id_), Outcome)}
         if after is not None:
-            put |= {id_ for id_ in holders.values() if id_.encode() <= after.encode()}
-        others = {*holders.values()} - put
-        present = await self._look(sorted(put))
-        foreign = {id_ for id_, outcome in present.items() if outcome not in self._given}
+            restored_ids |= {id_ for id_ in holders.values() if id_.encode() <= after.encode()}
+        later_ids = {*holders.values()} - restored_ids
+        present = await self._look(sorted(restored_ids))
+        foreign = {id_ for id_, outcome in present.items() if outcome not in self._put_versions}
         if not frees:
-            foreign |= others
-        results_or_raise(each for line, each in refused if holders[line.id] in foreign)
-        await self._delete(sorted(others))
-        return await self._leave_to_later(left, holders, present)
+            foreign |= later_ids
+        results_or_raise(reply for line, reply in refused if holders[line.id] in foreign)
+        await self._delete(sorted(later_ids))
+        return await self._drop_superseded(blocked, holders, present)
 
-    async def _leave_to_later(
+    async def _drop_superseded(
         self,
-        left: Sequence[_SavedObject],
+        blocked: Sequence[_SavedObject],
         holders: Mapping[str, str],
         present: Mapping[str, Outcome],
     ) -> list[_SavedObject]:
-        """Take values from those that lost them to others while the backup was written."""
-        lost: defaultdict[str, set[str]] = defaultdict(set)
+        """Remove values from objects that lost them to others while the backup was written."""
+        lost_fields: defaultdict[str, set[str]] = defaultdict(set)
         objects = []
-        for line in left:
+        for line in blocked:
             holder = holders[line.id]
-            shared = self._shared(line, present.get(holder))
+            shared = self._shared_fields(line, present.get(holder))
             is_later = holder.encode() < line.id.encode()
-            lost[holder if is_later else line.id] |= shared
-            kept = {n: v for n, v in line.values.items() if is_later or n not in shared}
-            objects.append(replace(line, values=kept))
-        self._report.add_superseded(self._address[1], lost)
-        await self._put_without(lost, present)
+            lost_fields[holder if is_later else line.id] |= shared
+            values = {n: v for n, v in line.values.items() if is_later or n not in shared}
+            objects.append(replace(line, values=values))
+        self._report.add_superseded(self._address[1], lost_fields)
+        await self._put_without(lost_fields, present)
         return objects
 
-    def _shared(self, line: _SavedObject, other: Outcome | None) -> set[str]:
+    def _shared_fields(self, line: _SavedObject, other: Outcome | None) -> set[str]:
         """Return fields without which two objects have no unique values in common."""
-        schema, own = self._route.schema, self._codec.decode_fields(line.values)
-        values = {} if other is None else other.values or {}
+        schema, line_values = self._route.schema, self._codec.decode_fields(line.values)
+        other_values = {} if other is None else other.values or {}
         shared = set()
         for names in schema.unique_constraints:
-            claim = claim_of(schema.fields, names, own)
-            if claim is not None and claim == claim_of(schema.fields, names, values):
+            claim = claim_of(schema.fields, names, line_values)
+            if claim is not None and claim == claim_of(schema.fields, names, other_values):
                 optional = [name for name in names if not schema.fields[name].required]
                 shared.add((optional or names)[-1])
         return shared
 
     async def _put_without(
-        self, lost: Mapping[str, Collection[str]], present: Mapping[str, Outcome]
+        self, lost_fields: Mapping[str, Collection[str]], present: Mapping[str, Outcome]
     ) -> None:
-        """Put objects that are there again, without the values of some fields."""
+        """Put restored objects again, without the values of some fields."""
         puts = [
             Put(
                 *self._address,
@@ -264,20 +264,20 @@ class ClassTarget:
                 values={n: v for n, v in (present[id_].values or {}).items() if n not in names},
                 unchecked=True,
             )
-            for id_, names in lost.items()
+            for id_, names in lost_fields.items()
             if names and id_ in present
         ]
-        for answer in await self._carry_out_puts(puts):
-            # Else another client has written it meanwhile: what has its values now is seen next.
-            if not isinstance(answer, NotFound | PreconditionFailed):
-                result_or_raise(answer)
+        for reply in await self._carry_out_puts(puts):
+            # Otherwise another client has written it meanwhile: the next round finds the holder.
+            if not isinstance(reply, NotFound | PreconditionFailed):
+                result_or_raise(reply)
 
     async def _carry_out_puts(self, puts: Sequence[Put]) -> list[Outcome | MediatorError]:
-        answers = await self._carry_out(puts)
-        for each in answers:
-            if isinstance(each, Outcome):
-                self._given.add(each)
-        return answers
+        replies = await self._carry_out(puts)
+        for reply in replies:
+            if isinstance(reply, Outcome):
+                self._put_versions.add(reply)
+        return replies
 
     async def _puts(self, lines: Sequence[_SavedObject]) -> list[Put]:
         decode = self._codec.decode_fields
@@ -289,7 +289,7 @@ class ClassTarget:
                 _operation(),
                 condition,
                 values=decode(line.values),
-                unchecked=True,  # what it refers to may come later
+                unchecked=True,  # its references may come later
             )
             for line, condition in zip(lines, conditions, strict=True)
         ]
@@ -298,12 +298,12 @@ class ClassTarget:
         """Return a condition that holds for each object: some classes require one."""
         if not self._route.schema.require_if_match:
             return [ANYTHING] * len(ids)
-        found = await self._look(ids)
-        return [Condition(present=id_ in found) for id_ in ids]
+        present = await self._look(ids)
+        return [Condition(present=id_ in present) for id_ in ids]
 
     async def _look(self, ids: Sequence[str]) -> dict[str, Outcome]:
-        found = await asyncio.gather(*map(self._read, ids))
-        return {each.id: each for each in found if each is not None}
+        outcomes = await asyncio.gather(*map(self._read, ids))
+        return {outcome.id: outcome for outcome in outcomes if outcome is not None}
 
     async def _read(self, id_: str) -> Outcome | None:
         with suppress(NotFound):
@@ -317,41 +317,43 @@ class ClassTarget:
     async def _sweep(self, after: str | None, upto: str | None, keep: Collection[str]) -> None:
         """Delete the objects after one id and up to another, except for those in `keep`."""
         async for page in pages(self._to.data, *self._address, after, ()):
-            beyond = upto is not None and page[-1].id.encode() > upto.encode()
+            is_last = upto is not None and page[-1].id.encode() > upto.encode()
             ids = [o.id for o in page if upto is None or o.id.encode() <= upto.encode()]
             self._report.deleted += await self._delete([id_ for id_ in ids if id_ not in keep])
-            if beyond:
+            if is_last:
                 return
 
     async def _carry_out(self, writes: Sequence[Put | Delete]) -> list[Outcome | MediatorError]:
         """Carry out writes, and retry those that an earlier write blocks.
 
-        A restoration that was killed may have left one, which recovery resolves in a while.
+        A restoration that was killed may have left such a write, which recovery resolves soon.
         """
-        answers = await self._to.data.batch(writes)
+        replies = await self._to.data.batch(writes)
         until = self._to.clock.monotonic() + TIMEOUT_S
-        while waiting := [n for n, a in enumerate(answers) if isinstance(a, Unavailable | Locked)]:
+        while blocked := [n for n, a in enumerate(replies) if isinstance(a, Unavailable | Locked)]:
             if self._to.clock.monotonic() > until:
                 break
             await asyncio.sleep(_PAUSE_S)
-            again = await self._to.data.batch([writes[n] for n in waiting])
-            for n, answer in zip(waiting, again, strict=True):
-                answers[n] = answer
-        return answers
+            retried = await self._to.data.batch([writes[n] for n in blocked])
+            for n, reply in zip(blocked, retried, strict=True):
+                replies[n] = reply
+        return replies
 
     async def _delete(self, ids: Sequence[str]) -> int:
-        """Delete objects; returns how many there were."""
-        deleted, there = 0, Condition(present=True)
-        deletes = [Delete(*self._address, id_, _operation(), there, unchecked=True) for id_ in ids]
-        for answer in await self._carry_out(deletes):
-            # Else another client has deleted it meanwhile.
-            if not isinstance(answer, NotFound | PreconditionFailed):
-                result_or_raise(answer)
+        """Delete objects; returns how many existed."""
+        deleted, is_present = 0, Condition(present=True)
+        deletes = [
+            Delete(*self._address, id_, _operation(), is_present, unchecked=True) for id_ in ids
+        ]
+        for reply in await self._carry_out(deletes):
+            # Otherwise another client has deleted it meanwhile.
+            if not isinstance(reply, NotFound | PreconditionFailed):
+                result_or_raise(reply)
                 deleted += 1
         return deleted
 
 
-def _taken(lines: Iterator[Any]) -> list[_SavedObject]:
+def _take_chunk(lines: Iterator[Any]) -> list[_SavedObject]:
     return [_line(raw) for raw in islice(lines, CHUNK)]
 
 

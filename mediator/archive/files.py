@@ -2,9 +2,9 @@
 
 A directory holds a file for each class, ``<database>/<class>.ndjson.gz``, one object a line in the
 order of ids; ``<database>/schema-history.ndjson.gz``, whose name no class can have, one version of
-the schema a line; ``catalogue.ndjson.gz`` with what else the catalogue keeps; and
-``manifest.json``, which is written last: without one there is no backup, as it was never finished.
-The manifest names every file with its length and SHA-256, and carries a digest of itself.
+the schema a line; ``catalogue.ndjson.gz`` with the other rows of the catalogue; and
+``manifest.json``, which is written last: without it the backup is unfinished and invalid. The
+manifest lists every file with its length and SHA-256, and contains its own digest.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = [
     "LineTooLong",
     "LinesFile",
     "Manifest",
-    "begin_directory",
     "class_file",
+    "create_directory",
     "history_file",
     "read_lines",
     "read_manifest",
@@ -50,21 +50,21 @@ CATALOGUE: Final = "catalogue.ndjson.gz"
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
 
-LONGEST_LINE: Final = 64 * 2**20
-LONGEST_MANIFEST: Final = 256 * 2**20
+MAX_LINE_BYTES: Final = 64 * 2**20
+MAX_MANIFEST_BYTES: Final = 256 * 2**20
 _LEVEL: Final = 3
 """Half the time of the default, for files that are a tenth longer."""
 
 
 class ArchiveInvalid(Conflict):
-    """A directory is no backup, or its files are not what was written."""
+    """A directory is not a backup, or its files have changed."""
 
 
 class LineTooLong(Conflict):
-    """A line is longer than any that is read; `index` is its own among those given together."""
+    """A line exceeds the limit for reading; `index` is its index in its `write` call."""
 
     def __init__(self, file: Path, index: int) -> None:
-        super().__init__(f"A line of {file.name} would have more than {LONGEST_LINE:,} bytes.")
+        super().__init__(f"A line of {file.name} would have more than {MAX_LINE_BYTES:,} bytes.")
         self.index = index
 
 
@@ -80,7 +80,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPart:
-    """The versions of a schema: the saved one, before which clients may pin none, and the file."""
+    """The versions of a schema: the saved one, the lowest that clients can pin, and the file."""
 
     version: Annotated[int, Field(ge=1, lt=2**53)]
     retired_before: Annotated[int, Field(ge=0)]
@@ -115,7 +115,7 @@ class Manifest:
     databases: Mapping[str, DatabasePart]
 
     def files(self) -> dict[str, FilePart]:
-        """By their paths below the directory."""
+        """Return all files by their paths below the directory."""
         classes = {
             class_file(database, name): file
             for database, part in self.databases.items()
@@ -135,7 +135,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Raises `ArchiveInvalid` if the text is no manifest, or was changed."""
+        """Raise `ArchiveInvalid` if the text is not a manifest, or was changed."""
         try:
             members = orjson.loads(text)
             digest = members.pop("digest")
@@ -147,11 +147,11 @@ class Manifest:
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.") from error
         databases = manifest.databases.items()
-        names = [each for name, part in databases for each in (name, *part.classes)]
+        names = [file_name for name, part in databases for file_name in (name, *part.classes)]
         histories = [part.history for _, part in databases if part.history is not None]
         # Names become paths.
         if not all(map(NAME.fullmatch, names)) or any(
-            each.retired_before > each.version for each in histories
+            history.retired_before > history.version for history in histories
         ):
             raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.")
         return manifest
@@ -172,8 +172,8 @@ def _digest(members: dict[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(members, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def begin_directory(directory: Path) -> None:
-    """Create a directory, closed to other users: it will hold secrets.
+def create_directory(directory: Path) -> None:
+    """Create a directory, closed to other users, as it will hold secrets.
 
     Raises:
         ArchiveInvalid: It exists and is not empty.
@@ -189,59 +189,59 @@ class LinesFile:
         self._path = path
         self._raw = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         # Neither name nor time in the header: equal contents give equal files.
-        self._packed = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0)
+        self._compressed = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0)
         self._lines = self._newest = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._packed.close()
+        self._compressed.close()
         self._raw.close()
 
     def write(self, lines: Sequence[Any], newest: int = 0) -> None:
         """Add lines, each a JSON value; `newest` is the highest version in them.
 
         Raises:
-            LineTooLong: A restoration would refuse a line; the file is of no use.
+            LineTooLong: A restoration would refuse a line; the file is useless.
         """
         for index, line in enumerate(lines):
             text = orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
-            if len(text) > LONGEST_LINE:
+            if len(text) > MAX_LINE_BYTES:
                 raise LineTooLong(self._path, index)
-            self._packed.write(text)
+            self._compressed.write(text)
         self._lines += len(lines)
         self._newest = max(self._newest, newest)
 
     def finish(self) -> FilePart:
         """Synchronise the file to disk, and return its entry of the manifest."""
-        self._packed.close()
+        self._compressed.close()
         self._raw.flush()
         os.fsync(self._raw.fileno())
         self._raw.close()
-        length, digest = _measured(self._path)
+        length, digest = _length_and_digest(self._path)
         return FilePart(self._lines, length, digest, self._newest)
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Make the directory a backup: only the manifest, which is written last, does."""
-    unnamed = directory / f".{MANIFEST}"
-    with os.fdopen(os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    """Turn the directory into a backup: only the manifest, written last, does."""
+    temporary = directory / f".{MANIFEST}"
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(manifest.to_json())
         file.flush()
         os.fsync(file.fileno())
     # The names of the files are on disk before the manifest that refers to them.
-    for part in {directory / Path(name).parent for name in manifest.files()}:
-        _sync(part)
-    unnamed.rename(directory / MANIFEST)
+    for parent in {directory / Path(name).parent for name in manifest.files()}:
+        _sync(parent)
+    temporary.rename(directory / MANIFEST)
     _sync(directory)
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Raises `ArchiveInvalid`."""
+    """Read the manifest; raises `ArchiveInvalid`."""
     path = directory / MANIFEST
     with suppress(FileNotFoundError, NotADirectoryError):
-        if path.stat().st_size > LONGEST_MANIFEST:
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
             raise ArchiveInvalid(f"{path} is too long to be a manifest.")
         return Manifest.from_json(path.read_bytes())
     raise ArchiveInvalid(
@@ -250,10 +250,10 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def verify(directory: Path, name: str, part: FilePart) -> None:
-    """Return if a file is as it was written, and its lines can be read; it is read once.
+    """Return if a file is unchanged, and its lines can be read; it is read once.
 
     Raises:
-        ArchiveInvalid: It is missing or another one, or has a line that `read_lines` refuses.
+        ArchiveInvalid: It is missing or differs, or has a line that `read_lines` refuses.
     """
     path = directory / name
     with suppress(FileNotFoundError), path.open("rb") as raw:
@@ -266,7 +266,7 @@ def verify(directory: Path, name: str, part: FilePart) -> None:
 
 
 class _HashedFile:
-    """A file that is read from its beginning, and hashed as far as it was read."""
+    """A file that is read from its beginning, with the hash of the data read so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -284,47 +284,47 @@ class _HashedFile:
 
 
 def read_lines(path: Path, lines: int) -> Iterator[Any]:
-    """Yield the lines of a file that was verified, of which one is in memory at a time.
+    """Yield the lines of a verified file, with one in memory at a time.
 
     Args:
         path: The file.
-        lines: How many it has, by the manifest.
+        lines: Their number, by the manifest.
 
     Raises:
-        ArchiveInvalid: A line is too long or is no JSON, or there are more or fewer.
+        ArchiveInvalid: A line is too long or not JSON, or there are more or fewer.
     """
     return _lines(path, path.name, lines)
 
 
-def _lines(packed: Path | _HashedFile, name: str, lines: int) -> Iterator[Any]:
+def _lines(source: Path | _HashedFile, name: str, lines: int) -> Iterator[Any]:
     number = 0
     try:
-        with gzip.open(cast("Path", packed), "rb") as opened:  # both can be opened
-            file = cast("IO[bytes]", opened)
-            # Bounded: a small compressed file may hold lines that fill the memory, or never end.
-            while line := file.readline(LONGEST_LINE + 1):
+        with gzip.open(cast("Path", source), "rb") as stream:  # both can be opened
+            file = cast("IO[bytes]", stream)
+            # Bounded: a small compressed file can hold lines that fill the memory, or never end.
+            while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if number > lines:
                     raise ArchiveInvalid(f"{name} has more lines than {MANIFEST} says.")
-                if len(line) > LONGEST_LINE:
+                if len(line) > MAX_LINE_BYTES:
                     raise ArchiveInvalid(f"Line {number} of {name} is too long.")
                 yield orjson.loads(line)
-    # zlib's own error is none of these three.
+    # zlib's own error is not a subclass of the others.
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise ArchiveInvalid(f"{name} is damaged after line {number}.") from error
     if number < lines:
         raise ArchiveInvalid(f"{name} has fewer lines than {MANIFEST} says.")
 
 
-def _measured(path: Path) -> tuple[int, str]:
+def _length_and_digest(path: Path) -> tuple[int, str]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return file.tell(), digest
 
 
 def _sync(directory: Path) -> None:
-    opened = os.open(directory, os.O_RDONLY)
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)

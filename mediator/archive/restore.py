@@ -1,12 +1,12 @@
-"""Restoring a backup: objects are put as any writer would put them (docs/backup.md, "Restoring").
+"""Restores a backup: objects are put like ordinary writes (docs/backup.md, "Restoring").
 
-So each gets a version that is above the one it had, in the backup and in the store; caches, the
-change feed and materialised views follow.
+So each gets a version above the one it had, in the backup and in the store; caches, the change feed
+and materialised views follow.
 
-No write invalidates objects that a store *has lost*, and caches may hold copies of them with a
-version that nothing will exceed. So before anything is put, the classes are invalidated in the
-sketch, and all of them is revalidated until no such copy is left; and the feed starts another
-generation, as it has lost changes.
+No write invalidates objects that a store *has lost*, and caches can hold copies of them with a
+version that no later one exceeds. So before any put, the classes are invalidated in the sketch, and
+all their copies are revalidated until none of these is left; and the feed starts a new generation,
+as it has lost changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from mediator.schema.overrides import Overrides, in_force
 __all__ = ["Restoration", "Restored"]
 
 SKEW_S: Final = 60.0
-"""How far clocks of machines may be apart; each object is checked for a higher version."""
+"""Maximum clock skew between machines; each object is checked for a higher version."""
 
 _US: Final = 1_000_000
 
@@ -72,8 +72,8 @@ class Restoration:
             databases: Which; None: all.
             dry_run: Only check the backup, and return what would be done.
             force: Overwrite existing databases: objects that the backup lacks are deleted.
-            keys: Add tenants and API keys to a catalogue that has some, too, although they may
-                have been removed or revoked since.
+            keys: Add tenants and API keys even to a catalogue that has some, although they may have
+                been removed or revoked since.
 
         Raises:
             ArchiveInvalid: There is no backup, or it is damaged; nothing was done.
@@ -83,11 +83,11 @@ class Restoration:
             DataWouldMove: A schema would move existing data; nothing was done.
             Unavailable: A system, the catalogue, the sketch or the feed does not answer.
         """
-        manifest = await self._verified(directory)
-        chosen = _chosen(manifest, databases)
+        manifest = await self._verify(directory)
+        chosen = _choose(manifest, databases)
         report = await self._plan(chosen, force=force or dry_run)
         changes = await self._changes(directory, chosen, report)
-        # All are placed before the first is set: none is set if one cannot be placed.
+        # All are placed before the first is set: if one cannot be placed, none is set.
         await self._to.control.place(changes, manifest.systems)
         rows, saved = CatalogueRows(self._to.catalogue), saved_rows(directory, manifest)
         if dry_run:
@@ -99,13 +99,13 @@ class Restoration:
         for name, (document, options) in changes.items():
             await self._to.control.set_schema(name, document, options=options)
         ids = {name: self._to.id_of(name) for name in chosen}
-        done = await rows.add(saved, ids, keys=keys)
-        report.rows, report.left_out = done.added, done.left_out
+        added = await rows.add(saved, ids, keys=keys)
+        report.rows, report.left_out = added.added, added.left_out
         for name, part in chosen.items():
-            await self._database(directory, name, part, report)
+            await self._restore_database(directory, name, part, report)
         return report
 
-    async def _verified(self, directory: Path) -> Manifest:
+    async def _verify(self, directory: Path) -> Manifest:
         manifest = await asyncio.to_thread(read_manifest, directory)
         for name, file in manifest.files().items():
             await asyncio.to_thread(verify, directory, name, file)
@@ -119,8 +119,8 @@ class Restoration:
         return manifest
 
     async def _plan(self, chosen: dict[str, DatabasePart], *, force: bool) -> Restored:
-        there = {database["name"] for database in await self._to.control.databases()}
-        report = Restored(sorted(chosen.keys() - there), sorted(chosen.keys() & there))
+        existing = {database["name"] for database in await self._to.control.databases()}
+        report = Restored(sorted(chosen.keys() - existing), sorted(chosen.keys() & existing))
         if report.overwritten and not force:
             names = ", ".join(report.overwritten)
             raise Conflict(f"There are databases {names} already: --force overwrites them.")
@@ -129,12 +129,12 @@ class Restoration:
     async def _changes(
         self, directory: Path, chosen: Mapping[str, DatabasePart], report: Restored
     ) -> dict[str, tuple[dict[str, Any], ChangeOptions]]:
-        """Return the schemas and overrides to be set: where there are none, or others."""
+        """Return the schemas and overrides to set: missing or different ones."""
         systems = {system["name"] for system in await self._to.control.systems()}
         changes = {}
         for name, part in chosen.items():
             lasting = in_force(part.overrides, self._to.clock.now()).items()
-            overrides = {node: each for node, each in lasting if each.system in systems}
+            overrides = {node: override for node, override in lasting if override.system in systems}
             # Present objects are replaced: constraints of the backup need not hold for them.
             options = ChangeOptions(unchecked=True, overrides=overrides)
             history = await asyncio.to_thread(read_history, directory, name, part)
@@ -142,19 +142,19 @@ class Restoration:
                 report.histories += [name] if history else []
                 changes[name] = (part.document, replace(options, history=history))
                 continue
-            restored = await self._had(name, history) if history else None
+            restored = await self._restored_version(name, history) if history else None
             if await self._differs(name, part, overrides, restored):
                 changes[name] = (part.document, replace(options, restored=restored))
         return changes
 
-    async def _had(self, name: str, history: SchemaHistory) -> int | None:
-        """Return the saved version, if it is one of the database that is here, and not another's.
+    async def _restored_version(self, name: str, history: SchemaHistory) -> int | None:
+        """Return the saved version, if it is one of the present database, and not another's.
 
         No two versions of one number were set at the same time.
         """
         with suppress(NotFound):
-            here, _ = await self._to.control.schema_revision(name, history.version)
-            if here.at is not None and here.at == history.set_at:
+            revision, _ = await self._to.control.schema_revision(name, history.version)
+            if revision.at is not None and revision.at == history.set_at:
                 return history.version
         return None
 
@@ -162,24 +162,24 @@ class Restoration:
         self, name: str, part: DatabasePart, overrides: Overrides, restored: int | None
     ) -> bool:
         present = await self._to.control.schema(name)
-        are_set = documents(overrides).items() <= present.overrides.items()
-        if present.document != part.document or not are_set:
+        has_overrides = documents(overrides).items() <= present.overrides.items()
+        if present.document != part.document or not has_overrides:
             return True
         return restored is not None and await self._names_differ(name, restored, present.version)
 
     async def _names_differ(self, name: str, saved: int, present: int) -> bool:
-        """Whether the same names mean other fields, of which one was dropped and added again."""
+        """Whether the same names mean other fields, such as one dropped and added again."""
         schemas, id_ = CatalogueSchemas(self._to.catalogue), self._to.id_of(name)
         former = await schemas.former(id_, saved, present)
         return former is None or any(
             change["renamed"] or change["ended"] for change in former.changes
         )
 
-    async def _database(
+    async def _restore_database(
         self, directory: Path, name: str, part: DatabasePart, report: Restored
     ) -> None:
         for class_name in part.classes:
-            # Before the first put: copies of what the store has lost are covered by no later write.
+            # Before the first put: no later write covers copies of objects that the store lost.
             await self._to.guard.invalidate_class(name, class_name)
         await self._to.start_feed_generation(name)
         for class_name, file in part.classes.items():
@@ -190,7 +190,7 @@ class Restoration:
             await target.fill(read, sweep=name in report.overwritten)
 
 
-def _chosen(manifest: Manifest, databases: Sequence[str] | None) -> dict[str, DatabasePart]:
+def _choose(manifest: Manifest, databases: Sequence[str] | None) -> dict[str, DatabasePart]:
     for name in databases or ():
         if name not in manifest.databases:
             raise NotFound(f"The backup has no database {name}.")
@@ -198,12 +198,12 @@ def _chosen(manifest: Manifest, databases: Sequence[str] | None) -> dict[str, Da
 
 
 def saved_rows(directory: Path, manifest: Manifest) -> Iterator[DecodedRow]:
-    """Yield the rows that a backup holds, of which one is in memory at a time.
+    """Yield the rows of a backup, with one in memory at a time.
 
-    Rows of tables that only a later version knows are left out.
+    Rows of tables that only a later version has are left out.
 
     Raises:
-        ArchiveInvalid: A line is no row, or there are more or fewer than the manifest says.
+        ArchiveInvalid: A line is not a row, or there are more or fewer than in the manifest.
     """
     lines = read_lines(directory / CATALOGUE, manifest.catalogue.lines)
     for number, raw in enumerate(lines, start=1):

@@ -1,8 +1,8 @@
-"""Former versions of schemas in a backup: written, and read as lines that may say anything.
+"""Former versions of schemas in a backup: written, and read as untrusted lines.
 
-A database that is created from a backup gets them all. One that is there keeps its own, since
-clients pin them by their numbers; if it has had the saved version, and has changed since, its next
-version takes up the names of that one (`mediator.schema.name_changes`).
+A database that is created from a backup gets all of them. An existing one keeps its own, since
+clients pin them by number; if it has had the saved version, and has changed since, its next version
+adopts that one's names (`mediator.schema.name_changes`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from mediator.schema.validation import FieldName, Name
 __all__ = ["SavedRevisions", "read_history", "save_history"]
 
 _DEPTH: Final = DOCUMENT_DEPTH + 5
-"""Objects and arrays within each other in a schema: the deepest is the default of a field."""
+"""Maximum nesting depth of a schema: the deepest element is the default of a field."""
 
 _Version = Annotated[int, Field(strict=True, ge=1)]
 _Count = Annotated[int, Field(strict=True, ge=0)]
@@ -58,7 +58,7 @@ class _Class:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """What former schemas are read for; they need not be valid by the rules of today."""
+    """The checked members of former schemas, which need not be valid by present rules."""
 
     classes: Annotated[dict[Name, _Class], Field(max_length=CLASSES_PER_DATABASE)]
 
@@ -92,7 +92,7 @@ _READER: Final = TypeAdapter(_Line)
 
 
 async def save_history(catalogue: Catalogue, path: Path, database: StoredDatabase) -> HistoryPart:
-    """Write all versions of a schema that are kept, one a line.
+    """Write all stored versions of a schema, one a line.
 
     Raises:
         Unavailable: The catalogue does not answer.
@@ -100,30 +100,30 @@ async def save_history(catalogue: Catalogue, path: Path, database: StoredDatabas
     """
     with LinesFile(path) as file:
         async for revision in stored(catalogue, database.id):
-            await asyncio.to_thread(file.write, [_written(revision)])
+            await asyncio.to_thread(file.write, [_encode(revision)])
         part = await asyncio.to_thread(file.finish)
     return HistoryPart(database.version, database.retired_before, part)
 
 
 def read_history(directory: Path, database: str, part: DatabasePart) -> SchemaHistory | None:
-    """Return the versions of a schema that a backup holds, all of which are valid.
+    """Return the versions of a schema that a backup holds, after validation.
 
     None: the backup was made by a Portolan that saved none. Raises `ArchiveInvalid`.
     """
-    if (saved := part.history) is None:
+    if (history := part.history) is None:
         return None
     path = directory / history_file(database)
-    revisions = SavedRevisions(path, saved.file.lines, saved.version)
+    revisions = SavedRevisions(path, history.file.lines, history.version)
     newest = deque(revisions, maxlen=1)
-    set_at = next((each.at for each in newest if each.version == saved.version), None)
-    return SchemaHistory(saved.version, set_at, saved.retired_before, revisions)
+    set_at = next((revision.at for revision in newest if revision.version == history.version), None)
+    return SchemaHistory(history.version, set_at, history.retired_before, revisions)
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRevisions:
-    """The versions of a schema in a file, which each iteration reads and validates anew.
+    """The versions of a schema in a file, which each iteration reads and validates again.
 
-    Of so many megabytes one is in memory at a time.
+    Only one of them is in memory at a time, as they are megabytes long.
     """
 
     _path: Path
@@ -134,7 +134,7 @@ class SavedRevisions:
         """Yield them in their order; raises `ArchiveInvalid`."""
         before = 0
         for raw in read_lines(self._path, self._lines):
-            revision = _read(raw)
+            revision = _decode(raw)
             if not before < revision.version <= self._newest:
                 raise ArchiveInvalid("The versions of a schema in the backup are out of order.")
             before = revision.version
@@ -142,7 +142,7 @@ class SavedRevisions:
                 yield revision
 
 
-def _written(revision: StoredRevision) -> dict[str, Any]:
+def _encode(revision: StoredRevision) -> dict[str, Any]:
     change = revision.change
     return {
         "version": revision.version,
@@ -154,7 +154,7 @@ def _written(revision: StoredRevision) -> dict[str, Any]:
     }
 
 
-def _read(raw: Any) -> StoredRevision:
+def _decode(raw: Any) -> StoredRevision:
     try:
         line = _READER.validate_python(raw)
         check_storable(raw, _DEPTH + 1)

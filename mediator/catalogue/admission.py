@@ -1,4 +1,4 @@
-"""The rules of admission control, which replica evaluates them, and the log of those that fired."""
+"""The rules of admission control, the replica that evaluates them, and the log of fired rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mediator.catalogue.tables import admission_evaluator, admission_log, admiss
 __all__ = ["LOG_KEPT", "NO_RULES", "CatalogueAdmission", "StoredRules"]
 
 LOG_KEPT: Final = 1_000
-"""Entries of the log; the oldest go first."""
+"""Maximum number of log entries; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class StoredRules:
 
     Attributes:
         version: How often rules were set.
-        author: Who has set them; None: it is not known, as where requests need no key.
-        at: When; None: there were never any.
+        author: Who has set them; None: unknown, as where requests need no key.
+        at: When; None: none were ever set.
     """
 
     version: int
@@ -51,9 +51,9 @@ class CatalogueAdmission:
         return NO_RULES if row is None else _stored(row)
 
     async def newer(self, version: int) -> StoredRules | None:
-        """Return the rules if their version is another one than this."""
-        other = select(admission_rules).where(admission_rules.c.version != version)
-        row = (await self._catalogue.execute(other)).first()
+        """Return the rules if their version differs from this one."""
+        query = select(admission_rules).where(admission_rules.c.version != version)
+        row = (await self._catalogue.execute(query)).first()
         return None if row is None else _stored(row)
 
     async def put(
@@ -64,11 +64,11 @@ class CatalogueAdmission:
         Args:
             text: Of rules that were checked.
             author: Who sets them.
-            version: What they must replace; None: whatever is there.
-            lets_go: Whether runs that are held back go on: no rule would start them any more.
+            version: The version that they must replace; None: any.
+            lets_go: Whether held runs are released, because no rule would start them any more.
 
         Raises:
-            PreconditionFailed: Another version is there.
+            PreconditionFailed: The stored version is another.
         """
         row = insert(admission_rules).values(only=1, version=0, text="")
         values = {
@@ -79,26 +79,28 @@ class CatalogueAdmission:
         }
         async with self._catalogue.begin() as connection:
             await connection.execute(row.on_conflict_do_nothing())
-            expected = update(admission_rules).values(values)
+            change = update(admission_rules).values(values)
             if version is not None:
-                expected = expected.where(admission_rules.c.version == version)
-            changed = (await connection.execute(expected.returning(*admission_rules.c))).first()
+                change = change.where(admission_rules.c.version == version)
+            changed = (await connection.execute(change.returning(*admission_rules.c))).first()
             if changed is None:
                 raise PreconditionFailed(f"The rules are not those of version {version} any more.")
             if lets_go:
-                held = update(runs).where(runs.c.held, runs.c.ended.is_(None))
-                await connection.execute(held.values(held=False, version=runs.c.version + 1))
+                held_runs = update(runs).where(runs.c.held, runs.c.ended.is_(None))
+                await connection.execute(held_runs.values(held=False, version=runs.c.version + 1))
         return _stored(changed)
 
     async def lease(self, replica: str, seconds: float) -> bool:
-        """Whether a replica is the one that evaluates rules about what all replicas share."""
+        """Take or renew the lease to evaluate rules on shared state; whether it is held."""
         values = {"replica": replica, "leased_until": func.now() + timedelta(seconds=seconds)}
         row = insert(admission_evaluator).values(only=1, **values)
-        free = admission_evaluator.c.leased_until < func.now()
-        ours = admission_evaluator.c.replica == replica
-        taken = row.on_conflict_do_update(index_elements=["only"], set_=values, where=free | ours)
-        found = await self._catalogue.execute(taken.returning(admission_evaluator.c.replica))
-        return found.first() is not None
+        is_free = admission_evaluator.c.leased_until < func.now()
+        is_own = admission_evaluator.c.replica == replica
+        acquisition = row.on_conflict_do_update(
+            index_elements=["only"], set_=values, where=is_free | is_own
+        )
+        result = await self._catalogue.execute(acquisition.returning(admission_evaluator.c.replica))
+        return result.first() is not None
 
     async def record(self, replica: str, entries: Sequence[Mapping[str, Any]]) -> None:
         """Add entries to the log, and drop those beyond `LOG_KEPT`."""
@@ -106,15 +108,15 @@ class CatalogueAdmission:
         rows = [{"replica": replica, "entry": dict(entry)} for entry in entries]
         async with self._catalogue.begin() as connection:
             await connection.execute(admission_log.insert(), rows)
-            old = admission_log.c.id <= newest - LOG_KEPT
-            await connection.execute(delete(admission_log).where(old))
+            is_expired = admission_log.c.id <= newest - LOG_KEPT
+            await connection.execute(delete(admission_log).where(is_expired))
 
     async def log(self, before: int | None, limit: int) -> list[dict[str, Any]]:
         """List entries, newest first; with `before`, those with a lower id."""
-        listed = select(admission_log).order_by(admission_log.c.id.desc()).limit(limit)
+        query = select(admission_log).order_by(admission_log.c.id.desc()).limit(limit)
         if before is not None:
-            listed = listed.where(admission_log.c.id < before)
-        rows = await self._catalogue.execute(listed)
+            query = query.where(admission_log.c.id < before)
+        rows = await self._catalogue.execute(query)
         return [
             {"id": row.id, "at": row.at.isoformat(), "replica": row.replica, **row.entry}
             for row in rows

@@ -26,7 +26,7 @@ NAME = "catalogue"
 DEADLINE_S = 5.0
 POOL_SIZE: Final = 8
 
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 # A replica that stalls must not keep a lock for ever.
 _LOCK: Final = text("""
 SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 0)),
@@ -49,11 +49,11 @@ _FAILURES: Final = (
     asyncpg.InternalClientError,
     OSError,
 )
-"""Errors of the driver, of SQLAlchemy, and of its dialect, which has its own for opening a
+"""Errors of the driver, of SQLAlchemy, and of its dialect, which raises its own on opening a
 connection. A timeout is an OSError."""
 
 _REFUSALS: Final = ("22", "54")
-"""Classes of SQLSTATE: data that PostgreSQL cannot keep, and limits that a statement exceeds."""
+"""Classes of SQLSTATE: data that PostgreSQL cannot store, and limits that a statement exceeds."""
 
 T = TypeVar("T")
 
@@ -61,8 +61,8 @@ T = TypeVar("T")
 class Catalogue:
     """The catalogue's database, by its ``postgresql://…``; `migrate` lets `open` upgrade it.
 
-    What runs statements raises `Unavailable` if it does not answer, and `Invalid` for a value that
-    it cannot keep, however often it is sent.
+    Methods that run statements raise `Unavailable` if it does not answer, and `Invalid` for a value
+    that it can never store.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Catalogue:
             connect_args={
                 "timeout": DEADLINE_S,
                 "command_timeout": DEADLINE_S,
-                # The catalogue must be durable even where the stores are set to lose a second.
+                # The catalogue must be durable even where stores may lose a second.
                 "server_settings": {"synchronous_commit": "on"},
             },
         )
@@ -90,10 +90,10 @@ class Catalogue:
         self._statements = Pool(self._connection, POOL_SIZE)
 
     async def open(self) -> None:
-        """Upgrade the tables if they are behind; replicas may do so at the same time.
+        """Upgrade the tables if they are behind; replicas can do so at the same time.
 
         Raises:
-            CatalogueMismatch: This code cannot work with the tables there are.
+            CatalogueMismatch: This code cannot work with the present tables.
             Unavailable: The catalogue does not answer.
         """
         compatibility = await self.run_sync(self.revisions.compatibility)
@@ -102,10 +102,10 @@ class Catalogue:
         if self._migrate and compatibility is not Compatibility.INCOMPATIBLE:
             await self.migrate(self.revisions.upgrade)
         else:
-            await self.run_sync(self.revisions.check)  # which says what is wrong
+            await self.run_sync(self.revisions.check)  # which raises the reason
 
     async def run_sync(self, function: Callable[[Connection], T]) -> T:
-        """Run a function in a transaction of its own."""
+        """Run a function in its own transaction."""
         async with self.begin() as connection:
             return await connection.run_sync(function)
 
@@ -126,7 +126,7 @@ class Catalogue:
         await self._statements.close()
 
     async def ping(self) -> None:
-        """Raises `Unavailable` if the catalogue does not answer."""
+        """Raise `Unavailable` if the catalogue does not answer."""
         await self.execute(select(1))
 
     @asynccontextmanager
@@ -139,10 +139,10 @@ class Catalogue:
     async def locked(self, name: str, within_s: float) -> AsyncIterator[AsyncConnection]:
         """Exclude others that lock this name, for a minute at most, while the block runs.
 
-        It is no fence: one that has lost its lock goes on.
+        It is not a fence: a holder that has lost its lock continues.
 
         Raises:
-            Conflict: Another one has had it for so many seconds.
+            Conflict: Another holder has had it for `within_s` seconds.
             Unavailable: The catalogue does not answer.
         """
         async with self.translating_errors():
@@ -156,7 +156,7 @@ class Catalogue:
                 await connection.close()
 
     async def execute(self, statement: Executable) -> CursorResult[Any]:
-        """Run one statement, which is a transaction of its own; raises `Unavailable`."""
+        """Run one statement, in its own transaction; raises `Unavailable`."""
         async with self.translating_errors(), self._single.connect() as connection:
             return await connection.execute(statement)
 
@@ -166,18 +166,18 @@ class Catalogue:
         Args:
             statement: Its text, which each connection prepares once.
             arguments: Its parameters; JSON as text, which comes back as values.
-            retry: Whether it may be sent twice: the server may have closed an idle connection.
+            retry: Whether it can be sent twice: the server may have closed an idle connection.
         """
         try:
             try:
                 return await self._fetch(statement, arguments)
             except _CONNECTION_LOST:
-                # Sent again, it may run twice: only the caller knows whether that is harmless.
+                # A retry may run it twice: only the caller knows whether that is harmless.
                 if not retry:
                     raise
             return await self._fetch(statement, arguments)
         except _FAILURES as error:  # without the generator of `translating_errors`
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def _fetch(self, statement: str, arguments: Sequence[Any]) -> Sequence[Any]:
         async with asyncio.timeout(DEADLINE_S):
@@ -187,10 +187,10 @@ class Catalogue:
         return rows
 
     async def _connection(self) -> Any:
-        """Open a connection as SQLAlchemy does, and return the driver's own."""
+        """Open a connection as SQLAlchemy does, and return the driver's connection."""
         connection = await self.engine.raw_connection()
         driver_connection = connection.driver_connection
-        # Else it would go back to SQLAlchemy's pool, which would use it as well.
+        # Otherwise it would return to SQLAlchemy's pool, which would use it as well.
         connection.detach()
         return driver_connection
 
@@ -203,24 +203,24 @@ class Catalogue:
         try:
             yield
         except _FAILURES as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
 
 async def _lock(connection: AsyncConnection, name: str, within_s: float) -> None:
-    """Look for the lock; to wait for it, a statement would take longer than it may."""
+    """Poll for the lock; a statement that waits for it would exceed its time limit."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while not (await connection.execute(_LOCK, {"name": name})).scalar_one():
         if loop.time() >= until:
             raise Conflict(f"Another replica is at work on the {name}; try again.")
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
 
 
 def _check_open(connection: Any, record: object, proxy: object) -> None:  # noqa: ARG001 - an event's
     """Have the pool replace a connection that its server has closed.
 
-    To ask the server takes three round trips, more than most of our transactions. But what it has
-    said to a connection that nobody used, read or not, is that it ends.
+    Asking the server takes three round trips, more than most of our transactions. But the only
+    message that a server sends to an unused connection, read or not, is that it ends.
     """
     driver = connection.driver_connection
     if driver.is_closed() or _is_readable(driver._transport):  # noqa: SLF001 - it has no other name
@@ -228,15 +228,15 @@ def _check_open(connection: Any, record: object, proxy: object) -> None:  # noqa
 
 
 def _is_readable(transport: asyncio.BaseTransport) -> bool:
-    waiting = poll()
-    waiting.register(transport.get_extra_info("socket").fileno(), POLLIN)
-    return bool(waiting.poll(0))
+    poller = poll()
+    poller.register(transport.get_extra_info("socket").fileno(), POLLIN)
+    return bool(poller.poll(0))
 
 
-def _translated(error: BaseException) -> MediatorError:
+def _translate(error: BaseException) -> MediatorError:
     cause = error.orig if isinstance(error, StatementError) else error
     state = str(getattr(cause, "sqlstate", None) or "")
-    # The other two come from encoding a parameter: nothing was sent.
+    # Encoding a parameter raises the other two: nothing was sent.
     if state.startswith(_REFUSALS) or isinstance(cause, TypeError | ValueError):
         return Invalid("The catalogue cannot keep a value of this request.")
     return Unavailable("The catalogue does not answer.", system=NAME)

@@ -1,4 +1,4 @@
-"""Findings of the evaluation of placements, for all replicas: violations and proposals."""
+"""Results of placement evaluation, for all replicas: violations and proposals."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mediator.placement.proposals import Proposal, Proposals, differ
 
 __all__ = ["CatalogueEvents", "CatalogueProposals"]
 
-KEPT = 10_000
-"""Events kept at most; older ones are dropped."""
+MAX_EVENTS = 10_000
+"""Maximum number of stored events; older ones are dropped."""
 
-SHOWN = 1_000
-"""Events listed at most."""
+MAX_LISTED = 1_000
+"""Maximum number of listed events."""
 
 
 class CatalogueEvents:
@@ -29,16 +29,18 @@ class CatalogueEvents:
         self._catalogue = catalogue
 
     async def record(self, phase: str, event: ViolationDetected) -> None:
-        """Keep the beginning or the end of a violation, and drop events beyond `KEPT`."""
+        """Store the beginning or the end of a violation, and drop events beyond `MAX_EVENTS`."""
         row = {name: getattr(event, name) for name in ViolationDetected.__slots__}
         newest = select(func.max(violations.c.id)).scalar_subquery()
         async with self._catalogue.begin() as connection:
             await connection.execute(violations.insert().values(phase=phase, **row))
-            await connection.execute(delete(violations).where(violations.c.id <= newest - KEPT))
+            await connection.execute(
+                delete(violations).where(violations.c.id <= newest - MAX_EVENTS)
+            )
 
     async def newest(self, database: str | None = None) -> list[dict[str, Any]]:
-        """List up to `SHOWN` events, newest first, of all databases or one."""
-        query = select(violations).order_by(violations.c.id.desc()).limit(SHOWN)
+        """List up to `MAX_LISTED` events, newest first, of all databases or one."""
+        query = select(violations).order_by(violations.c.id.desc()).limit(MAX_LISTED)
         if database is not None:
             query = query.where(violations.c.database == database)
         rows = (await self._catalogue.execute(query)).mappings()
@@ -46,7 +48,7 @@ class CatalogueEvents:
 
 
 class CatalogueProposals:
-    """Proposals by the ids of databases, and removed with them. Times are the catalogue's."""
+    """Proposals by database id, removed with the database. Times are the catalogue's."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -56,40 +58,42 @@ class CatalogueProposals:
         async with self._catalogue.begin() as connection:
             now = (await connection.execute(select(func.now()))).scalar_one()
             rows = await connection.execute(select(proposals).order_by(proposals.c.node))
-        found: defaultdict[str, dict[str, Proposal]] = defaultdict(dict)
+        proposals_by_id: defaultdict[str, dict[str, Proposal]] = defaultdict(dict)
         for row in rows.mappings():
-            found[row["database_id"]][row["node"]] = _proposal(row)
-        return now.timestamp(), {id_: Proposals(by_node) for id_, by_node in found.items()}
+            proposals_by_id[row["database_id"]][row["node"]] = _proposal(row)
+        return now.timestamp(), {
+            id_: Proposals(by_node) for id_, by_node in proposals_by_id.items()
+        }
 
     async def update(
         self,
         database_id: str,
         change: Callable[[Proposals, float], tuple[Proposals, list[Proposal]]],
     ) -> Sequence[Proposal]:
-        """Change the proposals of a database as they are now; no other replica does meanwhile.
+        """Change the present proposals of a database; no other replica does so meanwhile.
 
         Args:
-            database_id: The database; one that was dropped is left alone.
-            change: Of what is proposed, and the time (seconds since 1970).
+            database_id: The database; a dropped one is left alone.
+            change: From present proposals and the time (seconds since 1970).
 
         Returns:
-            What the change has recorded.
+            The proposals that the change has recorded.
         """
-        of_it = proposals.c.database_id == database_id
-        # It also keeps a drop from coming in between, which would violate the foreign key.
+        is_of_database = proposals.c.database_id == database_id
+        # It also prevents a concurrent drop, which would violate the foreign key.
         locked = select(databases.c.id).where(databases.c.id == database_id).with_for_update()
         async with self._catalogue.begin() as connection:
             if (await connection.execute(locked)).first() is None:
                 return ()
-            # Not the time of the transaction: it may have waited for the lock.
+            # Not the transaction's time: it may have waited for the lock.
             now = (await connection.execute(select(func.clock_timestamp()))).scalar_one()
-            rows = (await connection.execute(select(proposals).where(of_it))).mappings()
+            rows = (await connection.execute(select(proposals).where(is_of_database))).mappings()
             before = Proposals({row["node"]: _proposal(row) for row in rows})
             after, recorded = change(before, now.timestamp())
             if differ(before, after):
-                await connection.execute(delete(proposals).where(of_it))
+                await connection.execute(delete(proposals).where(is_of_database))
                 if after.by_node:
-                    changed = [_row(database_id, each) for each in after.by_node.values()]
+                    changed = [_row(database_id, proposal) for proposal in after.by_node.values()]
                     await connection.execute(proposals.insert(), changed)
         return recorded
 

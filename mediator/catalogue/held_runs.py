@@ -1,4 +1,4 @@
-"""Runs as rules of admission control see them, and hold them back."""
+"""Runs as the rules of admission control see them, and holding them back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mediator.catalogue.tables import admission_rules, runs
 
 __all__ = ["HeldRuns"]
 
-_SEEN: Final = (
+_COLUMNS: Final = (
     runs.c.id,
     runs.c.database,
     runs.c.state,
@@ -24,7 +24,7 @@ _SEEN: Final = (
     runs.c.document["job"]["priority"].astext.label("priority"),
     func.extract("epoch", func.now() - runs.c.created).label("age_s"),
 )
-"""No part of the job that may be large."""
+"""Without the members of the job that can be large."""
 
 
 class HeldRuns:
@@ -33,41 +33,43 @@ class HeldRuns:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def pending(self, most: int) -> list[Subject]:
+    async def pending(self, limit: int) -> list[Subject]:
         """Return runs that have not ended: those that a worker has first, then the oldest."""
-        waiting = runs.c.state == "queued"
-        seen = select(*_SEEN).where(runs.c.ended.is_(None)).order_by(waiting, runs.c.position)
-        return [_subject(row) for row in await self._catalogue.execute(seen.limit(most))]
+        is_waiting = runs.c.state == "queued"
+        query = (
+            select(*_COLUMNS).where(runs.c.ended.is_(None)).order_by(is_waiting, runs.c.position)
+        )
+        return [_subject(row) for row in await self._catalogue.execute(query.limit(limit))]
 
     async def ended(self, ids: Iterable[str]) -> list[Subject]:
-        """Return those of some runs that have ended."""
-        seen = select(*_SEEN).where(runs.c.id.in_(ids), runs.c.ended.is_not(None))
-        return [_subject(row) for row in await self._catalogue.execute(seen)]
+        """Return the runs among `ids` that have ended."""
+        query = select(*_COLUMNS).where(runs.c.id.in_(ids), runs.c.ended.is_not(None))
+        return [_subject(row) for row in await self._catalogue.execute(query)]
 
     async def hold(self, run: str, version: int) -> bool:
         """Hold a run back; its worker, if it has one, releases it at its next heartbeat.
 
         Returns:
-            False: it is held already, is being cancelled, or has ended; or other rules than those
-            of this version are in force.
+            False: it is held already, is being cancelled, or has ended; or the rules in force have
+                another version.
         """
-        # Locked: rules that start no run let all go, and none may be held back after that.
+        # Locked: rules that start no run release all, and none may be held back after that.
         in_force = select(admission_rules.c.version).with_for_update(read=True)
         async with self._catalogue.begin() as connection:
             if (await connection.execute(in_force)).scalar_one_or_none() != version:
                 return False
-            held = await connection.execute(_changed(run, held=True))
-            return held.first() is not None
+            changed = await connection.execute(_set_held(run, held=True))
+            return changed.first() is not None
 
     async def let_go(self, run: str) -> bool:
-        """Let workers take a run again; False: they may already, or it has ended."""
-        return (await self._catalogue.execute(_changed(run, held=False))).first() is not None
+        """Release a held run; False: it is not held, or has ended."""
+        return (await self._catalogue.execute(_set_held(run, held=False))).first() is not None
 
 
-def _changed(run: str, *, held: bool) -> Any:
-    there = change(held=held).where(runs.c.id == run, runs.c.held != held)
-    going_on = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
-    return there.where(*going_on).returning(runs.c.id)
+def _set_held(run: str, *, held: bool) -> Any:
+    statement = change(held=held).where(runs.c.id == run, runs.c.held != held)
+    is_under_way = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
+    return statement.where(*is_under_way).returning(runs.c.id)
 
 
 def _subject(row: Row[Any]) -> Subject:

@@ -1,4 +1,4 @@
-"""What a catalogue keeps of its installation as a whole: its id, and highest numbers."""
+"""Installation-wide values of a catalogue: its id, and highest numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 async def installation_id(catalogue: Catalogue) -> str:
-    """Return the id, which no other catalogue has but a copy of this one.
+    """Return the id, which only this catalogue and its copies have.
 
     Raises:
         Unavailable: The catalogue does not answer.
@@ -26,30 +26,32 @@ async def installation_id(catalogue: Catalogue) -> str:
 
 
 async def installation_id_if_any(catalogue: Catalogue) -> str | None:
-    """Return the id; None: the tables are yet to be made, and will have one then.
+    """Return the id; None: the tables, and the id with them, are not created yet.
 
     Raises:
         Unavailable: The catalogue does not answer.
     """
     table = installation.name
-    exists = await catalogue.run_sync(lambda own: inspect(own).has_table(table, SCHEMA))
+    exists = await catalogue.run_sync(
+        lambda connection: inspect(connection).has_table(table, SCHEMA)
+    )
     return await installation_id(catalogue) if exists else None
 
 
 async def highest(catalogue: Catalogue, name: str, number: int) -> int:
-    """Return the highest number that was ever given under a name, this one included; keep it.
+    """Store and return the highest number ever passed under a name, this one included.
 
     Raises:
         Unavailable: The catalogue does not answer.
     """
-    first = insert(secrets).values(name=name, value=str(number)).on_conflict_do_nothing()
-    of_name = secrets.c.name == name
+    insertion = insert(secrets).values(name=name, value=str(number)).on_conflict_do_nothing()
+    has_name = secrets.c.name == name
     async with catalogue.begin() as connection:
-        await connection.execute(first)
-        stored = select(secrets.c.value).where(of_name).with_for_update()
+        await connection.execute(insertion)
+        stored = select(secrets.c.value).where(has_name).with_for_update()
         text = str((await connection.execute(stored)).scalar_one())
-        # A row that was restored is whatever the backup says.
-        known = int(text) if _NUMBER.fullmatch(text) else 0
-        if number > known:
-            await connection.execute(update(secrets).where(of_name).values(value=str(number)))
-    return max(number, known)
+        # A restored row can hold any text.
+        highest_so_far = int(text) if _NUMBER.fullmatch(text) else 0
+        if number > highest_so_far:
+            await connection.execute(update(secrets).where(has_name).values(value=str(number)))
+    return max(number, highest_so_far)

@@ -1,4 +1,4 @@
-"""Systems as their operator registered them, with what was found out about them."""
+"""Systems as their operator registered them, with the findings about them."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class CatalogueSystems:
     async def change(
         self, name: str, change: Callable[[StoredSystem | None], StoredSystem]
     ) -> None:
-        """Replace a system by what `change` makes of it; a new one is the last in the order.
+        """Replace a system by the result of `change`; a new one is the last in the order.
 
         `change` gets the stored system, which no other replica changes meanwhile.
         """
         last = select(func.coalesce(func.max(systems.c.position), 0) + 1).scalar_subquery()
         stored = select(systems).where(systems.c.name == name).with_for_update()
         async with self._catalogue.begin() as connection:
-            known = (await connection.execute(stored)).first()
-            found = StoredSystem(name, known.registration, known.findings) if known else None
-            system = change(found)
+            present = (await connection.execute(stored)).first()
+            former = StoredSystem(name, present.registration, present.findings) if present else None
+            system = change(former)
             values = {"registration": system.registration, "findings": system.findings}
             new = insert(systems).values(name=name, position=last, **values)
             row = new.on_conflict_do_update(index_elements=["name"], set_=values)
@@ -58,10 +58,10 @@ class CatalogueSystems:
         """Remove a system that no database uses.
 
         Raises:
-            Conflict: A class has something on it; `extra["classes"]` lists them.
+            Conflict: A class has data on it; `extra["classes"]` lists them.
         """
         async with self._catalogue.begin() as connection:
-            await keep_unchanged(connection)  # so none gets it after the check
+            await keep_unchanged(connection)  # so no class is placed there after the check
             await check_unused(connection, name)
             await connection.execute(delete(systems).where(systems.c.name == name))
 
@@ -71,5 +71,5 @@ class CatalogueSystems:
         async with self._catalogue.begin() as connection:
             await connection.execute(row)
             # Read after the insert: another replica may have been first.
-            found = select(secrets.c.value).where(secrets.c.name == name)
-            return str((await connection.execute(found)).scalar_one())
+            query = select(secrets.c.value).where(secrets.c.name == name)
+            return str((await connection.execute(query)).scalar_one())

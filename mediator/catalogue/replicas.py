@@ -1,4 +1,4 @@
-"""Which replicas may write, and the epoch that each has put in force (docs/replicas.md)."""
+"""The replicas that may write, and the epoch that each has in force (docs/replicas.md)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class CatalogueReplicas:
 
     async def confirm(self, name: str, epoch: int) -> bool:
         """Record that a replica has an epoch in force; false if it was removed meanwhile."""
-        confirmed = update(replicas).where(replicas.c.name == name)
-        confirmed = confirmed.values(epoch=epoch, seen=func.now())
-        row = await self._catalogue.execute(confirmed.returning(replicas.c.name))
+        confirmation = update(replicas).where(replicas.c.name == name)
+        confirmation = confirmation.values(epoch=epoch, seen=func.now())
+        row = await self._catalogue.execute(confirmation.returning(replicas.c.name))
         return row.first() is not None
 
     async def leave(self, name: str) -> None:
@@ -44,22 +44,22 @@ class CatalogueReplicas:
     async def behind(self, name: str, epoch: int, expired_s: float) -> list[str]:
         """Return the replicas other than `name` that have not confirmed an epoch.
 
-        Those that have confirmed nothing for `expired_s` are removed first.
+        Replicas that have confirmed nothing for `expired_s` are removed first.
         """
-        late = select(replicas.c.name).where(replicas.c.name != name, replicas.c.epoch < epoch)
+        query = select(replicas.c.name).where(replicas.c.name != name, replicas.c.epoch < epoch)
         async with self._catalogue.begin() as connection:
-            # It waits for a confirmation under way, which counts; a later one finds no row.
-            await connection.execute(_expired(name, expired_s))
-            return list((await connection.execute(late)).scalars())
+            # It waits for a confirmation in progress, which counts; a later one finds no row.
+            await connection.execute(_delete_expired(name, expired_s))
+            return list((await connection.execute(query)).scalars())
 
     async def remove_expired(self, name: str, expired_s: float) -> None:
         """Remove replicas other than `name` that have confirmed nothing for `expired_s`."""
-        await self._catalogue.execute(_expired(name, expired_s))
+        await self._catalogue.execute(_delete_expired(name, expired_s))
 
 
-def _expired(name: str, expired_s: float) -> Delete:
-    oldest = func.now() - timedelta(seconds=expired_s)
-    return delete(replicas).where(replicas.c.name != name, replicas.c.seen < oldest)
+def _delete_expired(name: str, expired_s: float) -> Delete:
+    expiry = func.now() - timedelta(seconds=expired_s)
+    return delete(replicas).where(replicas.c.name != name, replicas.c.seen < expiry)
 
 
 class NotAlone(Conflict):
@@ -67,11 +67,11 @@ class NotAlone(Conflict):
 
 
 class Presence:
-    """The presence of this replica among the others; `alone`: there must be no other.
+    """The presence of this replica among all replicas; `alone`: there must be no other.
 
     A replica that must be alone holds a lock of the catalogue exclusively, all others share it, so
     that either finds the other. It is the lock of a PostgreSQL session and ends with the process,
-    however that ends; if the connection breaks, the lock is claimed again.
+    in any case; if the connection breaks, the lock is claimed again.
     """
 
     def __init__(self, catalogue: Catalogue, *, alone: bool) -> None:

@@ -1,13 +1,13 @@
-"""Revisions of the catalogue's tables: which one it has, which one this code needs.
+"""Revisions of the catalogue's tables: the present one, and the one this code needs.
 
 A revision is a step from one set of tables to the next (`mediator.catalogue.migrations`). All steps
 of an upgrade are one transaction of PostgreSQL under an advisory lock: replicas that start together
-wait for the first of them and find nothing left to do, and a process that is killed leaves what was
-there before. The lock is taken before the revision is read, so no replica acts on an old one.
+wait for the first of them and then have nothing to do, and a process that is killed leaves the
+former tables. The lock is taken before the revision is read, so no replica acts on an old one.
 
 Code meets a catalogue of another revision in a rolling upgrade. A catalogue that is *behind* is
-upgraded. One that is *ahead* has revisions which this code lacks; the catalogue
-records of each whether it is *additive*. If all of them are, this code runs on it, else it refuses.
+upgraded. One that is *ahead* has revisions which this code lacks; the catalogue records of each
+whether it is *additive*. If all of them are, this code runs on it, else it refuses.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _HEAD: Final = "head"
 
 
 class CatalogueMismatch(Conflict):
-    """The catalogue's tables are not what this code can work with."""
+    """This code cannot work with the catalogue's tables."""
 
 
 class Compatibility(Enum):
     """Whether this code can run on a catalogue.
 
-    AHEAD: by additive revisions alone, so it can. INCOMPATIBLE: by at least one other.
+    AHEAD: only by additive revisions, so it can. INCOMPATIBLE: by at least one other revision.
     """
 
     EMPTY = auto()
@@ -56,7 +56,7 @@ class Compatibility(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One revision: its id, what it does, and whether older code runs on it."""
+    """One revision: its id, its purpose, and whether older code can run on it."""
 
     id: str
     about: str
@@ -64,7 +64,7 @@ class Revision:
 
 
 class Revisions:
-    """The revisions that this code knows, and those in the directories `more`.
+    """The revisions that this code has, and those in the directories `more`.
 
     Every method that takes a connection must be called in one of its transactions.
     """
@@ -82,12 +82,12 @@ class Revisions:
         return str(self._script.get_current_head())
 
     def known(self) -> list[Revision]:
-        """Return all, oldest first."""
+        """Return all revisions, oldest first."""
         scripts = [*self._script.walk_revisions()][::-1]
         return [Revision(s.revision, s.doc, s.module.additive) for s in scripts]
 
     def current(self, connection: Connection) -> str | None:
-        """Return the revision that a catalogue has; None: it has none."""
+        """Return the revision of a catalogue, or None."""
         options = {"version_table_schema": SCHEMA}
         return MigrationContext.configure(connection, opts=options).get_current_revision()
 
@@ -95,16 +95,16 @@ class Revisions:
         current = self.current(connection)
         if current is None:
             return Compatibility.EMPTY
-        known = {revision.id for revision in self.known()}
-        if current in known:
+        known_ids = {revision.id for revision in self.known()}
+        if current in known_ids:
             return Compatibility.CURRENT if current == self.newest else Compatibility.BEHIND
         applied = connection.execute(select(revisions.c.revision, revisions.c.additive))
-        unknown = [additive for revision, additive in applied if revision not in known]
-        compatible = unknown and all(unknown)
-        return Compatibility.AHEAD if compatible else Compatibility.INCOMPATIBLE
+        unknown = [additive for revision, additive in applied if revision not in known_ids]
+        is_compatible = unknown and all(unknown)
+        return Compatibility.AHEAD if is_compatible else Compatibility.INCOMPATIBLE
 
     def check(self, connection: Connection) -> None:
-        """Raises `CatalogueMismatch` if this code cannot run on the catalogue as it is."""
+        """Raise `CatalogueMismatch` if this code cannot run on the present catalogue."""
         compatibility = self.compatibility(connection)
         if compatibility is Compatibility.INCOMPATIBLE:
             raise self._too_new(connection)
@@ -115,10 +115,10 @@ class Revisions:
             )
 
     def upgrade(self, connection: Connection) -> None:
-        """Upgrade a catalogue to the newest revision; one that is ahead stays as it is.
+        """Upgrade a catalogue to the newest revision; one that is ahead is unchanged.
 
         Raises:
-            CatalogueMismatch: It is incompatible, or its tables were created by something else.
+            CatalogueMismatch: It is incompatible, or other software created its tables.
         """
         # Before the revision is read: another replica may be upgrading it.
         _lock(connection)
@@ -133,9 +133,9 @@ class Revisions:
             command.upgrade(self._config(connection), _HEAD)
 
     def downgrade(self, connection: Connection, to: str) -> None:
-        """Take a catalogue back to an older revision; what came with the later ones is lost."""
+        """Take a catalogue back to an older revision; data of the later ones is lost."""
         _lock(connection)
-        self._check_way(self.current(connection), to)
+        self._check_downgrade(self.current(connection), to)
         command.downgrade(self._config(connection), to)
 
     def sql(self, current: str | None, to: str | None = None) -> str:
@@ -145,11 +145,11 @@ class Revisions:
         if to is None:
             command.upgrade(config, f"{current}:{_HEAD}" if current else _HEAD, sql=True)
         else:
-            self._check_way(current, to)
+            self._check_downgrade(current, to)
             command.downgrade(config, f"{current}:{to}", sql=True)
         return output.getvalue()
 
-    def _check_way(self, current: str | None, to: str) -> None:
+    def _check_downgrade(self, current: str | None, to: str) -> None:
         ids = [revision.id for revision in self.known()]
         if current not in ids or to not in ids[: ids.index(current) + 1]:
             raise CatalogueMismatch(
@@ -167,30 +167,30 @@ class Revisions:
     def _config(
         self, connection: Connection | None = None, output: StringIO | None = None
     ) -> Config:
-        config = _configured(self._directories, output)
+        config = _alembic_config(self._directories, output)
         config.attributes["connection"] = connection
         return config
 
 
 @cache
 def _script_directory(directories: Sequence[Path]) -> ScriptDirectory:
-    """Read the scripts of revisions: once in a process, which opens several catalogues."""
-    return ScriptDirectory.from_config(_configured(directories))
+    """Read the scripts of revisions, once in a process, which opens several catalogues."""
+    return ScriptDirectory.from_config(_alembic_config(directories))
 
 
-def _configured(directories: Sequence[Path], output: StringIO | None = None) -> Config:
+def _alembic_config(directories: Sequence[Path], output: StringIO | None = None) -> Config:
     config = Config(output_buffer=output) if output else Config()
-    config.set_main_option("script_location", _escaped([_SCRIPTS]))
+    config.set_main_option("script_location", _joined_paths([_SCRIPTS]))
     config.set_main_option("path_separator", "os")
-    config.set_main_option("version_locations", _escaped(directories))
+    config.set_main_option("version_locations", _joined_paths(directories))
     return config
 
 
 def _lock(connection: Connection) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    # A lock that waits for a user of the table makes all later users wait as well.
+    # A lock request that waits for a user of the table makes all later users wait as well.
     connection.execute(text("SET LOCAL lock_timeout = '10s'"))
 
 
-def _escaped(paths: Sequence[Path]) -> str:
+def _joined_paths(paths: Sequence[Path]) -> str:
     return os.pathsep.join(map(str, paths)).replace("%", "%%")

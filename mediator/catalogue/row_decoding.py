@@ -1,7 +1,7 @@
-"""Rows of the catalogue that a file holds, which may say anything: read as their columns want them.
+"""Decodes catalogue rows from a file, whose content is not trusted, by their columns.
 
-Checked is what the rest of the code relies on without a look of its own: types, what must be there,
-and JSON as far as a row that breaks it would keep all others from being read.
+It checks everything that other code relies on without its own check: types, required columns, and
+JSON where a malformed row would make all others unreadable.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from mediator.schema.errors import InvalidValue
 from mediator.schema.scalars import SCALAR_DECODERS, Decoder, string_decoder
 from mediator.schema.types import FieldType
 
-__all__ = ["KEPT", "DecodedRow", "decode_row", "kept_columns"]
+__all__ = ["BACKUP_TABLES", "DecodedRow", "backup_columns", "decode_row"]
 
-KEPT: Final[tuple[Table, ...]] = (
+BACKUP_TABLES: Final[tuple[Table, ...]] = (
     secrets,
     runs,
     tenants,
@@ -49,13 +49,13 @@ KEPT: Final[tuple[Table, ...]] = (
     api_keys,
     admission_rules,
 )
-"""Their rows are in backups."""
+"""Tables whose rows are in backups."""
 
-_LONGEST_KEY: Final = 2_000
-"""Bytes of a text in an index: PostgreSQL takes 2,704 of all columns together."""
+_MAX_KEY_BYTES: Final = 2_000
+"""Maximum bytes of an indexed text: PostgreSQL allows 2,704 for all columns together."""
 
-_DEEPEST: Final = 250
-"""Objects and arrays within each other: what writes them as JSON goes to 254."""
+_MAX_DEPTH: Final = 250
+"""Maximum nesting depth of objects and arrays: the JSON encoder allows 254."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class DecodedRow:
     values: Mapping[str, Any]
 
 
-def kept_columns(table: Table) -> list[Column[Any]]:
-    """Return the columns that a backup holds: not those that number the rows of a catalogue."""
+def backup_columns(table: Table) -> list[Column[Any]]:
+    """Return the columns in a backup: all except those that number a catalogue's rows."""
     return [
         column
         for column in table.c
@@ -76,16 +76,16 @@ def kept_columns(table: Table) -> list[Column[Any]]:
 
 
 def decode_row(raw: Any) -> DecodedRow | None:
-    """Read a row; columns that only a later version knows are left out.
+    """Decode a row; columns that only a later version has are omitted.
 
     Args:
         raw: Parsed JSON: an object of `table`, a name, and `row`, its columns.
 
     Returns:
-        None: it is of a table that only a later version knows.
+        None: its table is only in a later version.
 
     Raises:
-        InvalidValue: It is no row, lacks a column, or has something else in one.
+        InvalidValue: It is not a row, lacks a column, or has an invalid value in one.
     """
     match raw:
         case {"table": str(name), "row": dict(row)}:
@@ -96,7 +96,7 @@ def decode_row(raw: Any) -> DecodedRow | None:
 
 def _values(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     values = {}
-    for column in kept_columns(table):
+    for column in backup_columns(table):
         if column.name in row:
             values[column.name] = _value(column, row[column.name])
         elif _is_required(column):
@@ -124,8 +124,8 @@ def _may_be_null(column: Column[Any]) -> bool:
 
 
 def _decoder_of(column: Column[Any]) -> Decoder:
-    if (special := _DECODERS.get(str(column))) is not None:
-        return special
+    if (decoder := _DECODERS.get(str(column))) is not None:
+        return decoder
     match column.type:
         case Text():
             return _key if _is_indexed(column) else _TEXT
@@ -145,15 +145,15 @@ def _decoder_of(column: Column[Any]) -> Decoder:
 def _is_indexed(column: Column[Any]) -> bool:
     table = column.table
     assert isinstance(table, Table)
-    indexed = [index.columns for index in table.indexes]
+    indexes = [index.columns for index in table.indexes]
     keys = [k.columns for k in table.constraints if isinstance(k, ColumnCollectionConstraint)]
-    return any(column.name in columns for columns in (*indexed, *keys))
+    return any(column.name in columns for columns in (*indexes, *keys))
 
 
 def _key(raw: Any) -> str:
     text = str(_TEXT(raw))
-    if len(text.encode()) > _LONGEST_KEY:
-        raise InvalidValue(f"must be at most {_LONGEST_KEY} bytes long")
+    if len(text.encode()) > _MAX_KEY_BYTES:
+        raise InvalidValue(f"must be at most {_MAX_KEY_BYTES} bytes long")
     return text
 
 
@@ -166,13 +166,13 @@ def _count(below: int, raw: Any) -> int:
 def _object(raw: Any) -> dict[str, Any]:
     if type(raw) is not dict:
         raise InvalidValue("must be an object")
-    check_storable(raw, _DEEPEST)
+    check_storable(raw, _MAX_DEPTH)
     return raw
 
 
 def _limits(raw: Any) -> dict[str, Any]:
     limits = _object(raw)
-    if any(type(each) not in (int, float) or each < 0 for each in limits.values()):
+    if any(type(limit) not in (int, float) or limit < 0 for limit in limits.values()):
         raise InvalidValue("must be an object of numbers")
     return limits
 
@@ -199,11 +199,11 @@ def _state(raw: Any) -> str:
 
 _TEXT: Final = string_decoder()
 _ENDED: Final = sorted(ENDED)
-_TABLES: Final = {str(table.name): table for table in KEPT}
+_TABLES: Final = {str(table.name): table for table in BACKUP_TABLES}
 _DECODERS: Final[Mapping[str, Decoder]] = {
     "admission_rules.author": _author,
     "api_keys.grants": _grants,
     "runs.state": _state,
     "tenants.limits": _limits,
 }
-"""Of columns of which more is relied on than their type."""
+"""Of columns with more requirements than their type."""

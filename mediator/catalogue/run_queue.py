@@ -19,11 +19,11 @@ from mediator.catalogue.tables import runs, workers
 
 __all__ = ["CatalogueWorkers", "HeartbeatReply", "RunQueue", "TakenRun", "WorkersSeen"]
 
-MOST_FAILED_ATTEMPTS: Final = 3
+MAX_FAILED_ATTEMPTS: Final = 3
 _DIED: Final = (
     "The worker or its Spark died {} times while it carried out this run; it may lack memory."
 )
-_REMEMBERED_S: Final = 86_400.0
+_WORKER_RETENTION_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class TakenRun:
 
 
 HeartbeatReply: TypeAlias = Literal["continue", "cancel", "release", "lost"]
-"""The reply to a heartbeat; `release`: the run is held back, and goes on later; `lost`: another
-worker has it, or it has ended."""
+"""The reply to a heartbeat; `release`: the run is held back, and continues later; `lost`:
+another worker has it, or it has ended."""
 
 
 class RunQueue:
@@ -48,43 +48,45 @@ class RunQueue:
     async def take(self, lease_s: float) -> TakenRun | None:
         """Take the oldest run that waits or whose worker has stopped; each goes to one worker.
 
-        Runs that are held back are passed over.
+        Held runs are skipped.
         """
-        gone = runs.c.state.in_(UNDER_WAY) & (runs.c.leased_until < func.now())
+        is_abandoned = runs.c.state.in_(UNDER_WAY) & (runs.c.leased_until < func.now())
         due = (
             select(runs.c.id, runs.c.state, runs.c.failed_attempts)
-            .where(runs.c.ended.is_(None), ~runs.c.held, or_(runs.c.state == "queued", gone))
+            .where(
+                runs.c.ended.is_(None), ~runs.c.held, or_(runs.c.state == "queued", is_abandoned)
+            )
             .order_by(runs.c.position)
             .limit(1)
-            # Workers that take runs at the same time skip each other's row, and do not wait for it.
+            # Workers that take runs at the same time skip each other's row instead of waiting.
             .with_for_update(skip_locked=True)
         )
         async with self._catalogue.begin() as connection:
             row = (await connection.execute(due)).first()
             if row is None:
                 return None
-            # Under way with an expired lease: the last attempt has failed.
+            # Under way with an expired lease: the last attempt failed.
             failed_attempts = row.failed_attempts + (row.state != "queued")
-            counted = {"failed_attempts": failed_attempts}
-            if failed_attempts >= MOST_FAILED_ATTEMPTS:
+            counters = {"failed_attempts": failed_attempts}
+            if failed_attempts >= MAX_FAILED_ATTEMPTS:
                 outcome = {"reasons": [_DIED.format(failed_attempts)]}
-                failed = change(state="failed", outcome=outcome, ended=func.now(), **counted)
+                failed = change(state="failed", outcome=outcome, ended=func.now(), **counters)
                 await connection.execute(failed.where(runs.c.id == row.id))
                 return None
-            counted["attempt"] = runs.c.attempt + 1
-            taken = change(state="forecasting", leased_until=_in(lease_s), **counted)
-            wanted = [runs.c[name] for name in TakenRun.__slots__]
-            given = await connection.execute(taken.where(runs.c.id == row.id).returning(*wanted))
-            return TakenRun(*given.one())
+            counters["attempt"] = runs.c.attempt + 1
+            taking = change(state="forecasting", leased_until=_from_now(lease_s), **counters)
+            columns = [runs.c[name] for name in TakenRun.__slots__]
+            result = await connection.execute(taking.where(runs.c.id == row.id).returning(*columns))
+            return TakenRun(*result.one())
 
     async def heartbeat(
         self, run: TakenRun, state: RunState, progress: Mapping[str, Any], lease_s: float
     ) -> HeartbeatReply:
-        kept = storable(progress)
-        report = change(state=state, progress=kept, leased_until=_in(lease_s))
-        wanted = runs.c.cancelling, runs.c.held
-        found = await self._catalogue.execute(report.where(_leased(run)).returning(*wanted))
-        row = found.first()
+        stored_progress = storable(progress)
+        report = change(state=state, progress=stored_progress, leased_until=_from_now(lease_s))
+        columns = runs.c.cancelling, runs.c.held
+        result = await self._catalogue.execute(report.where(_leased(run)).returning(*columns))
+        row = result.first()
         if row is None:
             return "lost"
         if row.cancelling:
@@ -102,7 +104,7 @@ class RunQueue:
 
         Raises:
             Unavailable: The catalogue does not answer.
-            Invalid: It cannot keep the progress or the outcome, and never will.
+            Invalid: It can never store the progress or the outcome.
         """
         report = {"progress": storable(progress), "outcome": storable(outcome)}
         ended = change(state=state, **report, ended=func.now(), leased_until=None)
@@ -114,32 +116,32 @@ class RunQueue:
         await self._catalogue.execute(queued.where(_leased(run)))
 
     async def abandon(self, run: TakenRun) -> None:
-        """Leave a run as a worker that dies: the attempt counts as failed, and `take` decides."""
-        left = change(leased_until=func.now())
-        await self._catalogue.execute(left.where(_leased(run)))
+        """Leave a run like a worker that dies: the attempt counts as failed, and `take` decides."""
+        expiry = change(leased_until=func.now())
+        await self._catalogue.execute(expiry.where(_leased(run)))
 
     @asynccontextmanager
     async def forgetting(self, older_than_s: float, limit: int) -> AsyncIterator[list[str]]:
         """Remove ended runs: too old, or beyond the newest `MOST_KEPT` of their database.
 
         In the block, which gets their ids, none of them can be resumed; it makes their files
-        unreachable. When it ends, the runs are gone; when it raises, they stay.
+        unreachable. When it ends, the runs are removed; when it raises, they stay.
 
         Args:
             older_than_s: Seconds since the end of a run.
-            limit: How many runs at most.
+            limit: Maximum number of runs.
 
         Raises:
-            Unavailable: The catalogue does not answer; some of the runs may be gone.
+            Unavailable: The catalogue does not answer; some of the runs may be removed.
         """
-        newer = func.row_number().over(
+        rank = func.row_number().over(
             partition_by=runs.c.database_id, order_by=runs.c.position.desc()
         )
-        all_ = select(runs.c.id, runs.c.ended, newer.label("newer")).subquery()
-        past = or_(all_.c.ended < _in(-older_than_s), all_.c.newer > MOST_KEPT)
-        # As it was seen: one that was resumed before it is locked has no end, or another one.
-        same = (runs.c.id == all_.c.id) & (runs.c.ended == all_.c.ended)
-        ended = select(runs.c.id).join(all_, same).where(past).limit(limit)
+        ranked = select(runs.c.id, runs.c.ended, rank.label("newer")).subquery()
+        is_expired = or_(ranked.c.ended < _from_now(-older_than_s), ranked.c.newer > MOST_KEPT)
+        # Unchanged rows only: a run that was resumed before it is locked has no end, or another.
+        is_unchanged = (runs.c.id == ranked.c.id) & (runs.c.ended == ranked.c.ended)
+        ended = select(runs.c.id).join(ranked, is_unchanged).where(is_expired).limit(limit)
         async with self._catalogue.begin() as connection:
             locked = ended.with_for_update(of=runs, skip_locked=True)
             ids = list((await connection.execute(locked)).scalars())
@@ -153,13 +155,13 @@ def _leased(run: TakenRun) -> ColumnElement[bool]:
     return (runs.c.id == run.id) & (runs.c.attempt == run.attempt) & under_way
 
 
-def _in(seconds: float) -> ColumnElement[Any]:
+def _from_now(seconds: float) -> ColumnElement[Any]:
     return func.now() + timedelta(seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkersSeen:
-    """How many of the workers seen lately can work, and why one of them cannot."""
+    """The number of recently seen workers that can work, and why one of them cannot."""
 
     working: int
     failure: str | None
@@ -170,26 +172,28 @@ class CatalogueWorkers:
         self._catalogue = catalogue
 
     async def heartbeat(self, worker: str, failure: str | None, load: Load | None = None) -> None:
-        shown = None if load is None else asdict(load)
+        load_document = None if load is None else asdict(load)
         reason = None if failure is None else storable_text(failure)
-        values = {"seen": func.now(), "failure": reason, "load": shown}
+        values = {"seen": func.now(), "failure": reason, "load": load_document}
         new = insert(workers).values(name=worker, **values)
         row = new.on_conflict_do_update(index_elements=["name"], set_=values)
         async with self._catalogue.begin() as connection:
             await connection.execute(row)
-            await connection.execute(delete(workers).where(workers.c.seen < _in(-_REMEMBERED_S)))
+            await connection.execute(
+                delete(workers).where(workers.c.seen < _from_now(-_WORKER_RETENTION_S))
+            )
 
     async def seen(self, within_s: float) -> WorkersSeen:
         """Count the workers seen within so many seconds; an error is shown for a day."""
-        lately = workers.c.seen > _in(-within_s)
-        rows = (await self._catalogue.execute(select(workers, lately))).all()
+        is_recent = workers.c.seen > _from_now(-within_s)
+        rows = (await self._catalogue.execute(select(workers, is_recent))).all()
         working = sum(row[-1] and row.failure is None for row in rows)
         failures = (row.failure for row in rows if row.failure)
         return WorkersSeen(working, next(failures, None))
 
     async def loads(self, within_s: float) -> list[Load]:
         """Return the loads that workers have reported within so many seconds."""
-        lately = workers.c.seen > _in(-within_s)
-        known = select(workers.c.load).where(lately, workers.c.load.is_not(None))
-        rows = (await self._catalogue.execute(known)).scalars()
+        is_recent = workers.c.seen > _from_now(-within_s)
+        query = select(workers.c.load).where(is_recent, workers.c.load.is_not(None))
+        rows = (await self._catalogue.execute(query)).scalars()
         return [Load(row.get("cpu"), row.get("memory")) for row in rows]

@@ -4,16 +4,16 @@ States: queued → forecasting → running → done | failed | stopped | cancell
 leased; times are PostgreSQL's, which all share. Each worker that takes a run raises its `attempt`,
 and its updates count only under that attempt (`mediator.catalogue.run_queue`).
 
-What can happen:
+Possible events:
 
-1. A worker fails. Its lease passes, and another one takes the run, under the next attempt; after
+1. A worker fails. Its lease expires, and another one takes the run, under the next attempt; after
    three the run has failed.
-2. A worker is slow, loses its lease, and goes on: its heartbeat and its outcome change no row, so
-   it stops. What it writes meanwhile is kept apart by the attempt (`run_directory`).
-3. Admission control holds a run back: no worker takes it, and the reply to the heartbeat has the
-   one that has it release it, after which it waits in the queue. Cancelling it ends that.
+2. A worker is slow, loses its lease, and continues: its heartbeat and its outcome change no row, so
+   it stops. The attempt separates its later output (`run_directory`).
+3. Admission control holds a run back: no worker takes it, and the reply to the heartbeat makes its
+   worker release it, after which it waits in the queue. Cancelling it ends that.
 4. A run is cancelled while a worker has it: the heartbeat's reply says so, also to a worker that
-   takes it over. If none has it, it ends immediately.
+   takes it over. Without a worker, it ends immediately.
 """
 
 from __future__ import annotations
@@ -64,13 +64,14 @@ UNDER_WAY: Final = ("forecasting", "running")
 RESUMABLE: Final = frozenset({"failed", "cancelled"})
 
 MOST_QUEUED: Final = 1_000
-"""Runs of a database that may wait at the same time."""
+"""Maximum number of waiting runs of a database."""
 
 MOST_KEPT: Final = 5_000
-"""Runs of a database that are kept: beyond, those that ended first go before their retention."""
+"""Maximum number of stored runs of a database: beyond, the earliest to end are removed before
+their retention."""
 
 MOST_RUNS: Final = MOST_KEPT + MOST_QUEUED
-"""Runs of a database that there may be until a worker removes some: no more are taken."""
+"""Maximum number of runs of a database until a worker removes some: further ones are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,10 @@ class StoredRun:
         dry_run: Whether it ends with its forecast.
         version: How often the row was changed.
         attempt: How often a worker took it.
-        cancelling: Whether it is to end.
+        cancelling: Whether its worker is to end it.
         held: Whether admission control holds it back.
-        progress: What its worker reported last.
-        outcome: How it ended; empty while it has not.
+        progress: The last report of its worker.
+        outcome: How it ended; empty until then.
     """
 
     id: str
@@ -135,12 +136,12 @@ class CatalogueRuns:
             dry_run: Whether it ends with its forecast.
             key: The Idempotency-Key.
             fingerprint: Of the request with that key.
-            bound: How many runs the tenant may have; None: any number.
+            bound: Maximum number of runs of the tenant; None: any number.
 
         Raises:
             IdempotencyReused: The key was used for another job.
             TooManyRequests: There would be more than `bound` allows.
-            Unavailable: Too many wait, or are kept.
+            Unavailable: Too many wait, or are stored.
         """
         name, database_id = database
         row = insert(runs).values(
@@ -153,53 +154,53 @@ class CatalogueRuns:
             fingerprint=fingerprint,
         )
         async with self._catalogue.begin() as connection:
-            room = await _tenant_has_room(connection, bound)
-            if room and await _has_room(connection, database_id):
+            tenant_has_room = await _tenant_has_room(connection, bound)
+            if tenant_has_room and await _has_room(connection, database_id):
                 added = await connection.execute(row.on_conflict_do_nothing().returning(*_STORED))
-                # No row: the key exists, maybe since a moment ago.
-                if found := added.first():
-                    return _run(found), False
-            same = await _earlier(connection, database_id, key)
-        if same is None and bound is not None and not room:
+                # No row: the key exists, perhaps only just.
+                if stored := added.first():
+                    return _run(stored), False
+            earlier = await _earlier(connection, database_id, key)
+        if earlier is None and bound is not None and not tenant_has_room:
             raise bound.refusal()
-        return _the_same(same, fingerprint), True
+        return _repeated_run(earlier, fingerprint), True
 
     async def find(self, database_id: str, run: str) -> StoredRun:
-        found = select(*_STORED).where(_is(database_id, run))
-        row = (await self._catalogue.execute(found)).first()
+        query = select(*_STORED).where(_is_run(database_id, run))
+        row = (await self._catalogue.execute(query)).first()
         return _stored(row)
 
     async def newest(self, database_id: str, before: int | None, limit: int) -> list[StoredRun]:
         """List runs, newest first; with `before`, those below that position."""
-        beyond = true() if before is None else runs.c.position < before
-        listed = select(*_STORED).where(runs.c.database_id == database_id, beyond)
-        listed = listed.order_by(runs.c.position.desc()).limit(limit)
-        return [_run(row) for row in await self._catalogue.execute(listed)]
+        is_before = true() if before is None else runs.c.position < before
+        query = select(*_STORED).where(runs.c.database_id == database_id, is_before)
+        query = query.order_by(runs.c.position.desc()).limit(limit)
+        return [_run(row) for row in await self._catalogue.execute(query)]
 
     async def count(self) -> dict[tuple[str, str], int]:
-        of = (runs.c.database, runs.c.state)
-        rows = await self._catalogue.execute(select(*of, func.count()).group_by(*of))
+        columns = (runs.c.database, runs.c.state)
+        rows = await self._catalogue.execute(select(*columns, func.count()).group_by(*columns))
         return {(row.database, row.state): row[-1] for row in rows}
 
     async def cancel(self, database_id: str, run: str) -> StoredRun:
-        """End a run that no worker has, or have its worker end it; `Conflict` if it has ended."""
+        """End a run without a worker, or have its worker end it; `Conflict` if it has ended."""
         idle = or_(runs.c.state == "queued", runs.c.leased_until < func.now())
         async with self._catalogue.begin() as connection:
-            ended = change(state="cancelled", held=False, ended=func.now(), leased_until=None)
+            cancel_idle = change(state="cancelled", held=False, ended=func.now(), leased_until=None)
             await connection.execute(
-                ended.where(_is(database_id, run), runs.c.ended.is_(None), idle)
+                cancel_idle.where(_is_run(database_id, run), runs.c.ended.is_(None), idle)
             )
-            cancelled = change(cancelling=True, held=False).where(_is(database_id, run))
-            going_on = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
-            await connection.execute(cancelled.where(*going_on))
-            found = await connection.execute(select(*_STORED).where(_is(database_id, run)))
-            stored = _stored(found.first())
+            cancel_running = change(cancelling=True, held=False).where(_is_run(database_id, run))
+            is_under_way = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
+            await connection.execute(cancel_running.where(*is_under_way))
+            result = await connection.execute(select(*_STORED).where(_is_run(database_id, run)))
+            stored = _stored(result.first())
         if stored.state in ENDED - {"cancelled"}:
             raise Conflict(f"The run is {stored.state}.", extra={"state": stored.state})
         return stored
 
     async def resume(self, database_id: str, run: str, bound: RunBound | None = None) -> StoredRun:
-        """Queue a run again that failed or was cancelled; what it has finished is not repeated.
+        """Queue a failed or cancelled run again; its finished work is not repeated.
 
         Raises:
             NotFound: It does not exist.
@@ -218,12 +219,12 @@ class CatalogueRuns:
         async with self._catalogue.begin() as connection:
             if bound is not None and not await _tenant_has_room(connection, bound):
                 raise bound.refusal()
-            again = queued.where(_is(database_id, run), runs.c.state.in_(RESUMABLE))
-            row = (await connection.execute(again.returning(*_STORED))).first()
+            resume = queued.where(_is_run(database_id, run), runs.c.state.in_(RESUMABLE))
+            row = (await connection.execute(resume.returning(*_STORED))).first()
             if row is not None:
                 return _run(row)
-            found = await connection.execute(select(*_STORED).where(_is(database_id, run)))
-            stored = _stored(found.first())
+            result = await connection.execute(select(*_STORED).where(_is_run(database_id, run)))
+            stored = _stored(result.first())
         detail = f"The run is {stored.state}: only what failed or was cancelled is resumed."
         raise Conflict(detail, extra={"state": stored.state})
 
@@ -231,28 +232,28 @@ class CatalogueRuns:
 async def _earlier(
     connection: AsyncConnection, database_id: str, key: str | None
 ) -> RowMapping | None:
-    # `= NULL` finds nothing, as it should without a key; `IS NULL` would.
-    same_key = (runs.c.database_id == database_id) & (runs.c.key == literal(key, Text))
-    found = await connection.execute(select(*_STORED, runs.c.fingerprint).where(same_key))
-    return found.mappings().first()
+    # `= NULL` finds no row, as it should without a key; `IS NULL` would.
+    has_key = (runs.c.database_id == database_id) & (runs.c.key == literal(key, Text))
+    result = await connection.execute(select(*_STORED, runs.c.fingerprint).where(has_key))
+    return result.mappings().first()
 
 
 async def _tenant_has_room(connection: AsyncConnection, bound: RunBound | None) -> bool:
     if bound is None:
         return True
-    mine = runs.c.database.in_(bound.databases) & runs.c.ended.is_(None)
-    counted = await connection.execute(select(func.count()).select_from(runs).where(mine))
-    return int(counted.scalar_one()) + bound.pending < bound.most
+    is_pending = runs.c.database.in_(bound.databases) & runs.c.ended.is_(None)
+    result = await connection.execute(select(func.count()).select_from(runs).where(is_pending))
+    return int(result.scalar_one()) + bound.pending < bound.most
 
 
 async def _has_room(connection: AsyncConnection, database_id: str) -> bool:
-    waiting = func.count().filter(runs.c.state == "queued")
-    counted = select(waiting, func.count()).where(runs.c.database_id == database_id)
-    queued, all_ = (await connection.execute(counted)).one()
-    return bool(queued < MOST_QUEUED and all_ < MOST_RUNS)
+    queued_count = func.count().filter(runs.c.state == "queued")
+    query = select(queued_count, func.count()).where(runs.c.database_id == database_id)
+    queued, total = (await connection.execute(query)).one()
+    return bool(queued < MOST_QUEUED and total < MOST_RUNS)
 
 
-def _the_same(row: RowMapping | None, fingerprint: str | None) -> StoredRun:
+def _repeated_run(row: RowMapping | None, fingerprint: str | None) -> StoredRun:
     if row is None:
         detail = "Too many runs of this database wait, or are still kept; try again later."
         raise Unavailable(detail, system="spark", retry_after_s=60)
@@ -266,7 +267,7 @@ def change(**values: Any) -> Any:
     return update(runs).values(version=runs.c.version + 1, **values)
 
 
-def _is(database_id: str, run: str) -> ColumnElement[bool]:
+def _is_run(database_id: str, run: str) -> ColumnElement[bool]:
     return (runs.c.database_id == database_id) & (runs.c.id == run)
 
 

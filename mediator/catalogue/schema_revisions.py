@@ -1,6 +1,6 @@
-"""Revisions of schemas: the last versions of each database's schema, when and by whom each was set.
+"""Revisions of schemas: the last versions of each database's schema, with time and author.
 
-They belong to the id of a database and are removed with it. Code that keeps none, in a rolling
+They belong to the id of a database and are removed with it. Code that stores none, in a rolling
 upgrade, leaves gaps. Backups hold them, and a database that is created from one has them at once.
 """
 
@@ -37,9 +37,11 @@ __all__ = [
 ]
 
 REVISIONS_KEPT: Final = 100
-"""Revisions kept of each database."""
+"""Stored revisions per database."""
 
-_DESCRIBED: Final = tuple(c for c in schema_revisions.c if c.name not in ("document", "names"))
+_SUMMARY_COLUMNS: Final = tuple(
+    c for c in schema_revisions.c if c.name not in ("document", "names")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,9 @@ class SchemaRevision:
     """One version of a schema.
 
     Attributes:
-        at: When it was set; None: before revisions were kept.
-        author: None: it is not known, as where requests need no key.
-        changes: How many nodes it has added, removed and changed; None: not known.
+        at: When it was set; None: before revisions were stored.
+        author: None: unknown, as where requests need no key.
+        changes: Number of nodes that it added, removed and changed; None: unknown.
     """
 
     version: int
@@ -68,12 +70,12 @@ class SchemaRevision:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """What is kept of a change beside the schema that it led to; None: it is not known.
+    """The stored record of a change, besides the resulting schema; None: unknown.
 
     Attributes:
         author: Who made it.
-        counts: How many nodes it added, removed and changed.
-        names: What it did to names.
+        counts: Number of nodes that it added, removed and changed.
+        names: Its effect on names.
     """
 
     author: Author | None = None
@@ -83,11 +85,11 @@ class ChangeRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredRevision:
-    """One version of a schema with all that is kept of it.
+    """One version of a schema with its stored record.
 
     Attributes:
-        at: When it was set; None: before revisions were kept.
-        change: What is known of the change that led to it.
+        at: When it was set; None: before revisions were stored.
+        change: The record of the change that led to it.
     """
 
     version: int
@@ -98,13 +100,13 @@ class StoredRevision:
 
 @dataclass(frozen=True, slots=True)
 class SchemaHistory:
-    """What a database that is created from a backup has had before.
+    """The former history of a database that is created from a backup.
 
     Attributes:
-        version: The version that its schema has at once.
-        set_at: When that was set; None: it is not known.
-        retired_before: The version before which clients may pin none.
-        revisions: The versions that are kept, in their order; they may be iterated repeatedly.
+        version: The initial version of its schema.
+        set_at: When that was set; None: unknown.
+        retired_before: The lowest version that clients can pin.
+        revisions: The stored versions, in their order; they can be iterated repeatedly.
     """
 
     version: int
@@ -115,9 +117,9 @@ class SchemaHistory:
 
 @dataclass(frozen=True, slots=True)
 class FormerVersion:
-    """A former schema, and what the changes since did to names, in their order.
+    """A former schema, and the effects of later changes on names, in their order.
 
-    Those that a restoration has undone are left out.
+    Changes that a restoration has undone are left out.
     """
 
     document: dict[str, Any]
@@ -125,24 +127,26 @@ class FormerVersion:
 
 
 async def keep(connection: AsyncConnection, database: StoredDatabase, change: ChangeRecord) -> None:
-    """Keep the schema that a database is about to have, and forget the oldest."""
-    of = schema_revisions.c
+    """Store the schema that a database is about to have, and remove the oldest."""
+    columns = schema_revisions.c
     now = func.clock_timestamp()  # the transaction may have waited for the epoch
     revision = StoredRevision(database.version, database.document, None, change)
     row = {**_row(database.id, revision), "at": now}
     await connection.execute(insert(schema_revisions).values(row))
-    past = of.version <= database.version - REVISIONS_KEPT
-    await connection.execute(delete(schema_revisions).where(of.database_id == database.id, past))
+    is_expired = columns.version <= database.version - REVISIONS_KEPT
+    await connection.execute(
+        delete(schema_revisions).where(columns.database_id == database.id, is_expired)
+    )
 
 
 async def keep_all(connection: AsyncConnection, database_id: str, history: SchemaHistory) -> None:
-    """Keep the history of a database that the same transaction is about to create.
+    """Store the history of a database that the same transaction is about to create.
 
-    It takes seconds, so nothing should be locked yet that others wait for.
+    It takes seconds, so the transaction should hold no contended lock yet.
     """
-    left = iter(history.revisions)
-    # One by one, and read by a thread: they come from a file, and each may be megabytes long.
-    while (revision := await asyncio.to_thread(next, left, None)) is not None:
+    remaining = iter(history.revisions)
+    # One by one, read by a thread: they come from a file, and each can be megabytes long.
+    while (revision := await asyncio.to_thread(next, remaining, None)) is not None:
         row = _row(database_id, revision)
         await connection.execute(insert(schema_revisions).values(row))
 
@@ -161,11 +165,13 @@ def _row(database_id: str, revision: StoredRevision) -> dict[str, Any]:
 
 
 async def stored(catalogue: Catalogue, database_id: str) -> AsyncIterator[StoredRevision]:
-    """Yield all versions of a schema that are kept, in their order; raises `Unavailable`."""
-    of, version = schema_revisions.c, 0
+    """Yield all stored versions of a schema, in their order; raises `Unavailable`."""
+    columns, version = schema_revisions.c, 0
     while True:
-        found = select(schema_revisions).where(of.database_id == database_id, of.version > version)
-        row = (await catalogue.execute(found.order_by(of.version).limit(1))).first()
+        query = select(schema_revisions).where(
+            columns.database_id == database_id, columns.version > version
+        )
+        row = (await catalogue.execute(query.order_by(columns.version).limit(1))).first()
         if row is None:
             return
         version = row.version
@@ -176,40 +182,44 @@ async def stored(catalogue: Catalogue, database_id: str) -> AsyncIterator[Stored
 async def newest(
     connection: AsyncConnection, database_id: str, before: int | None, limit: int
 ) -> Sequence[SchemaRevision]:
-    """Return up to `limit` revisions, the newest first, of those before a version."""
-    of = schema_revisions.c
-    found = select(*_DESCRIBED).where(of.database_id == database_id)
+    """Return up to `limit` revisions before a version, newest first."""
+    columns = schema_revisions.c
+    query = select(*_SUMMARY_COLUMNS).where(columns.database_id == database_id)
     if before is not None:
-        found = found.where(of.version < before)
-    rows = await connection.execute(found.order_by(of.version.desc()).limit(limit))
+        query = query.where(columns.version < before)
+    rows = await connection.execute(query.order_by(columns.version.desc()).limit(limit))
     return [_revision(row) for row in rows]
 
 
 async def read(
     connection: AsyncConnection, database_id: str, version: int
 ) -> tuple[SchemaRevision, dict[str, Any]] | None:
-    """Return one revision and its schema; None: it is not kept."""
-    of = schema_revisions.c
-    found = select(schema_revisions).where(of.database_id == database_id, of.version == version)
-    row = (await connection.execute(found)).first()
+    """Return one revision and its schema; None: it is not stored."""
+    columns = schema_revisions.c
+    query = select(schema_revisions).where(
+        columns.database_id == database_id, columns.version == version
+    )
+    row = (await connection.execute(query)).first()
     return None if row is None else (_revision(row), row.document)
 
 
 async def former(
     connection: AsyncConnection, database_id: str, version: int, present: int
 ) -> FormerVersion | None:
-    """Return a version and what led from it to the `present` one; None: not all of that is kept."""
-    of = schema_revisions.c
-    here = of.database_id == database_id
-    found = select(of.document).where(here, of.version == version)
-    document = (await connection.execute(found)).scalar()
-    since = select(of.names).where(here, of.version > version, of.version <= present)
-    changes = (await connection.execute(since.order_by(of.version))).scalars().all()
+    """Return a version and the changes up to the `present` one; None: some are not stored."""
+    columns = schema_revisions.c
+    is_of_database = columns.database_id == database_id
+    query = select(columns.document).where(is_of_database, columns.version == version)
+    document = (await connection.execute(query)).scalar()
+    later = select(columns.names).where(
+        is_of_database, columns.version > version, columns.version <= present
+    )
+    changes = (await connection.execute(later.order_by(columns.version))).scalars().all()
     if document is None or len(changes) != present - version:
         return None
-    led = effective_changes(version, changes)
-    known = tuple(change for change in led if change is not None)
-    return FormerVersion(document, known) if len(known) == len(led) else None
+    effective = effective_changes(version, changes)
+    known_changes = tuple(change for change in effective if change is not None)
+    return FormerVersion(document, known_changes) if len(known_changes) == len(effective) else None
 
 
 def _revision(row: Row[Any]) -> SchemaRevision:

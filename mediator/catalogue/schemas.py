@@ -1,13 +1,13 @@
-"""Schemas and layouts of all databases, the epoch they belong to, and what each epoch has changed.
+"""Schemas and layouts of all databases, their epoch, and the change of each epoch.
 
-A reader that knows the databases as of a moment gets what has changed since, if the catalogue knows
-all of it: for each epoch from that moment to now there is a note of its change, and the note of the
-moment itself names the change that made it. Otherwise it gets all databases. That is so
+A reader at a moment gets the changes since, if the catalogue has all of them: a note of the change
+of each epoch from that moment to now, and the note of the moment itself names the change that made
+it. Otherwise it gets all databases. That is the case
 
-- if it is too long ago: only the last `epochs.NOTED` changes are noted;
+- if it is too long ago: only the last `epochs.MAX_NOTES` changes are noted;
 - if code that takes no notes has changed a schema, in a rolling upgrade: its epochs are missing;
 - if the catalogue was restored from a backup, or has lost its last changes in a failover: its epoch
-  is the lower one, or has been reached by another change by now.
+  is lower, or another change has reached it by now.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from mediator.catalogue import schema_revisions
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.epochs import (
     NEWEST,
+    is_complete,
     keep_unchanged,
     moment_of,
     next_moment,
     notes_since,
-    tell_all,
 )
 from mediator.catalogue.schema_revisions import ChangeRecord, FormerVersion, SchemaRevision
 from mediator.catalogue.stored_databases import (
@@ -68,27 +68,27 @@ from mediator.transactions.log import State
 __all__ = ["HOLD_S", "CatalogueSchemas", "LayoutChanged"]
 
 HOLD_S: Final = 30.0
-"""Seconds after which a hold ends whose holder does not end it."""
+"""Seconds after which a hold expires that its holder does not end."""
 
 ALONE_WITHIN_S: Final = 20.0
-"""How long a replica waits for others that prepare stores for the same database."""
+"""Seconds for which a replica waits for others that prepare stores for the same database."""
 
-_CLEARED_FOR: Final = timedelta(hours=1)
-"""For how long what is left of a dropped database is cleared again: by then no replica is left that
-could still write something under its id."""
+_CLEARING_PERIOD: Final = timedelta(hours=1)
+"""For how long the remains of a dropped database are cleared repeatedly: after that, no replica
+can write under its id."""
 
 UNKNOWN: Final = ChangeRecord()
-"""The record of a change of which no more is known than the schema that it led to."""
+"""The record of a change of which only the resulting schema is known."""
 
-_NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
+_NO_HOLD: Final = {"hold": None, "held": None, "held_until": None}
 
-_PUT: Final = ("version", "document", "layout", "overrides", "owned_until")
+_PUT_COLUMNS: Final = ("version", "document", "layout", "overrides", "owned_until")
 
-_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG_PAST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LayoutChanged(Conflict):
-    """A task of a replica has changed a layout since it was read, and nobody the schema."""
+    """A replica's task has changed a layout since it was read, but nobody the schema."""
 
 
 class CatalogueSchemas:
@@ -106,21 +106,21 @@ class CatalogueSchemas:
             await keep_unchanged(connection)
             return await _snapshot(connection)
 
-    async def since(self, known: Moment) -> CatalogueSnapshot | Difference:
-        """Read what has changed since a moment; everything, if that is not known."""
+    async def since(self, former: Moment) -> CatalogueSnapshot | Difference:
+        """Read the changes since a moment; all databases, if they are not known."""
         async with self._catalogue.begin() as connection:
             at = await keep_unchanged(connection)
-            noted = await notes_since(connection, known.epoch)
-            if not tell_all(noted, known, at):
+            notes = await notes_since(connection, former.epoch)
+            if not is_complete(notes, former, at):
                 return await _snapshot(connection)
-            names = sorted({note.database for note in noted[1:]})
-            found = await _read(connection, names) if names else {}
-        return Difference(Moment(at, noted[-1].change), {name: found.get(name) for name in names})
+            names = sorted({note.database for note in notes[1:]})
+            stored = await _read(connection, names) if names else {}
+        return Difference(Moment(at, notes[-1].change), {name: stored.get(name) for name in names})
 
     async def hold(
         self, database: StoredDatabase, classes: Collection[str]
     ) -> tuple[Moment, StoredDatabase]:
-        """Hold the writes to classes; return the new moment, and the database as it is then.
+        """Hold the writes to classes; return the new moment, and the database at that moment.
 
         The hold ends when the database is put or removed under it, when it is released, or after
         `HOLD_S`, by any replica.
@@ -135,11 +135,11 @@ class CatalogueSchemas:
         values = {"hold": hold.id, "held": list(hold.classes), "held_until": until}
         async with self._catalogue.begin() as connection:
             new = await next_moment(connection, database.name)
-            free = replace(database, hold=None)
-            row = await _check(connection, free, database.version, database)
+            unheld = replace(database, hold=None)
+            row = await _check(connection, unheld, database.version, database)
             assert row is not None
-            changed = update(databases).where(databases.c.name == database.name)
-            await connection.execute(changed.values(**values))
+            change = update(databases).where(databases.c.name == database.name)
+            await connection.execute(change.values(**values))
         return new, replace(_database(row), hold=hold)
 
     async def release(self, hold: Hold) -> None:
@@ -148,12 +148,12 @@ class CatalogueSchemas:
     async def release_overdue(self) -> None:
         await self._release(databases.c.held_until < func.now())
 
-    async def _release(self, which: ColumnElement[bool]) -> None:
+    async def _release(self, condition: ColumnElement[bool]) -> None:
         async with self._catalogue.begin() as connection:
-            released = update(databases).where(which).values(**_NOT_HELD)
+            release = update(databases).where(condition).values(**_NO_HOLD)
             # Every change locks the epoch first, then databases: another order could deadlock.
             await connection.execute(select(epoch.c.epoch).with_for_update())
-            names = await connection.execute(released.returning(databases.c.name))
+            names = await connection.execute(release.returning(databases.c.name))
             for name in names.scalars().all():
                 await next_moment(connection, name)
 
@@ -163,12 +163,12 @@ class CatalogueSchemas:
     ) -> AsyncIterator[None]:
         """Keep other replicas from preparing stores for a database while the block runs.
 
-        To prepare them for one change takes away what they have for another one that is not in
-        force yet; so none may do it whose change will be refused.
+        Preparing them for one change removes preparations for another that is not in force yet; so
+        a replica whose change will be refused must not do it.
 
         Raises:
-            MediatorError: What follows this version and this layout would be refused, as by `put`.
-            Conflict: Another replica is at it all the time.
+            MediatorError: A change of this version and this layout would be refused, as by `put`.
+            Conflict: Other replicas keep preparing them.
         """
         lock = self._catalogue.locked(f"schema of {database.name}", ALONE_WITHIN_S)
         async with lock as connection:
@@ -184,90 +184,91 @@ class CatalogueSchemas:
     ) -> tuple[Moment, StoredDatabase]:
         """Store a schema whose version follows the stored one; return the moment and the database.
 
-        Its `hold`, if it has one, must be in force, and ends. The record of the change is kept with
-        its revision. `former` is what it was made of; with a `history` it must not exist yet.
+        Its `hold`, if it has one, must be in force, and ends. The record of the change is stored
+        with its revision. `former` is the database it was made from; with a `history` it must not
+        exist yet.
 
         Raises:
             PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
                 created again.
             Conflict: The hold has ended before, another replica holds writes to the database, or a
-                system that it did not use before is not registered any more.
-            LayoutChanged: The layout is another than that of `former`.
+                system that it did not use before is no longer registered.
+            LayoutChanged: The layout differs from that of `former`.
         """
         async with self._catalogue.begin() as connection:
-            if history is not None:  # first: all others wait for the epoch
+            if history is not None:  # first: all other changes wait for the epoch
                 await schema_revisions.keep_all(connection, database.id, history)
             new = await next_moment(connection, database.name)
-            seen = 0 if history else database.version - 1
-            before = await _check(connection, database, seen, former)
+            seen_version = 0 if history else database.version - 1
+            before = await _check(connection, database, seen_version, former)
             await check_registered(connection, before.layout if before else {}, database.layout)
             retired = (before or database).retired_before
-            until = _owned_until(before, database)
-            put = replace(database, hold=None, owned_until=until, retired_before=retired)
-            values = {**_NOT_HELD, **{name: getattr(put, name) for name in _PUT}}
-            key = {"name": put.name, "id": put.id, "retired_before": put.retired_before}
-            inserted = insert(databases).values(**key, **values)
-            row = inserted.on_conflict_do_update(index_elements=["name"], set_=values)
+            owners_until = _owned_until(before, database)
+            stored = replace(database, hold=None, owned_until=owners_until, retired_before=retired)
+            values = {**_NO_HOLD, **{name: getattr(stored, name) for name in _PUT_COLUMNS}}
+            key = {"name": stored.name, "id": stored.id, "retired_before": stored.retired_before}
+            insertion = insert(databases).values(**key, **values)
+            row = insertion.on_conflict_do_update(index_elements=["name"], set_=values)
             await connection.execute(row)
             if history is None:
-                await schema_revisions.keep(connection, put, change)
-        return new, put
+                await schema_revisions.keep(connection, stored, change)
+        return new, stored
 
     async def put_layout(
         self, database: StoredDatabase, former: StoredDatabase
     ) -> tuple[Moment, StoredDatabase]:
-        """Store a layout under the schema as it is, in place of the `former` one; raises as `put`.
+        """Store a layout under the present schema, in place of the `former` one; raises as `put`.
 
         As there, its `hold` ends.
         """
         async with self._catalogue.begin() as connection:
             new = await next_moment(connection, database.name)
             await _check(connection, database, database.version, former)
-            changed = update(databases).where(databases.c.name == database.name)
-            await connection.execute(changed.values(layout=database.layout, **_NOT_HELD))
+            change = update(databases).where(databases.c.name == database.name)
+            await connection.execute(change.values(layout=database.layout, **_NO_HOLD))
         return new, replace(database, hold=None)
 
     async def retire(self, database: StoredDatabase, before: int) -> tuple[Moment, StoredDatabase]:
-        """Let no client pin a version before this one from now on; raises as `put`."""
+        """Stop clients from pinning versions below this one; raises as `put`."""
         async with self._catalogue.begin() as connection:
             new = await next_moment(connection, database.name)
             await _check(connection, database, database.version, database)
-            changed = update(databases).where(databases.c.name == database.name)
-            await connection.execute(changed.values(retired_before=before))
+            change = update(databases).where(databases.c.name == database.name)
+            await connection.execute(change.values(retired_before=before))
         return new, replace(database, retired_before=before)
 
     async def revisions(
         self, database_id: str, before: int | None, limit: int
     ) -> Sequence[SchemaRevision]:
-        """Return up to `limit` revisions, the newest first, of those before a version."""
+        """Return up to `limit` revisions before a version, newest first."""
         async with self._catalogue.begin() as connection:
             return await schema_revisions.newest(connection, database_id, before, limit)
 
     async def revision(
         self, database_id: str, version: int
     ) -> tuple[SchemaRevision, dict[str, Any]] | None:
-        """Return one revision and its schema; None: it is not kept."""
+        """Return one revision and its schema; None: it is not stored."""
         async with self._catalogue.begin() as connection:
             return await schema_revisions.read(connection, database_id, version)
 
     async def former(self, database_id: str, version: int, present: int) -> FormerVersion | None:
-        """Return a version and the changes up to the `present` one; None: not all is kept."""
+        """Return a version and the changes up to `present`; None: some are not stored."""
         async with self._catalogue.begin() as connection:
             return await schema_revisions.former(connection, database_id, version, present)
 
     async def remove(self, database: StoredDatabase) -> Moment:
-        """Forget a database with all that the catalogue keeps of it; return the new moment.
+        """Remove a database from the catalogue; return the new moment.
 
-        `dropped` lists it for what is left elsewhere. Raises as `put`.
+        `dropped` lists it, for the removal of its data elsewhere. Raises as `put`.
         """
         name, id_ = database.name, database.id
-        kept = {"document": database.document, "layout": database.layout}
+        state = {"document": database.document, "layout": database.layout}
         async with self._catalogue.begin() as connection:
             new = await next_moment(connection, name)
             await _check(connection, database, database.version)
             await connection.execute(delete(databases).where(databases.c.id == id_))
-            dropped = insert(dropped_databases).values(id=id_, name=name, **kept)
-            await connection.execute(dropped.on_conflict_do_nothing())
+            note = insert(dropped_databases).values(id=id_, name=name, **state)
+            await connection.execute(note.on_conflict_do_nothing())
             # Not deleted: the removal of old runs removes their results as well.
             await connection.execute(_ended_runs(id_))
             for table in (transactions, violations):
@@ -275,31 +276,31 @@ class CatalogueSchemas:
         return new
 
     async def dropped(self) -> list[StoredDatabase]:
-        """Return databases that were dropped lately, as they were."""
+        """Return recently dropped databases, as they were."""
         present = select(databases.c.id)
         # In a restored catalogue, one may exist again.
-        gone = select(dropped_databases).where(dropped_databases.c.id.not_in(present))
-        rows = await self._catalogue.execute(gone)
+        query = select(dropped_databases).where(dropped_databases.c.id.not_in(present))
+        rows = await self._catalogue.execute(query)
         return [StoredDatabase(r.name, r.id, 0, r.document, r.layout) for r in rows]
 
     async def forget_dropped(self, id_: str) -> None:
-        """Forget a database that has been cleared, once no replica can write to it any more."""
-        late = dropped_databases.c.at < func.now() - _CLEARED_FOR
-        cleared = delete(dropped_databases).where(dropped_databases.c.id == id_, late)
-        await self._catalogue.execute(cleared)
+        """Forget a cleared database, once no replica can write to it any more."""
+        is_late = dropped_databases.c.at < func.now() - _CLEARING_PERIOD
+        deletion = delete(dropped_databases).where(dropped_databases.c.id == id_, is_late)
+        await self._catalogue.execute(deletion)
 
     async def are_written(self, database: str, classes: Collection[str]) -> bool:
-        named = func.jsonb_path_exists(
+        touches_classes = func.jsonb_path_exists(
             transactions.c.records,
             cast("$[*][0] ? (@ == $classes[*])", JSONPATH),
             literal({"classes": sorted(classes)}, JSONB),
         )
-        open_ = select(transactions.c.intent).where(
+        open_entries = select(transactions.c.intent).where(
             transactions.c.database == database,
             transactions.c.state.in_((State.PREPARING, State.STAGED, State.COMMITTED)),
-            named,
+            touches_classes,
         )
-        return bool((await self._catalogue.execute(select(open_.exists()))).scalar())
+        return bool((await self._catalogue.execute(select(open_entries.exists()))).scalar())
 
 
 async def _snapshot(connection: AsyncConnection) -> CatalogueSnapshot:
@@ -310,11 +311,11 @@ async def _snapshot(connection: AsyncConnection) -> CatalogueSnapshot:
 async def _read(
     connection: AsyncConnection, names: Collection[str] | None = None
 ) -> dict[str, StoredDatabase]:
-    wanted = select(databases).order_by(databases.c.name)
+    query = select(databases).order_by(databases.c.name)
     if names is not None:
-        wanted = wanted.where(databases.c.name.in_(names))
-    found = [_database(row) for row in await connection.execute(wanted)]
-    return {database.name: database for database in found}
+        query = query.where(databases.c.name.in_(names))
+    rows = [_database(row) for row in await connection.execute(query)]
+    return {database.name: database for database in rows}
 
 
 def _database(row: Row[Any]) -> StoredDatabase:
@@ -347,12 +348,12 @@ async def _check(
     """Return a database's row and the time; refuse one that has changed, or that others hold."""
     live = (databases.c.held_until > func.now()).label("live")
     now = func.clock_timestamp().label("now")  # the transaction may have waited for the epoch
-    found = select(databases, live, now).where(databases.c.name == database.name)
-    row = (await connection.execute(found)).first()
+    query = select(databases, live, now).where(databases.c.name == database.name)
+    row = (await connection.execute(query)).first()
     if (row.id, row.version) != (database.id, version) if row else version:
         raise PreconditionFailed(f"The schema of {database.name} was changed meanwhile.")
-    # First: a change of the layout has ended the hold under which it was made, which the replica
-    # that plans anew may still know.
+    # First: a change of the layout has ended its hold, which a replica that plans again may still
+    # have.
     if former is not None and row is not None and row.layout != former.layout:
         raise LayoutChanged(f"The layout of {database.name} was changed meanwhile; try again.")
     if database.hold is not None and (row is None or row.hold != database.hold.id):
@@ -364,6 +365,6 @@ async def _check(
 
 def _ended_runs(database_id: str) -> Update:
     """Return the update that ends the runs of a database, long enough ago to be removed."""
-    ended = case((runs.c.ended.is_(None), "cancelled"), else_=runs.c.state)
-    past = {"state": ended, "ended": _LONG_AGO, "leased_until": None}
-    return update(runs).where(runs.c.database_id == database_id).values(**past)
+    state = case((runs.c.ended.is_(None), "cancelled"), else_=runs.c.state)
+    values = {"state": state, "ended": _LONG_PAST, "leased_until": None}
+    return update(runs).where(runs.c.database_id == database_id).values(**values)

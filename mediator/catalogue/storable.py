@@ -1,4 +1,4 @@
-"""Texts of others, such as the messages of libraries, made into ones that PostgreSQL can keep."""
+"""Makes foreign texts, such as messages of libraries, storable in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def storable_text(text: str) -> str:
-    """Return a text with NUL and lone surrogates replaced by U+FFFD: PostgreSQL keeps neither."""
+    """Replace NUL and lone surrogates, which PostgreSQL cannot store, by U+FFFD."""
     return _REFUSED.sub(REPLACEMENT, text)
 
 
 def storable(document: Any) -> Any:
     """Return a JSON document with all its texts and names made storable.
 
-    It is for what only people read: values of users are refused instead, never changed.
+    It is for documents that only people read: users' values are refused instead, never changed.
     """
     if isinstance(document, str):
         return storable_text(document)

@@ -1,4 +1,4 @@
-"""Databases as the catalogue keeps them, and moments in the history of their schemas."""
+"""Databases as the catalogue stores them, and moments in the history of their schemas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def new_id(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Classes to which no replica writes, while one places them anew (docs/replicas.md)."""
+    """Classes to which no replica writes while one places them elsewhere (docs/replicas.md)."""
 
     id: str
     classes: tuple[str, ...]
@@ -25,18 +25,18 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class StoredDatabase:
-    """One database as the catalogue keeps it.
+    """One database as the catalogue stores it.
 
     Attributes:
-        id: Unlike those of earlier and later databases of the name; see `new_id`.
+        id: Differs from the ids of earlier and later databases of the name; see `new_id`.
         version: How often its schema was set, or an override.
         layout: For each class its version, and for each cache group the system and the fields.
-        hold: Which classes take no writes at present.
-        owned_until: Until when objects of classes had owners that have none any more; kept by
-            `CatalogueSchemas.put` alone (`mediator.changes.former_owners`).
-        overrides: For each overridden node the system, the reason, and until when.
-        retired_before: The version before which clients may pin none; kept by `CatalogueSchemas`
-            alone, as `owned_until` is.
+        hold: The classes that take no writes at present.
+        owned_until: When the objects of classes that have no owners now last had owners; only
+            `CatalogueSchemas.put` sets it (`mediator.changes.former_owners`).
+        overrides: For each overridden node the system, the reason, and the end.
+        retired_before: The lowest version that clients can pin; only `CatalogueSchemas` sets it, as
+            `owned_until`.
     """
 
     name: str
@@ -52,7 +52,7 @@ class StoredDatabase:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How many changes of schemas there were, and the id of the last; None if it is not noted."""
+    """The number of schema changes so far, and the id of the last; None if it is not noted."""
 
     epoch: int
     change: str | None = None

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 SCHEMA: Final = "portolan_catalogue"
-"""The PostgreSQL schema that holds them."""
+"""Their PostgreSQL schema."""
 
 metadata = MetaData(schema=SCHEMA)
 
@@ -73,7 +73,7 @@ installation = _table(
     Column("only", Integer, primary_key=True, default=1),
     Column("id", Text, nullable=False),
 )
-"""One row: the id of the installation. A backup leaves it out: what is restored stays another."""
+"""One row: the id of the installation. Backups omit it: a restored installation keeps its own."""
 
 databases = _table(
     "databases",
@@ -89,10 +89,10 @@ databases = _table(
     Column("overrides", JSONB, nullable=False, server_default=text("'{}'")),
     Column("retired_before", BigInteger, nullable=False, server_default=text("0")),
 )
-"""One row per database: its id, which none ever had before, its schema as JSON, where each cache
-group of each class is placed, the classes whose writes are held while they are placed anew, until
-when the objects of classes had owners that have none any more, overrides of its placement, and the
-version before which no client may pin one."""
+"""One row per database: its id, which is never reused, its schema as JSON, the system of each
+cache group of each class, the classes whose writes are held while they are placed elsewhere,
+when the objects of classes without owners last had owners, overrides of its placement, and the
+lowest version that clients can pin."""
 
 dropped_databases = _table(
     "dropped_databases",
@@ -102,7 +102,7 @@ dropped_databases = _table(
     Column("layout", JSONB, nullable=False),
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""Databases dropped a short while ago, of which something may still be left elsewhere."""
+"""Recently dropped databases, which may have data left elsewhere."""
 
 replicas = _table(
     "replicas",
@@ -110,7 +110,7 @@ replicas = _table(
     Column("epoch", BigInteger, nullable=False),
     Column("seen", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""Replicas that may write: the epoch each has put in force, and when it last confirmed that."""
+"""Replicas that may write: the epoch each has in force, and when it last confirmed that."""
 
 schema_changes = _table(
     "schema_changes",
@@ -118,7 +118,7 @@ schema_changes = _table(
     Column("change", Text, nullable=False),
     Column("database", Text, nullable=False),
 )
-"""Which database each of the last epochs has changed; the id of a change is never used again."""
+"""The database that each of the last epochs has changed; change ids are never reused."""
 
 schema_revisions = _table(
     "schema_revisions",
@@ -135,10 +135,10 @@ schema_revisions = _table(
     Column("changes", JSONB(none_as_null=True)),
     Column("names", JSONB(none_as_null=True)),
 )
-"""The last schemas of each database, the present one too, and what each change did to names;
-without time, author and changes, if it was set before revisions were kept, and without names, if
-code set it that keeps none. The foreign key is checked at the commit: those of a backup are added
-before their database."""
+"""The last schemas of each database, including the present one, and the effect of each change on
+names; without time, author and changes, if it was set before revisions were stored, and without
+names, if code that stores none set it. The foreign key is checked at the commit: revisions of a
+backup are added before their database."""
 
 systems = _table(
     "systems",
@@ -161,7 +161,7 @@ transactions = _table(
     Column("answer", JSONB(none_as_null=True)),
     Column("leased_until", DateTime(timezone=True), nullable=False, index=True),
 )
-"""Writes over several systems that are under way, and answers that are kept: a lease that long."""
+"""Writes over several systems that are under way, and stored answers until their lease ends."""
 
 violations = _table(
     "violations",
@@ -177,7 +177,7 @@ violations = _table(
     Column("below", Float, nullable=False),
     Column("duration_s", Float, nullable=False),
 )
-"""Violations of annotations, kept for operators; the oldest are dropped."""
+"""Violations of annotations, for operators; the oldest are dropped."""
 
 proposals = _table(
     "proposals",
@@ -196,8 +196,8 @@ proposals = _table(
 secrets = _table(
     "secrets", Column("name", Text, primary_key=True), Column("value", Text, nullable=False)
 )
-"""What all replicas share by name: keys, such as the one that authenticates cursors, and facts that
-must outlast every other store, such as the longest lifetime of copies in caches."""
+"""Values that all replicas share by name: keys, such as that which authenticates cursors, and
+facts that must outlast every other store, such as the longest lifetime of copies in caches."""
 
 access = _table(
     "access",
@@ -209,14 +209,14 @@ access = _table(
 tenants = _table(
     "tenants", Column("name", Text, primary_key=True), Column("limits", JSONB, nullable=False)
 )
-"""Those who own databases."""
+"""Owners of databases."""
 
 tenant_databases = _table(
     "tenant_databases",
     Column("database", Text, primary_key=True),
     Column("tenant", Text, nullable=False, index=True),
 )
-"""Who owns which database: a name may be owned before it has a schema."""
+"""The owner of each database: a name can be owned before it has a schema."""
 
 api_keys = _table(
     "api_keys",
@@ -229,7 +229,7 @@ api_keys = _table(
     Column("created", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("expires", DateTime(timezone=True)),
 )
-"""API keys: hashes of their secrets, and what is granted to them. A revoked one is gone."""
+"""API keys: hashes of their secrets, and their grants. A revoked key is deleted."""
 
 runs = _table(
     "runs",
@@ -254,7 +254,7 @@ runs = _table(
     Column("held", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("database_id", "key", name="runs_key"),
 )
-"""Runs of analytic jobs, which are the queue of the workers as well."""
+"""Runs of analytic jobs, which are also the queue of the workers."""
 
 Index("runs_of_database", runs.c.database_id, runs.c.position)
 Index("runs_to_do", runs.c.position, postgresql_where=runs.c.ended.is_(None))
@@ -276,7 +276,7 @@ admission_rules = _table(
     Column("author", JSONB(none_as_null=True)),
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""One row, once there were any: the rules of admission control."""
+"""One row, once rules were set: the rules of admission control."""
 
 admission_evaluator = _table(
     "admission_evaluator",
@@ -301,4 +301,4 @@ revisions = _table(
     Column("additive", Boolean, nullable=False),
     Column("applied", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""Revisions of these tables, and whether code that does not know one can do without."""
+"""Revisions of these tables, and whether code without a revision can run on it."""

@@ -1,4 +1,4 @@
-"""Tenants, what they own, and their keys. Every change raises one version, which replicas watch."""
+"""Tenants, their databases and keys. Every change raises one version, which replicas watch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_KEYS: Final = 10_000
 """Keys of all tenants but the operator's: replicas hold all of them in memory."""
 
 MAX_KEYS_OF_TENANT: Final = 1_000
-"""Keys of one tenant: none may use up what there is for all."""
+"""Keys of one tenant, so that none exhausts the limit for all."""
 
 
 class CatalogueTenants:
@@ -35,20 +35,20 @@ class CatalogueTenants:
         self._catalogue = catalogue
 
     async def version(self) -> int:
-        found = await self._catalogue.execute(select(access.c.version))
-        return int(found.scalar_one_or_none() or 0)
+        result = await self._catalogue.execute(select(access.c.version))
+        return int(result.scalar_one_or_none() or 0)
 
     async def snapshot(self) -> AccessSnapshot:
         async with self._catalogue.begin() as connection:
             # The share lock keeps a change from coming between the reads.
-            locked = select(access.c.version).with_for_update(read=True)
-            version = int((await connection.execute(locked)).scalar_one_or_none() or 0)
-            owned = select(tenant_databases).order_by(tenant_databases.c.database)
-            owners = {row.database: row.tenant for row in await connection.execute(owned)}
+            version_query = select(access.c.version).with_for_update(read=True)
+            version = int((await connection.execute(version_query)).scalar_one_or_none() or 0)
+            owner_query = select(tenant_databases).order_by(tenant_databases.c.database)
+            owners = {row.database: row.tenant for row in await connection.execute(owner_query)}
             rows = await connection.execute(select(tenants).order_by(tenants.c.name))
-            named = {row.name: _tenant(row, owners) for row in rows}
+            tenants_by_name = {row.name: _tenant(row, owners) for row in rows}
             keys = {row.id: _key(row) for row in await connection.execute(select(api_keys))}
-        return AccessSnapshot(version, named, keys, owners)
+        return AccessSnapshot(version, tenants_by_name, keys, owners)
 
     async def put(
         self, name: str, limits: Mapping[str, Any], seen: Mapping[str, Any] | None = None
@@ -57,12 +57,12 @@ class CatalogueTenants:
 
         Args:
             name: Of the tenant.
-            limits: Those that it has from now on.
-            seen: Those that the change was made from; None: whatever they are, or none at all.
+            limits: Its new limits.
+            seen: The limits that the change is based on; None: no check, and it may be new.
 
         Raises:
-            Conflict: It is the operator's tenant, or it has other limits than those seen.
-            NotFound: It is gone since its limits were seen.
+            Conflict: It is the operator's tenant, or its limits differ from those seen.
+            NotFound: It was removed since its limits were seen.
         """
         if name == OPERATOR:
             raise Conflict("The operator's tenant is there always, and has no limits.")
@@ -77,38 +77,38 @@ class CatalogueTenants:
     async def remove(self, name: str) -> None:
         """Remove a tenant with its keys; `NotFound`, or `Conflict` if it owns databases."""
         async with self._change() as connection:
-            owned = select(func.count()).where(tenant_databases.c.tenant == name)
-            if (await connection.execute(owned)).scalar_one():
+            query = select(func.count()).where(tenant_databases.c.tenant == name)
+            if (await connection.execute(query)).scalar_one():
                 raise Conflict(f"The tenant {name} owns databases; give them to nobody first.")
             await connection.execute(delete(api_keys).where(api_keys.c.tenant == name))
-            gone = await connection.execute(delete(tenants).where(tenants.c.name == name))
-            if not gone.rowcount:
+            result = await connection.execute(delete(tenants).where(tenants.c.name == name))
+            if not result.rowcount:
                 raise NotFound("There is no such tenant.")
 
     async def own(self, tenant: str, database: str) -> None:
-        """Raises `NotFound` if there is no such tenant, `AlreadyExists` if another owns it."""
+        """Raise `NotFound` if there is no such tenant, `AlreadyExists` if another owns it."""
         async with self._change() as connection:
             await _expect(connection, tenant)
             row = insert(tenant_databases).values(database=database, tenant=tenant)
             await connection.execute(row.on_conflict_do_nothing())
-            found = select(tenant_databases.c.tenant).where(tenant_databases.c.database == database)
+            query = select(tenant_databases.c.tenant).where(tenant_databases.c.database == database)
             # The insert has no effect if the database has an owner: the row decides.
-            if (await connection.execute(found)).scalar_one() != tenant:
+            if (await connection.execute(query)).scalar_one() != tenant:
                 raise AlreadyExists(f"Another tenant owns the database {database}.")
 
     async def disown(self, tenant: str, database: str) -> None:
         """Take a database from a tenant; its objects stay. Raises `NotFound`."""
-        owned = delete(tenant_databases).where(
+        deletion = delete(tenant_databases).where(
             tenant_databases.c.tenant == tenant, tenant_databases.c.database == database
         )
         async with self._change() as connection:
-            if not (await connection.execute(owned)).rowcount:
+            if not (await connection.execute(deletion)).rowcount:
                 raise NotFound("The tenant does not own such a database.")
 
     async def add_key(
         self, new: NewKey, principal: Principal, label: str, expires: float | None
     ) -> None:
-        """Raises `NotFound`, or `Conflict` if the tenant or the installation has too many keys."""
+        """Raise `NotFound`, or `Conflict` if the tenant or the installation has too many keys."""
         row = insert(api_keys).values(
             id=new.id,
             tenant=principal.tenant,
@@ -124,9 +124,9 @@ class CatalogueTenants:
             await connection.execute(row)
 
     async def revoke(self, tenant: str, id_: str) -> None:
-        revoked = delete(api_keys).where(api_keys.c.tenant == tenant, api_keys.c.id == id_)
+        deletion = delete(api_keys).where(api_keys.c.tenant == tenant, api_keys.c.id == id_)
         async with self._change() as connection:
-            if not (await connection.execute(revoked)).rowcount:
+            if not (await connection.execute(deletion)).rowcount:
                 raise NotFound("The tenant has no such key.")
 
     @asynccontextmanager
@@ -139,31 +139,33 @@ class CatalogueTenants:
 
 def changed() -> Insert:
     """Return the statement that raises the version, so that replicas read again."""
-    raised = insert(access).values(only=1, version=1)
-    return raised.on_conflict_do_update(
+    increment = insert(access).values(only=1, version=1)
+    return increment.on_conflict_do_update(
         index_elements=[access.c.only], set_={"version": access.c.version + 1}
     )
 
 
 async def _expect(connection: AsyncConnection, tenant: str) -> None:
-    known = select(tenants.c.name).where(tenants.c.name == tenant)
-    if tenant != OPERATOR and (await connection.execute(known)).first() is None:
+    query = select(tenants.c.name).where(tenants.c.name == tenant)
+    if tenant != OPERATOR and (await connection.execute(query)).first() is None:
         raise NotFound("There is no such tenant.")
 
 
 async def _expect_limits(connection: AsyncConnection, tenant: str, seen: Mapping[str, Any]) -> None:
     await _expect(connection, tenant)
-    found = select(tenants.c.limits).where(tenants.c.name == tenant)
-    present = (await connection.execute(found)).scalar_one()
+    query = select(tenants.c.limits).where(tenants.c.name == tenant)
+    present = (await connection.execute(query)).scalar_one()
     if present != seen:
         raise Conflict("The limits were changed since they were shown.", extra={"limits": present})
 
 
 async def _expect_room(connection: AsyncConnection, tenant: str) -> None:
-    """Return if a tenant may have one more key; tenants cannot use up the room of the operator."""
-    own = func.count().filter(api_keys.c.tenant == tenant)
-    tenants_ = func.count().filter(api_keys.c.tenant != OPERATOR)
-    owned, total = (await connection.execute(select(own, tenants_).select_from(api_keys))).one()
+    """Return if a tenant can have one more key; tenants cannot exhaust the operator's share."""
+    own_keys = func.count().filter(api_keys.c.tenant == tenant)
+    tenant_keys = func.count().filter(api_keys.c.tenant != OPERATOR)
+    owned, total = (
+        await connection.execute(select(own_keys, tenant_keys).select_from(api_keys))
+    ).one()
     if owned >= MAX_KEYS_OF_TENANT:
         raise Conflict(f"The tenant has {owned} keys, as many as it may; revoke some first.")
     if tenant != OPERATOR and total >= MAX_KEYS:

@@ -1,12 +1,12 @@
-"""The log of writes over several systems, kept in the catalogue (`mediator.transactions.log`).
+"""The log of writes over several systems, in the catalogue (`mediator.transactions.log`).
 
-Each call is one statement that is a transaction by itself. Only what decides waits for the disk:
-*committed* and *aborted*. An entry that a crash of the catalogue takes back cannot be committed any
-more, as there is none, or is logged again by those who meet its intents; one that comes back, after
-it was finished, is applied again without effect.
+Each call is one statement, which is its own transaction. Only decisions wait for the disk:
+*committed* and *aborted*. An entry that a crash of the catalogue loses can no longer be committed,
+as it does not exist, or is logged again by whoever meets its intents; an entry that reappears after
+it was finished is applied again without effect.
 
-Every write over several systems waits for these statements, so they are plain text: to build and
-compile one took SQLAlchemy longer than the server needs to run it.
+Every write over several systems waits for these statements, so they are plain text: SQLAlchemy took
+longer to build and compile one than the server needs to run it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ WHERE intent = $1 AND state = 'committed' AND {relaxed} = 'off'
 _REMOVE: Final = _sql("DELETE FROM {log} WHERE intent = ANY ($1::text[]) AND {relaxed} = 'off'")
 _FIND: Final = _sql("SELECT {columns} FROM {log} WHERE intent = ANY ($1::text[])")
 _FIND_OPERATION: Final = _sql("SELECT {columns} FROM {log} WHERE operation = $1")
-# By the index of leases: the answers that are kept for a day are many.
+# By the index of leases, because there are many answers, which are kept for a day.
 _FIND_OPEN: Final = _sql("""
 SELECT {columns} FROM {log} WHERE leased_until < now() + make_interval(secs => $3)
 AND database = $1 AND state IN ('preparing', 'staged', 'committed')
@@ -89,18 +89,18 @@ DELETE FROM {log} WHERE intent IN (
 
 
 class CatalogueTransactions:
-    """Implements `TransactionLog`. Leases go by PostgreSQL's clock, which all share."""
+    """Implements `TransactionLog`. Leases use PostgreSQL's clock, which all replicas share."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
     async def begin(self, entry: TransactionEntry, lease_s: float) -> bool:
         redo = None if entry.redo is None else _json(entry.redo)
-        what = (entry.intent, entry.database, _json(entry.records), entry.operation)
+        identity = (entry.intent, entry.database, _json(entry.records), entry.operation)
         state = (entry.fingerprint, redo, entry.state.value, lease_s)
-        # A second begin of the same attempt is refused. One that is staged must not come later.
+        # A second begin of the same attempt is refused. A staged one must not arrive late.
         retry = entry.state is not State.STAGED
-        return bool(await self._catalogue.fetch(_BEGIN, *what, *state, retry=retry))
+        return bool(await self._catalogue.fetch(_BEGIN, *identity, *state, retry=retry))
 
     async def commit(self, intent: str, redo: list[dict[str, Any]]) -> bool:
         # Not retried: if the first one took effect, a second one would return no row.
@@ -132,8 +132,8 @@ class CatalogueTransactions:
     async def find_open(
         self, database: str, records: Sequence[Sequence[str]]
     ) -> dict[str, TransactionEntry]:
-        named = (database, _json(records), LONGEST_LEASE_S)
-        rows = await self._catalogue.fetch(_FIND_OPEN, *named, retry=True)
+        arguments = (database, _json(records), LONGEST_LEASE_S)
+        rows = await self._catalogue.fetch(_FIND_OPEN, *arguments, retry=True)
         return {row["intent"]: _entry(row) for row in rows}
 
     async def take(self, limit: int, lease_s: float) -> list[TransactionEntry]:

@@ -1,6 +1,6 @@
-"""Systems that databases are on: none of them is removed, and none that was removed is used.
+"""Keeps systems that databases use registered, and databases off removed systems.
 
-Both are looked at under the lock of the epoch, as each change of a layout is.
+Both checks run under the lock of the epoch, as each change of a layout does.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _USES: Final = "$ ? (@.view == $system || @.groups.*.system == $system)"
 
 
 async def check_unused(connection: AsyncConnection, system: str) -> None:
-    """Raise `Conflict` if a class has something on a system; `extra["classes"]` lists them."""
+    """Raise `Conflict` if a class has data on a system; `extra["classes"]` lists them."""
     layout = func.jsonb_each(databases.c.layout).table_valued("key", "value")
-    named = literal({"system": system}, JSONB)
-    uses = func.jsonb_path_exists(cast(layout.c.value, JSONB), cast(_USES, JSONPATH), named)
+    parameters = literal({"system": system}, JSONB)
+    uses = func.jsonb_path_exists(cast(layout.c.value, JSONB), cast(_USES, JSONPATH), parameters)
     classes = select(databases.c.name, layout.c.key).join_from(databases, layout, true())
-    found = classes.where(uses).order_by(databases.c.name, layout.c.key)
-    users = [f"{name}.{class_name}" for name, class_name in await connection.execute(found)]
+    query = classes.where(uses).order_by(databases.c.name, layout.c.key)
+    users = [f"{name}.{class_name}" for name, class_name in await connection.execute(query)]
     if users:
         detail = f"The system {system} holds fragments or copies of {', '.join(users)}."
         raise Conflict(detail, extra={"classes": users})
@@ -41,8 +41,8 @@ async def check_registered(
     added = _systems_of(after) - _systems_of(before)
     if not added:
         return
-    known = await connection.execute(select(systems.c.name).where(systems.c.name.in_(added)))
-    removed = sorted(added.difference(known.scalars()))
+    registered = await connection.execute(select(systems.c.name).where(systems.c.name.in_(added)))
+    removed = sorted(added.difference(registered.scalars()))
     if removed:
         raise Conflict(f"The system {', '.join(removed)} was removed meanwhile; try again.")
 

@@ -1,9 +1,8 @@
-"""Admission control: the rules in force, what they do, and what they would do.
+"""Admission control: the rules in force, their actions, and dry runs of rules.
 
-Every replica looks at the rules once a second. What concerns one replica, its requests, it decides
-by itself; what all share, runs, flows and standing queries, one of them decides, whose lease the
-catalogue keeps.
-Nothing of it is on the path of a request but a look at `Refusals`.
+Every replica evaluates the rules once a second. Each decides on its requests alone; one of them,
+which holds a lease in the catalogue, decides on what all share: runs, flows and standing queries.
+On the path of a request, the only cost is a look at `Refusals`.
 """
 
 from __future__ import annotations
@@ -46,31 +45,31 @@ __all__ = ["MOST_EVENTS", "MOST_FLOWS", "MOST_QUERIES", "MOST_RUNS", "AdmissionC
 _log = logging.getLogger("portolan.admission")
 
 MOST_RUNS: Final = 500
-"""Runs that rules see."""
+"""Maximum number of runs that rules see."""
 
 MOST_FLOWS: Final = 500
-"""Flows that rules see: those with most late messages, then those with most messages."""
+"""Maximum number of flows that rules see: most late messages first, then most messages."""
 
 MOST_QUERIES: Final = 500
-"""Standing queries that rules see: those that are behind most."""
+"""Maximum number of standing queries that rules see, those furthest behind."""
 
 MOST_EVENTS: Final = 50
-"""Events of runs, flows and queries in a tick; the others are events of the next."""
+"""Maximum number of events of runs, flows and queries in a tick; the next tick takes more."""
 
 MOST_ACTIONS: Final = 100
-"""Actions of a tick: rules that answer one another's actions go no faster."""
+"""Actions per tick, which limits rules that react to one another's actions."""
 
 _TICK_S: Final = 1.0
 _LEASE_S: Final = 10.0
-_REPORTED_WITHIN_S: Final = 20.0
-_LARGE: Final = 20
-_NOTHING: Final = RuleSet("", parse_rules("", INSTALLATION).options, (), INSTALLATION)
+_MAX_REPORT_AGE_S: Final = 20.0
+_MAX_INLINE_SUBJECTS: Final = 20
+_NO_RULE_SET: Final = RuleSet("", parse_rules("", INSTALLATION).options, (), INSTALLATION)
 
 Outcome: TypeAlias = Literal["done", "no effect", "nothing chosen", "too many", "unavailable"]
 
 
 class Traffic(Protocol):
-    """The requests of this replica; reading it costs them nothing."""
+    """The requests of this replica; reading it does not delay them."""
 
     @property
     def figures(self) -> Mapping[str, float]:
@@ -78,10 +77,10 @@ class Traffic(Protocol):
 
     @property
     def tenants(self) -> list[Subject]:
-        """Those that have sent requests, as of then."""
+        """The tenants that have sent requests, as of then."""
 
     def measure(self) -> None:
-        """Measure what has happened since the last measurement."""
+        """Measure the requests since the last measurement."""
 
 
 class _Pausable(Protocol):
@@ -99,7 +98,7 @@ class _NoTraffic:
     tenants: list[Subject] = []  # noqa: RUF012 - nothing adds any
 
     def measure(self) -> None:
-        """There is nothing to measure."""
+        """Do nothing."""
 
 
 class AdmissionControl:
@@ -107,7 +106,7 @@ class AdmissionControl:
 
     Attributes:
         refusals: The requests that are refused now.
-        traffic: What is known of requests; the composition root sets it.
+        traffic: Measured requests; the composition root sets it.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class AdmissionControl:
         self.traffic: Traffic = _NoTraffic()
         self._store = store
         self._runs = runs
-        # Without the service of a kind there is none to choose.
+        # Without its service, there is no subject of a kind to choose.
         self._pausable: dict[str, _Pausable] = {}
         for kind, service in (("Flow", flows), ("Query", queries)):
             if service is not None:
@@ -135,14 +134,14 @@ class AdmissionControl:
         self._replica = replica
         self._observe = observe
         self._clock = clock
-        self._random = Random()  # noqa: S311 - which run of many: no secret
+        self._random = Random()  # noqa: S311 - chooses a run: no secret
         self._load = LoadMeter()
         self._events = SharedEvents()
-        self._version = self._pauses_of = NO_RULES.version
-        self._rules = _NOTHING
+        self._version = self._pauses_version = NO_RULES.version
+        self._rules = _NO_RULE_SET
         self._lock = asyncio.Lock()
         self._due_s = 0.0
-        self._left = 0
+        self._remaining_actions = 0
         self._own_figures: Mapping[str, float] = {}
 
     def periodic_tasks(self) -> list[PeriodicTask]:
@@ -152,7 +151,7 @@ class AdmissionControl:
         """Return the rules as stored, and parsed.
 
         Raises:
-            RulesInvalid: A newer version has stored what this one does not know.
+            RulesInvalid: A newer version has stored rules that this one does not support.
         """
         stored = await self._store.rules()
         return stored, parse_rules(stored.text, INSTALLATION)
@@ -163,14 +162,14 @@ class AdmissionControl:
         """Set the rules, in force here at once and on other replicas within about a second.
 
         Args:
-            text: The rules; none at all lets everything go on.
+            text: The rules; without any, everything continues.
             author: Who sets them.
-            version: What they must replace; None: whatever is there.
+            version: The version that they must replace; None: any.
             dry_run: Whether they are only checked.
 
         Raises:
             RulesInvalid: They cannot be put in force.
-            PreconditionFailed: Another version is there.
+            PreconditionFailed: The stored version is another.
         """
         rules = parse_rules(text, INSTALLATION)
         if dry_run:
@@ -186,33 +185,33 @@ class AdmissionControl:
     async def dry_run(
         self, text: str | None, events: Sequence[Event], snapshot: Snapshot | None, seed: int
     ) -> list[Decision]:
-        """Return what rules would make of events; nothing is done.
+        """Return the decisions of rules on events, without acting on them.
 
         Args:
-            text: The rules; None: those that are stored.
-            events: What would happen.
-            snapshot: What would be known; None: what is.
+            text: The rules; None: the stored ones.
+            events: The supposed events.
+            snapshot: The supposed state; None: the present one.
             seed: Of random choices.
         """
         rules = (await self.rules())[1] if text is None else parse_rules(text, INSTALLATION)
-        known = await self._snapshot() if snapshot is None else snapshot
+        state = await self._snapshot() if snapshot is None else snapshot
         random = Random(seed)  # noqa: S311 - as above
-        return await offload(True, _decide_all, rules, events, known, random)
+        return await offload(True, _decide_all, rules, events, state, random)
 
     async def log(self, before: int | None, limit: int) -> list[dict[str, Any]]:
         """List rules that have fired on any replica, newest first."""
         return await self._store.log(before, limit)
 
     async def tick(self) -> None:
-        """Do what the rules say about what has happened since the last tick."""
-        # What former rules refuse must not come after the rules that replace them.
+        """Apply the rules to the events since the last tick."""
+        # Refusals of former rules must not follow the rules that replace them.
         async with self._lock:
             await self._tick()
 
     async def _tick(self) -> None:
         self.refusals.expire()
-        self._left = MOST_ACTIONS
-        timer = self._timer()
+        self._remaining_actions = MOST_ACTIONS
+        timer = self._due_timer()
         # First: load is shed even while the catalogue does not answer.
         fired = await self._follow_requests(timer)
         newer = await self._store.newer(self._version)
@@ -239,7 +238,7 @@ class AdmissionControl:
         missing = self._events.missing(runs)
         ended = await self._runs.ended(missing) if missing else []
         late = await self._late_subjects()
-        subjects = {kind: [each for each, _ in found] for kind, found in late.items()}
+        subjects = {kind: [subject for subject, _ in pairs] for kind, pairs in late.items()}
         with self._events.taken(runs, ended, late, MOST_EVENTS) as changes:
             events = [*changes, *timer]
             if not events:
@@ -248,43 +247,45 @@ class AdmissionControl:
             return await self._fire(rules, events, snapshot)
 
     async def _late_subjects(self) -> dict[str, list[tuple[Subject, int]]]:
-        """Return the flows and queries that rules see, by kind, with how much of each is late.
+        """Return the flows and queries that rules see, by kind, each with its lateness.
 
-        A kind that is not known now is missing.
+        A kind whose state is unavailable is missing.
         """
         subjects: dict[str, list[tuple[Subject, int]]] = {}
         with suppress(Unavailable):
             flows = await self._flows.states() if self._flows else []
-            flows = nlargest(MOST_FLOWS, flows, key=lambda each: (each.load.late, each.load.queued))
-            subjects["flow"] = [(flow_subject(each), each.load.late_ever) for each in flows]
+            flows = nlargest(MOST_FLOWS, flows, key=lambda flow: (flow.load.late, flow.load.queued))
+            subjects["flow"] = [(flow_subject(flow), flow.load.late_ever) for flow in flows]
             queries = await self._queries.states() if self._queries else []
-            queries = [each for each in queries if each.query.state.name != STOPPED]
-            queries = nlargest(MOST_QUERIES, queries, key=lambda each: (each.late, each.load.lag))
-            subjects["query"] = [(query_subject(each), each.late) for each in queries]
+            queries = [state for state in queries if state.query.state.name != STOPPED]
+            queries = nlargest(
+                MOST_QUERIES, queries, key=lambda state: (state.late, state.load.lag)
+            )
+            subjects["query"] = [(query_subject(state), state.late) for state in queries]
         return subjects
 
     async def _end_pauses(self) -> None:
-        """Let go on what former rules have paused: the present ones do not know of it."""
-        if self._pauses_of != self._version:
-            for each in {*self._pausable.values()}:
-                await each.end_pauses(self._version)
-            self._pauses_of = self._version
+        """End the pauses of former rules, which the present rules cannot end."""
+        if self._pauses_version != self._version:
+            for service in {*self._pausable.values()}:
+                await service.end_pauses(self._version)
+            self._pauses_version = self._version
 
     async def _fire(
         self, rules: RuleSet, events: Sequence[Event], snapshot: Snapshot
     ) -> list[dict[str, Any]]:
-        """Evaluate rules on events, one after the other, and return what is logged."""
+        """Evaluate rules on events, in order, and return the log entries."""
         fired: list[dict[str, Any]] = []
-        large = sum(map(len, snapshot.subjects.values())) > _LARGE
+        is_large = sum(map(len, snapshot.subjects.values())) > _MAX_INLINE_SUBJECTS
         for event in events:
-            decisions = await offload(large, rules.decide, event, snapshot, self._random)
-            fired += [await self._carry_out(each) for each in decisions if each.holds]
+            decisions = await offload(is_large, rules.decide, event, snapshot, self._random)
+            fired += [await self._carry_out(decision) for decision in decisions if decision.holds]
         return fired
 
     async def _carry_out(self, decision: Decision) -> dict[str, Any]:
         entry = {"version": self._version, **decided(decision)}
-        for action, shown in zip(decision.actions, entry["actions"], strict=True):
-            shown["outcome"] = await self._act(action, decision.rule.number)
+        for action, action_entry in zip(decision.actions, entry["actions"], strict=True):
+            action_entry["outcome"] = await self._act(action, decision.rule.number)
         names = tuple(action.name for action in decision.actions)
         self._observe(RuleFired(decision.rule.number, decision.event.name, names))
         return entry
@@ -292,15 +293,15 @@ class AdmissionControl:
     async def _act(self, action: PlannedAction, rule: int) -> Outcome:
         if not action.has_subject:
             return "nothing chosen"
-        if not self._left:
+        if not self._remaining_actions:
             return "too many"
-        self._left -= 1
+        self._remaining_actions -= 1
         match action.name, action.arguments:
             case "stopRun", (run,):
                 hold = partial(self._runs.hold, version=self._version)
-                return await _changed(run, hold, "INACTIVE")
+                return await _apply_to_run(run, hold, "INACTIVE")
             case "startRun", (run,):
-                return await _changed(run, self._runs.let_go, "QUEUED")
+                return await _apply_to_run(run, self._runs.let_go, "QUEUED")
             case "pauseFlow" | "pauseQuery", (subject, seconds):
                 pause = Pause(self._version, rule, bounded(seconds))
                 return await _pause(self._pausable[action.name], subject, pause)
@@ -314,8 +315,8 @@ class AdmissionControl:
                 self.refusals.refuse_class(name, seconds)
         return "done"
 
-    def _timer(self) -> list[Event]:
-        """Return the event of the timer if it is due, and measure what is measured between two."""
+    def _due_timer(self) -> list[Event]:
+        """Return the timer event if it is due, and measure the interval that ends."""
         now = self._clock.monotonic()
         if now < self._due_s or not self._rules.rules:
             return []
@@ -325,66 +326,68 @@ class AdmissionControl:
         return [Event(TIMER)]
 
     async def _figures(self) -> Mapping[str, float]:
-        """Return all figures that are known."""
-        workers = _loads("worker", await self._workers.loads(_REPORTED_WITHIN_S))
+        """Return all known figures."""
+        workers = _loads("worker", await self._workers.loads(_MAX_REPORT_AGE_S))
         return {**self._own_figures, **workers}
 
     async def _snapshot(self) -> Snapshot:
         runs, late = await self._runs.pending(MOST_RUNS), await self._late_subjects()
         subjects = {"run": runs, "tenant": self.traffic.tenants}
-        subjects |= {kind: [each for each, _ in found] for kind, found in late.items()}
+        subjects |= {kind: [subject for subject, _ in pairs] for kind, pairs in late.items()}
         return Snapshot(await self._figures(), subjects)
 
     def _adopt(self, stored: StoredRules) -> None:
-        """Put rules in force here; what the former ones have refused is over."""
+        """Put rules in force here; refusals by the former ones end."""
         try:
             self._rules = parse_rules(stored.text, INSTALLATION)
         except RulesInvalid as error:
-            # In a rolling upgrade: a newer replica knows them, and follows them.
+            # In a rolling upgrade: a newer replica supports them, and follows them.
             _log.warning("the rules of version %d are not understood: %s", stored.version, error)
-            self._rules = _NOTHING
+            self._rules = _NO_RULE_SET
         self._version = stored.version
         self._due_s = 0.0
         self.refusals.clear()
 
 
-async def _pause(whose: _Pausable, subject: Subject, pause: Pause) -> Outcome:
+async def _pause(service: _Pausable, subject: Subject, pause: Pause) -> Outcome:
     try:
-        found = await whose.pause(subject["database"], subject["id"], pause)
+        was_found = await service.pause(subject["database"], subject["id"], pause)
     except Unavailable:
         return "unavailable"
-    return _changed_to(subject, "paused_s", pause.seconds) if found else "no effect"
+    return _show_change(subject, "paused_s", pause.seconds) if was_found else "no effect"
 
 
-async def _resume(whose: _Pausable, subject: Subject) -> Outcome:
+async def _resume(service: _Pausable, subject: Subject) -> Outcome:
     try:
-        was_paused = await whose.resume(subject["database"], subject["id"])
+        was_paused = await service.resume(subject["database"], subject["id"])
     except Unavailable:
         return "unavailable"
-    return _changed_to(subject, "paused_s", 0.0) if was_paused else "no effect"
+    return _show_change(subject, "paused_s", 0.0) if was_paused else "no effect"
 
 
-async def _changed(run: Subject, change: Callable[[str], Awaitable[bool]], state: str) -> Outcome:
-    return _changed_to(run, "state", state) if await change(run["id"]) else "no effect"
+async def _apply_to_run(
+    run: Subject, change: Callable[[str], Awaitable[bool]], state: str
+) -> Outcome:
+    return _show_change(run, "state", state) if await change(run["id"]) else "no effect"
 
 
-def _changed_to(subject: Subject, attribute: str, value: Any) -> Outcome:
-    """Show what was changed to the rules that come next in the tick."""
+def _show_change(subject: Subject, attribute: str, value: Any) -> Outcome:
+    """Show a change to the next rules in the tick."""
     subject[attribute] = value
     return "done"
 
 
-def _loads(whose: str, loads: Iterable[Load]) -> dict[str, float]:
-    """Return the highest loads by the functions that rules call; none that is not known."""
+def _loads(prefix: str, loads: Iterable[Load]) -> dict[str, float]:
+    """Return the highest loads by the functions that rules call; unknown ones are left out."""
     loads = list(loads)
-    known = {
-        f"{whose}CpuLoad": [load.cpu for load in loads if load.cpu is not None],
-        f"{whose}MemoryLoad": [load.memory for load in loads if load.memory is not None],
+    measured = {
+        f"{prefix}CpuLoad": [load.cpu for load in loads if load.cpu is not None],
+        f"{prefix}MemoryLoad": [load.memory for load in loads if load.memory is not None],
     }
-    return {name: max(values) for name, values in known.items() if values}
+    return {name: max(values) for name, values in measured.items() if values}
 
 
 def _decide_all(
     rules: RuleSet, events: Iterable[Event], snapshot: Snapshot, random: Random
 ) -> list[Decision]:
-    return [each for event in events for each in rules.decide(event, snapshot, random)]
+    return [decision for event in events for decision in rules.decide(event, snapshot, random)]

@@ -1,7 +1,7 @@
-"""Backfilling required fields: objects that lack one get its default, by ordinary writes.
+"""Backfills required fields: objects that lack one get its default, by ordinary writes.
 
-A write is bound to the versions that it read, so that it replaces nothing that others write. It is
-harmless to repeat: what has a value is left alone.
+Each write requires the versions that it read, so it replaces no concurrent write. Repetition is
+harmless: an object with a value is left unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mediator.schema.tightening import TightenedConstraint
 __all__ = ["BACKFILL_S", "Backfill"]
 
 BACKFILL_S: Final = 60.0
-"""Seconds for which objects are written; the next request goes on."""
+"""Seconds for which objects are written; the next request continues."""
 
 _CONCURRENCY: Final = 20
 
@@ -39,22 +39,22 @@ class Backfill:
         """Give objects the defaults of required fields; return how many objects were written.
 
         Raises:
-            MediatorError: A system does not answer, or others keep writing to an object.
+            MediatorError: A system does not answer, or clients keep writing to an object.
         """
         until, written = self._clock.monotonic() + BACKFILL_S, 0
-        for class_name, group in groupby(required, lambda each: each.class_name):
+        for class_name, group in groupby(required, lambda constraint: constraint.class_name):
             route = await self._plane.route(database, class_name)
-            fields = tuple(sorted(each.field for each in group))
+            fields = tuple(sorted(constraint.field for constraint in group))
             async for page in pages(self._plane, database, class_name, fields=fields):
                 if self._clock.monotonic() >= until:
                     return written
-                found = [o for o in page if _lacking(o, fields)]
-                for start in range(0, len(found), _CONCURRENCY):
-                    chunk = found[start : start + _CONCURRENCY]
+                incomplete = [o for o in page if _is_incomplete(o, fields)]
+                for start in range(0, len(incomplete), _CONCURRENCY):
+                    chunk = incomplete[start : start + _CONCURRENCY]
                     await concurrently(
                         self._fill(database, route, outcome.id, fields) for outcome in chunk
                     )
-                written += len(found)
+                written += len(incomplete)
         return written
 
     async def _fill(
@@ -68,15 +68,17 @@ class Backfill:
                     id_,
                     f"backfill-{uuid4().hex}",
                     Condition(present=True),
-                    compute=partial(_filled, route, fields),
+                    compute=partial(_with_defaults, route, fields),
                 )
             )
 
 
-def _filled(route: ClassRoute, fields: Sequence[str], body: dict[str, Any]) -> dict[str, Any]:
-    lacking = [name for name in fields if body.get(name) is None]
-    return body | route.codec.defaults(lacking)
+def _with_defaults(
+    route: ClassRoute, fields: Sequence[str], body: dict[str, Any]
+) -> dict[str, Any]:
+    missing = [name for name in fields if body.get(name) is None]
+    return body | route.codec.defaults(missing)
 
 
-def _lacking(outcome: Outcome, fields: Sequence[str]) -> bool:
+def _is_incomplete(outcome: Outcome, fields: Sequence[str]) -> bool:
     return any((outcome.values or {}).get(name) is None for name in fields)

@@ -1,8 +1,8 @@
-"""Claims of unique constraints that are being built: made for the objects that are there.
+"""Makes the claims of unique constraints that are being built, for existing objects.
 
-All writes claim by then what they write (`mediator.control.unique_builds`), so an object may lack a
-claim only if it was not written since. It gets the claim on the condition that it is as it was
-read. That is no write: no version rises, and nothing is reported.
+By then all writes claim their values (`mediator.control.unique_builds`), so only objects that were
+not written since can lack a claim. Each gets its claim on the condition that it is unchanged since
+it was read. That is not a write: no version rises, and no event is reported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REFUSED: Final = (Status.CONFLICT, Status.TAKEN)
 
 @dataclass(eq=False)
 class ClaimSweep:
-    """Makes claims, page by page; to repeat it is harmless."""
+    """Makes claims, page by page; repeating it is harmless."""
 
     _plane: DataPlane
     _calls: StoreCalls
@@ -41,70 +41,72 @@ class ClaimSweep:
     async def claim(
         self, route: ClassRoute, unique: Unique, page: Sequence[Outcome]
     ) -> Mapping[str, TakenClaim]:
-        """Claim what objects have; return by id those of which another object has it.
+        """Claim the values of objects; return the conflicts with other objects, by id.
 
         Raises:
             Unavailable: A system does not answer.
-            Locked: A transaction is at work on an object, and does not end.
-            Conflict: Others keep writing to an object.
+            Locked: A transaction has locked an object, and does not end.
+            Conflict: Clients keep writing to an object.
         """
         results = await self._write(route, unique, page)
         for _ in range(_ATTEMPTS):
-            left = {id_ for id_, result in results.items() if result.status in _REFUSED}
-            if not left:
+            refused_ids = {id_ for id_, result in results.items() if result.status in _REFUSED}
+            if not refused_ids:
                 return {}
             holders = {r.taken.holder for r in results.values() if r.taken is not None}
-            confirmed = await self._correct(route, unique, holders)
-            results = await self._write(route, unique, await self._read(route, left))
+            rightful_holders = await self._correct(route, unique, holders)
+            results = await self._write(route, unique, await self._read(route, refused_ids))
             taken = {id_: r.taken for id_, r in results.items() if r.taken is not None}
-            duplicates = {id_: each for id_, each in taken.items() if each.holder in confirmed}
+            duplicates = {
+                id_: claim for id_, claim in taken.items() if claim.holder in rightful_holders
+            }
             if duplicates:
                 return duplicates
         raise Conflict(f"Objects of {route.schema.name} keep being written; try again.")
 
     async def _correct(self, route: ClassRoute, unique: Unique, ids: Collection[str]) -> set[str]:
-        """Make the claims of objects right; return the ids of those that claim what they have.
+        """Correct the claims of objects; return the ids of those that claim their present values.
 
-        An object may claim what it had when the class had the constraint before. If another one
-        claims what it has now, it claims nothing: two may have exchanged their values.
+        An object may claim former values, from an earlier constraint of the class. If another one
+        claims its present values, it claims nothing: two may have exchanged their values.
         """
-        found = await self._read(route, ids)
-        results = await self._write(route, unique, found)
-        refused = [each for each in found if results[each.id].status is Status.TAKEN]
+        objects = await self._read(route, ids)
+        results = await self._write(route, unique, objects)
+        refused = [outcome for outcome in objects if results[outcome.id].status is Status.TAKEN]
         await self._write(route, unique, refused, empty=True)
         return {id_ for id_, result in results.items() if result.status is Status.APPLIED}
 
     async def _read(self, route: ClassRoute, ids: Collection[str]) -> list[Outcome]:
-        """Read objects once the transactions that are at work on them have ended."""
+        """Read objects once the transactions on them have ended."""
         database, name = route.anchor.database, route.schema.name
-        found = await present_objects(self._plane, database, name, sorted(ids), whole=True)
-        return [*found.values()]
+        objects = await present_objects(self._plane, database, name, sorted(ids), whole=True)
+        return [*objects.values()]
 
     async def _write(
         self, route: ClassRoute, unique: Unique, page: Sequence[Outcome], *, empty: bool = False
     ) -> dict[str, WriteResult]:
-        """Make claims (`empty`: none); return the results by id, one that is refused if any is."""
-        claimed = [replace(each, values={}) for each in page] if empty else page
-        writes = await offload(True, _writes, route, unique, claimed) if page else []
+        """Make claims (`empty`: none); return the results by id, with refusals preferred."""
+        claimants = [replace(outcome, values={}) for outcome in page] if empty else page
+        writes = await offload(True, _claim_writes, route, unique, claimants) if page else []
         results: dict[str, WriteResult] = {}
-        answers = results_or_raise(await self._calls.write_each(writes)) if writes else []
-        for write, result in zip(writes, answers, strict=True):
+        replies = results_or_raise(await self._calls.write_each(writes)) if writes else []
+        for write, result in zip(writes, replies, strict=True):
             if write.id not in results or result.status in _REFUSED:
                 results[write.id] = result
         return results
 
 
-def _writes(route: ClassRoute, unique: Unique, page: Sequence[Outcome]) -> list[Write]:
+def _claim_writes(route: ClassRoute, unique: Unique, page: Sequence[Outcome]) -> list[Write]:
     return [
-        _claiming(fragment, own, outcome)
+        _claim_write(fragment, constraints, outcome)
         for fragment in route.fragments
-        if (own := [names for names in unique if names in fragment.unique])
+        if (constraints := [names for names in unique if names in fragment.unique])
         for outcome in throttled(page)
     ]
 
 
-def _claiming(fragment: Fragment, unique: Unique, outcome: Outcome) -> Write:
-    """Return the write of what an object claims, at the versions that it has."""
+def _claim_write(fragment: Fragment, unique: Unique, outcome: Outcome) -> Write:
+    """Return the write of an object's claims, at its present versions."""
     fields = {name for names in unique for name in names}
     groups = [group for group, names in fragment.groups.items() if fields.intersection(names)]
     return Write(

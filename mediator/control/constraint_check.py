@@ -1,7 +1,7 @@
-"""The objects that break constraints which a schema change tightens: found before it is in force.
+"""Finds objects that break the constraints which a schema change tightens, before it is in force.
 
-The classes are read page by page, only the fields concerned, while they are in use. So the check
-says of each object what it was when its page was read (docs/schema.md, "Constraints that are
+The check reads the classes page by page, only the fields concerned, while they are in use. So it
+sees each object as of the time when its page was read (docs/schema.md, "Constraints that are
 added").
 """
 
@@ -32,25 +32,25 @@ __all__ = [
     "CheckReport",
     "ConstraintCheck",
     "ConstraintViolation",
-    "reported",
+    "with_report",
 ]
 
 CHECK_S: Final = 60.0
 """Seconds for which a check reads objects."""
 
 SAMPLE: Final = 5
-"""Ids of objects that are named of each constraint."""
+"""Listed ids of objects per constraint."""
 
 COMPARED: Final = 500_000
-"""Values that are compared of each unique constraint: about 50 MiB are kept for them."""
+"""Compared values per unique constraint, which take about 50 MiB of memory."""
 
 
 @dataclass(slots=True)
 class ConstraintViolation:
     """One constraint: of `checked` objects `count` break it; the ids of some of them.
 
-    `seen`: what the objects checked claim by a unique constraint; a later one with the same claim
-    breaks it.
+    `seen`: the claims of the checked objects by a unique constraint; an object whose claim is in it
+    breaks the constraint.
     """
 
     constraint: TightenedConstraint
@@ -69,14 +69,14 @@ class ConstraintViolation:
         }
 
     def location(self) -> Location:
-        named = f", such as {', '.join(self.sample)}" if self.sample else ""
+        examples = f", such as {', '.join(self.sample)}" if self.sample else ""
         pointer = f"{self.constraint.location}/{self.constraint.constraint}"
-        return Location(pointer, f"is broken by {self.count} of {self.checked} objects{named}")
+        return Location(pointer, f"is broken by {self.count} of {self.checked} objects{examples}")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check has found, and the classes that were beyond its limit."""
+    """The violations that a check found, and the classes that exceeded its limit."""
 
     violations: Sequence[ConstraintViolation] = ()
     unfinished: Sequence[str] = ()
@@ -95,20 +95,20 @@ class CheckReport:
         """Refuse the change.
 
         Raises:
-            ConstraintViolated: Objects break it.
-            Conflict: It is not known whether any do.
+            ConstraintViolated: Objects break a constraint.
+            Conflict: Not all objects could be checked.
         """
         if self.violations:
-            named = [each.location() for each in islice(self.violations, MAX_ERRORS)]
+            locations = [violation.location() for violation in islice(self.violations, MAX_ERRORS)]
             detail = (
                 f"Objects that are there break constraints that the change adds:"
-                f" {named[0].pointer} {named[0].detail}. Correct the objects first, or pass"
+                f" {locations[0].pointer} {locations[0].detail}. Correct the objects first, or pass"
                 " unchecked=true to put the change in force regardless: constraints bind later"
                 " writes only, other than unique ones, which no object may break. With"
                 " backfill=true objects get the defaults of required fields."
             )
             raise ConstraintViolated(
-                detail, locations=named, extra={"violations": list(self.to_json())}
+                detail, locations=locations, extra={"violations": list(self.to_json())}
             )
         if self.unfinished:
             raise Conflict(
@@ -126,12 +126,12 @@ class ConstraintCheck:
         self,
         database: str,
         constraints: Iterable[TightenedConstraint],
-        unnamed: Collection[str],
+        redacted: Collection[str],
         former: Mapping[str, Mapping[str, str]] | None = None,
     ) -> CheckReport:
-        """Check the objects of a database; objects of classes that are `unnamed` are only counted.
+        """Check the objects of a database; objects of `redacted` classes are only counted.
 
-        `former` are the names that fields have so far, by class and new name.
+        `former` are the present names of renamed fields, by class and new name.
 
         Raises:
             MediatorError: A system does not answer, or a class is gone.
@@ -139,45 +139,53 @@ class ConstraintCheck:
         until = self._clock.monotonic() + CHECK_S
         violations: list[ConstraintViolation] = []
         unfinished: list[str] = []
-        for class_name, group in groupby(constraints, lambda each: each.class_name):
-            most = 0 if class_name in unnamed else SAMPLE
-            found = [ConstraintViolation(constraint) for constraint in group]
+        for class_name, group in groupby(constraints, lambda constraint: constraint.class_name):
+            max_ids = 0 if class_name in redacted else SAMPLE
+            class_violations = [ConstraintViolation(constraint) for constraint in group]
             names = {} if former is None else former.get(class_name, {})
-            if not await self._class(database, class_name, found, most, until, names):
+            if not await self._check_class(
+                database, class_name, class_violations, max_ids, until, names
+            ):
                 unfinished.append(class_name)
-            violations += [each for each in found if each.count]
+            violations += [violation for violation in class_violations if violation.count]
         return CheckReport(violations, unfinished)
 
-    async def _class(
+    async def _check_class(
         self,
         database: str,
         class_name: str,
-        found: Sequence[ConstraintViolation],
-        most: int,
+        violations: Sequence[ConstraintViolation],
+        max_ids: int,
         until: float,
         names: Mapping[str, str],
     ) -> bool:
-        """Check the objects of a class; False if there was no time for all of them."""
+        """Check the objects of a class; False if the time ran out."""
         route = await self._plane.route(database, class_name)
-        # A field that is about to be added has no values to be read.
-        read = {names.get(name, name) for each in found for name in each.constraint.fields}
-        concerned = read & route.fragment_of.keys()
-        fields = tuple(sorted(concerned))
+        # A field that the change adds has no values to read.
+        read_fields = {
+            names.get(name, name)
+            for violation in violations
+            for name in violation.constraint.fields
+        }
+        existing = read_fields & route.fragment_of.keys()
+        fields = tuple(sorted(existing))
         async for page in pages(self._plane, database, class_name, fields=fields):
-            if self._clock.monotonic() >= until or any(len(v.seen) > COMPARED for v in found):
+            if self._clock.monotonic() >= until or any(len(v.seen) > COMPARED for v in violations):
                 return False
-            own = [await self._looked_up(database, each, page, names) for each in found]
-            await offload(True, _check, route, found, own, page, most, names)
+            decidable = [
+                await self._decidable(database, violation, page, names) for violation in violations
+            ]
+            await offload(True, _check, route, violations, decidable, page, max_ids, names)
         return True
 
-    async def _looked_up(
+    async def _decidable(
         self,
         database: str,
         violation: ConstraintViolation,
         page: Sequence[Outcome],
         names: Mapping[str, str],
     ) -> TightenedConstraint:
-        """Return a constraint of which every value of a page can be decided."""
+        """Return a constraint that can be decided for every value of a page."""
         constraint = violation.constraint
         if constraint.to is None:
             return constraint
@@ -188,13 +196,13 @@ class ConstraintCheck:
 
 def _check(
     route: ClassRoute,
-    found: Sequence[ConstraintViolation],
+    violations: Sequence[ConstraintViolation],
     constraints: Sequence[TightenedConstraint],
     page: Sequence[Outcome],
-    most: int,
+    max_ids: int,
     names: Mapping[str, str],
 ) -> None:
-    for violation, constraint in zip(found, constraints, strict=True):
+    for violation, constraint in zip(violations, constraints, strict=True):
         name = names.get(constraint.field, constraint.field)
         for outcome in throttled(page):
             violation.checked += 1
@@ -205,7 +213,7 @@ def _check(
                 else constraint.is_broken_by(values.get(name))
             ):
                 violation.count += 1
-                if len(violation.sample) < most:
+                if len(violation.sample) < max_ids:
                     violation.sample.append(outcome.id)
 
 
@@ -213,12 +221,12 @@ def _is_duplicate(route: ClassRoute, violation: ConstraintViolation, values: Val
     claim = claim_of(route.schema.fields, violation.constraint.unique, values)
     if claim is None:
         return False
-    known, digest = len(violation.seen), bytes.fromhex(claim)
+    former_count, digest = len(violation.seen), bytes.fromhex(claim)
     violation.seen.add(digest)
-    return len(violation.seen) == known
+    return len(violation.seen) == former_count
 
 
-def reported(change: SchemaChange, report: CheckReport) -> SchemaChange:
-    """Return a change with what a check of its constraints has found, too."""
+def with_report(change: SchemaChange, report: CheckReport) -> SchemaChange:
+    """Add the result of a check to a change."""
     notes = (*change.notes, *report.notes())
     return replace(change, violations=(*change.violations, *report.to_json()), notes=notes)

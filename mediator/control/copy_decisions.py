@@ -1,4 +1,4 @@
-"""What a copy of values does with each object, by its present value and its source: no I/O."""
+"""Decides the effect of a copy on each object, by its present value and its source: no I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CopyDecisions", "Decision"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a copy is to an object, and the value that it gets; MISSING: it is not written."""
+    """The kind of an object in a copy, and the value that it gets; MISSING: it is not written."""
 
     outcome: Outcome
     kind: Kind
@@ -31,7 +31,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class CopyDecisions:
-    """What is done with an object, by its values and its source."""
+    """Decides the effect on an object, by its values and its source."""
 
     _codec: Codec
     _copy: FieldCopy
@@ -56,20 +56,20 @@ class CopyDecisions:
 
     def _decide(self, outcome: Outcome, source: Source) -> Decision:
         present = (outcome.values or {}).get(self._copy.target.name, MISSING)
-        is_free = self._rules.overwrite or present is MISSING
+        is_writable = self._rules.overwrite or present is MISSING
         if source is MISSING:
             return Decision(outcome, Kind.EMPTY)
-        kind, value = self._converted(source)
-        if kind is Kind.CHANGED and self._same(value, present):
+        kind, value = self._convert(source)
+        if kind is Kind.CHANGED and self._are_equal(value, present):
             return Decision(outcome, Kind.EQUAL)
-        if not is_free:
+        if not is_writable:
             return Decision(outcome, Kind.KEPT)
         if kind is not Kind.CHANGED:
             value = self._fallback(kind, present)
         return Decision(outcome, kind, value)
 
-    def _converted(self, source: Source) -> tuple[Kind, Value | MissingType]:
-        """Return the value of the target, or of which kind an object without one is."""
+    def _convert(self, source: Source) -> tuple[Kind, Value | MissingType]:
+        """Return the value of the target, or the kind of an object without one."""
         if isinstance(source, Kind):
             return source, MISSING
         if source is None:
@@ -88,23 +88,23 @@ class CopyDecisions:
                 value = self._codec.decode(name, self._codec.defaults([name])[name], "")
             case _:
                 return MISSING
-        return MISSING if self._same(value, present) else value
+        return MISSING if self._are_equal(value, present) else value
 
-    def _same(self, one: Value | MissingType, other: Value | MissingType) -> bool:
-        """Whether values are equal as JSON, within documents too."""
+    def _are_equal(self, one: Value | MissingType, other: Value | MissingType) -> bool:
+        """Whether values are equal as JSON, including within documents."""
         if isinstance(one, MissingType) or isinstance(other, MissingType):
             return one is other
         encode, name = self._codec.encode, self._copy.target.name
         return one == other and as_text(encode({name: one})) == as_text(encode({name: other}))
 
     def require_rules(self, decisions: Sequence[Decision]) -> None:
-        """Raise `Conflict` if objects need a rule that is not given."""
+        """Raise `Conflict` if objects need a missing rule."""
         for kind, meaning in NEED_RULES.items():
-            found = [each.outcome.id for each in decisions if each.kind is kind]
-            if found and self._rules.of(kind) is None:
-                rules = ", ".join(f"{kind}={each}" for each in Fallback)
+            ids = [decision.outcome.id for decision in decisions if decision.kind is kind]
+            if ids and self._rules.of(kind) is None:
+                rules = ", ".join(f"{kind}={fallback}" for fallback in Fallback)
                 raise Conflict(
-                    f"Objects of {self._copy.class_name} {meaning}: {', '.join(found[:SAMPLE])}."
+                    f"Objects of {self._copy.class_name} {meaning}: {', '.join(ids[:SAMPLE])}."
                     f" Say what becomes of their field ({rules}), or correct them; a dry run"
                     " counts all of them."
                 )

@@ -1,4 +1,4 @@
-"""What a copy of values does where it is not plain, and what it has found."""
+"""The rules of a copy of values for special cases, and its report."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final
 __all__ = ["NEED_RULES", "SAMPLE", "CopyReport", "CopyRules", "Fallback", "Kind"]
 
 SAMPLE: Final = 5
-"""Ids of objects that are named of each kind."""
+"""Listed ids of objects per kind."""
 
 _PROBLEMS: Final = 100
 
 
 class Fallback(StrEnum):
-    """What becomes of a field that gets no value: it stays, or gets null or its default."""
+    """The effect on a field that gets no value: it stays, or gets null or its default."""
 
     KEEP = "keep"
     NULL = "null"
@@ -23,11 +23,11 @@ class Fallback(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a copy is to an object.
+    """The kinds of objects in a copy.
 
-    CHANGED: it gets the value. EQUAL: it has that. KEPT: it has a value of its own. EMPTY: there is
-    nothing to copy. ORPHANS: what it leads to is not there. DUPLICATES: it leads to more than one
-    object. CONFLICTS: the value does not fit.
+    CHANGED: it gets the value. EQUAL: it has that value. KEPT: it keeps another value. EMPTY: there
+    is nothing to copy. ORPHANS: its source does not exist. DUPLICATES: it has more than one source.
+    CONFLICTS: the value does not fit.
     """
 
     CHANGED = "changed"
@@ -44,17 +44,17 @@ NEED_RULES: Final = {
     Kind.DUPLICATES: "have more than one source",
     Kind.CONFLICTS: "would get a value that does not fit",
 }
-"""What objects do that need a rule, by kind."""
+"""Descriptions of the objects that need a rule, by kind."""
 
 _SAMPLED: Final = (Kind.CHANGED, *NEED_RULES)
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRules:
-    """What a copy does where it is not plain; None: it is refused.
+    """Rules of a copy for special cases; None: the copy is refused.
 
     Attributes:
-        overwrite: Whether objects that have another value get the one of their source, too.
+        overwrite: Whether objects that have another value get that of their source.
     """
 
     overwrite: bool = False
@@ -63,7 +63,7 @@ class CopyRules:
     conflicts: Fallback | None = None
 
     def of(self, kind: Kind) -> Fallback | None:
-        """Return the rule of a kind, which is one of those that have a rule."""
+        """Return the rule of a kind that has one."""
         rules = {
             Kind.ORPHANS: self.orphans,
             Kind.DUPLICATES: self.duplicates,
@@ -74,14 +74,14 @@ class CopyRules:
 
 @dataclass(slots=True)
 class CopyReport:
-    """How many objects were looked at, and how many are of each kind (`counts`).
+    """How many objects were examined, and how many are of each kind (`counts`).
 
     Attributes:
-        is_total: Whether every value of the source's type has one of the target's.
-        failed: Objects that were not written: others wrote them meanwhile, or forbid it.
-        sample: The ids of some objects that are not plain, or get the value, by kind.
+        is_total: Whether every value of the source's type converts to the target's.
+        failed: Objects that were not written, because of concurrent writes or a refusal.
+        sample: The ids of some objects that get the value or are special cases, by kind.
         problems: Why some objects were not written.
-        next: The last id that was come to, if there may be more.
+        next: The last examined id, if more may follow.
     """
 
     next: str | None

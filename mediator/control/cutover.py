@@ -1,22 +1,22 @@
-"""Putting a plan of a schema in force: prepare the stores, keep it, and follow it on every replica.
+"""Puts a schema plan in force: prepares the stores, stores the plan, and updates every replica.
 
-Order of events, with what a crash in between leaves behind:
+Order of events, and the state that a crash in between leaves:
 
 1. the new layout is decided, under a lock of this replica;     nothing
 2. writes to empty classes that are about to change are held,   the hold, which ends by itself
    by all replicas;
-3. those classes are found to be empty still, and values that
-   move to be where they go;                                    the hold
+3. those classes are still empty, and moved values are in
+   their target fields;                                         the hold
 4. the stores are prepared (tables, indexes), idempotently,
    by one replica at a time, if the version is the one seen;     unused tables, and the hold
 5. the catalogue is changed, if its version is the one seen     the next start serves the new model
    and the hold still stands;
 6. the new routing model is put in force;
-7. fragments that nothing uses any more are dropped, and        unused tables and indexes
-   indexes, once no replica searches by them.
+7. unused fragments are dropped, and indexes once no replica    unused tables and indexes
+   searches by them.
 
-A write that is held is refused (503); a retry finds the new location. Why nothing
-that was acknowledged is lost, whichever replica stalls at whichever step: docs/replicas.md.
+A write that is held is refused (503); a retry finds the new location. Why no acknowledged write is
+lost, whichever replica stalls at whichever step: docs/replicas.md.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from mediator.control.layout import (
     fragments_of,
     indexes_of,
     route_of,
-    same_place,
-    with_what_is_kept,
+    same_location,
+    with_catalogue_state,
 )
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck
@@ -57,8 +57,8 @@ from mediator.stores.port import Fragment, Lockable, Store, is_claiming
 
 __all__ = ["Cutover"]
 
-_LOOKS: Final = 20
-_LOOK_S: Final = 0.1
+_WRITE_CHECKS: Final = 20
+_WRITE_CHECK_S: Final = 0.1
 
 
 @dataclass(eq=False)
@@ -75,13 +75,13 @@ class Cutover:
     _moves: MoveCheck
 
     async def put_in_force(self, plan: SchemaPlan, author: Author | None) -> int:
-        if plan.gives_names_anew:
-            # So no replica is two changes behind, and takes a name for that of another field.
+        if plan.reuses_names:
+            # No replica may be two changes behind, and mistake a name for another field's.
             await self._membership.agree(plan.epoch)
         emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
-        changing = emptied | plan.leaving
-        # No replica may delete, or refer to, what a foreign key protects by a model without it.
-        # Nor may one write what is dropped because it was copied, or leave a claim as it was.
+        changing = emptied | plan.leaving_classes
+        # No replica may delete, or refer to, objects that a foreign key protects by a model without
+        # it. Nor may one write a field that is dropped after its copy, or keep an old claim.
         held_classes = changing | plan.newly_connected | plan.moved_classes | plan.newly_unique
         if plan.stored is None or not held_classes:
             moment, put = await self._prepare_and_put(plan, plan.new, author)
@@ -89,60 +89,60 @@ class Cutover:
             async with self._held(plan.stored, held_classes) as held:
                 await self.check_still_empty(plan, changing)
                 await self.check_unwritten(plan.new.name, held_classes)
-                await self._moves.require(plan.schema.database, plan.moved, plan.owned)
+                await self._moves.require(plan.schema.database, plan.moved, plan.owned_classes)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
-        self._follower.has_put(moment, put, with_what_is_kept(plan.route, put))
+        self._follower.has_put(moment, put, with_catalogue_state(plan.route, put))
         before = (fragments_of(plan.present), copies_of(plan.present))
         after = (fragments_of(plan.route), copies_of(plan.route))
         for fragment in chain.from_iterable(map(without, before, after)):
-            # The change is in force. What may stay behind is of a generation that is never used
-            # again: an empty table, or one of a class that is dropped.
+            # The change is in force. A table that stays behind is empty or of a dropped class, and
+            # its generation is never used again.
             with suppress(Unavailable):
-                await self._calls.on(fragment, "write", _dropping(fragment))
+                await self._calls.on(fragment, "write", _drop_call(fragment))
         await self._remove_indexes(plan, put, moment.epoch)
         return moment.epoch
 
     async def _remove_indexes(self, plan: SchemaPlan, put: StoredDatabase, epoch: int) -> None:
-        """Have stores remove indexes that are no more, once no replica searches by them."""
+        """Have stores remove unused indexes, once no replica searches by them."""
         for fragment in fragments_of(plan.route):
-            previous = same_place(plan.present, fragment)
+            previous = same_location(plan.present, fragment)
             if previous is None or indexes_of(previous).keys() <= indexes_of(fragment).keys():
                 continue
-            # Else the next change of the class does it, which may be there already.
+            # Else the next change of the class does it, which may be in force already.
             with suppress(Unavailable, Conflict, PreconditionFailed):
                 await self._membership.agree(epoch)
                 async with self._catalogue.alone(put, put.version, put):
-                    await self._calls.on(fragment, "write", _preparing(fragment, fragment))
+                    await self._calls.on(fragment, "write", _prepare_call(fragment, fragment))
 
     async def _prepare_and_put(
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
     ) -> tuple[Moment, StoredDatabase]:
-        seen = plan.stored.version if plan.stored else 0
-        async with self._catalogue.alone(new, seen, plan.stored):
-            # First: replicas that read the new layout in the catalogue write there at once.
+        seen_version = plan.stored.version if plan.stored else 0
+        async with self._catalogue.alone(new, seen_version, plan.stored):
+            # First: replicas write by the new layout as soon as the catalogue has it.
             await self._prepare(fragments_of(plan.route), plan.present)
             # The state of a former copy of this name does not describe the new one.
             copies = copies_of(plan.route)
             await self._views.retract(without(copies, copies_of(plan.present)))
             for copy in copies:
-                await self._calls.on(copy, "write", _preparing(copy, None))
-            change = await offload(True, _recorded, plan, new.document, author)
+                await self._calls.on(copy, "write", _prepare_call(copy, None))
+            change = await offload(True, _change_record, plan, new.document, author)
             return await self._catalogue.put(new, change, plan.stored, plan.before.history)
 
     async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
         for fragment in fragments:
-            previous = same_place(present, fragment)
-            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+            previous = same_location(present, fragment)
+            await self._calls.on(fragment, "write", _prepare_call(fragment, previous))
 
     async def put_layout(
         self, new: StoredDatabase, former: StoredDatabase, classes: Collection[str]
     ) -> None:
-        """Put a layout in force by which some classes are written otherwise than before."""
+        """Put a layout in force that changes how some classes are written."""
         route = await offload(True, route_of, new)
         fragments = [f for f in fragments_of(route) if f.class_name in classes]
         present = self._executor.model.databases[new.name]
-        # First without the hold: an index of many objects takes longer than writes may wait.
+        # First without the hold: a large index takes longer than writes can wait.
         async with self._catalogue.alone(former, former.version, former):
             await self._prepare(fragments, present)
         async with self._held(former, classes) as held:
@@ -156,22 +156,22 @@ class Cutover:
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held.
 
-        A class that only leaves a system need not be empty.
+        A class that only leaves a system can have objects.
         """
         assert plan.present is not None
-        for name in sorted({*changing} - plan.dropped_classes - plan.leaving):
+        for name in sorted({*changing} - plan.dropped_classes - plan.leaving_classes):
             if await self._calls.count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
 
-    async def check_unwritten(self, database: str, held: Collection[str]) -> None:
-        """Refuse if writes to classes that are held are under way, and do not end."""
-        # A joint write may be logged, and have reached no record that is counted. One that has
+    async def check_unwritten(self, database: str, classes: Collection[str]) -> None:
+        """Refuse if writes to held classes are under way, and do not end."""
+        # A joint write may be logged before it reaches a record that is counted. One that has
         # ended is still logged for a moment.
-        for _ in range(_LOOKS):
-            if not await self._catalogue.are_written(database, held):
+        for _ in range(_WRITE_CHECKS):
+            if not await self._catalogue.are_written(database, classes):
                 return
-            await asyncio.sleep(_LOOK_S)
-        raise Conflict(f"Writes to {', '.join(sorted(held))} are under way; try again.")
+            await asyncio.sleep(_WRITE_CHECK_S)
+        raise Conflict(f"Writes to {', '.join(sorted(classes))} are under way; try again.")
 
     @asynccontextmanager
     async def _held(
@@ -186,7 +186,7 @@ class Cutover:
         except BaseException:
             # A block that succeeds has ended the hold by its change. If only the reply was lost,
             # there is nothing to release, and the change is read from the catalogue.
-            with suppress(Unavailable):  # then it ends by itself
+            with suppress(Unavailable):  # then it expires
                 assert held.hold is not None
                 await self._catalogue.release(held.hold)
                 await self._follower.catch_up()
@@ -196,12 +196,14 @@ class Cutover:
         async with self._held(stored, route.classes.keys()) as held:
             moment = await self._catalogue.remove(held)
         self._follower.has_removed(moment, stored.name)
-        with suppress(Unavailable):  # then it is done later
+        with suppress(Unavailable):  # then a later run clears it
             await self._clearing.run()
 
 
-def _recorded(plan: SchemaPlan, document: Mapping[str, Any], author: Author | None) -> ChangeRecord:
-    """Return what is kept of a change that leads to a schema."""
+def _change_record(
+    plan: SchemaPlan, document: Mapping[str, Any], author: Author | None
+) -> ChangeRecord:
+    """Return the record of a change that leads to a schema."""
     before, renames = plan.before, plan.options.rename
     counts = change_counts(before.renamed.document if before.renamed else {}, document)
     if renames:
@@ -211,11 +213,11 @@ def _recorded(plan: SchemaPlan, document: Mapping[str, Any], author: Author | No
     return ChangeRecord(author, counts, names)
 
 
-def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:
+def _drop_call(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:
     return lambda store: store.drop(fragment)
 
 
-def _preparing(
+def _prepare_call(
     fragment: Fragment, previous: Fragment | None
 ) -> Callable[[Store], Coroutine[Any, Any, None]]:
     async def prepare(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What a schema change does to data that is there: what it moves, leaves behind or reads anew."""
+"""The effects of a schema change on existing data: moves, leftovers and reinterpretation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mediator.base.errors import (
 from mediator.control.layout import (
     fragments_of,
     location_of,
-    same_place,
+    same_location,
 )
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of
@@ -32,21 +32,21 @@ def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
     )
 
 
-def _drifted(
+def _drifted_moves(
     present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str], overrides: Overrides
 ) -> set[tuple[str, str, bool]]:
-    """Return the moves that are due without a change: scores, overrides or systems have changed."""
+    """Return the moves due without the change: scores, overrides or systems have changed."""
     try:
-        today = decide(present.schema, candidates, pins_of(present, sorted(holding)), overrides)
+        decision = decide(present.schema, candidates, pins_of(present, sorted(holding)), overrides)
     except Unplaceable:
         return set()
-    return {(move.node, move.proposed, move.required) for move in today.moves}
+    return {(move.node, move.proposed, move.required) for move in decision.moves}
 
 
-def _reinterpreted(
+def _reinterpreted_values(
     new: Schema, old: Schema, holding: set[str], dropped: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return which stored values the new schema would decode differently, or not at all."""
+    """Return stored values that the new schema would decode differently or not at all."""
     plan = []
     for class_name in sorted(holding):
         before = old.classes[class_name]
@@ -54,13 +54,13 @@ def _reinterpreted(
         for name, field in before.fields.items():
             if f"{class_name}.{name}" in dropped:
                 continue
-            now = after.fields.get(name) if after else None
-            if now is None or (now.type, now.items) != (field.type, field.items):
-                became = "nothing" if now is None else now.type.value
-                reason = f"stored as {field.type.value}, declared as {became}"
-                if now is None and after is not None:
-                    reason += _meant(field, before, after)
-                if now is not None:
+            present = after.fields.get(name) if after else None
+            if present is None or (present.type, present.items) != (field.type, field.items):
+                new_type = "nothing" if present is None else present.type.value
+                reason = f"stored as {field.type.value}, declared as {new_type}"
+                if present is None and after is not None:
+                    reason += _removal_hint(field, before, after)
+                if present is not None:
                     reason += "; add a field of the new type, and copy the values"
                 plan.append({"node": f"{class_name}.{name}", "reason": reason})
         if after is None and not before.fields:
@@ -68,14 +68,14 @@ def _reinterpreted(
     return plan
 
 
-def _meant(field: Field, before: ClassSchema, after: ClassSchema) -> str:
-    """Say what to pass for a field that is gone: it was renamed, if one of its type is new."""
-    alike = (
+def _removal_hint(field: Field, before: ClassSchema, after: ClassSchema) -> str:
+    """Return the hint for a removed field: rename it, if its type has a new field, or drop it."""
+    candidates = (
         name
         for name, new in after.fields.items()
         if name not in before.fields and (new.type, new.items) == (field.type, field.items)
     )
-    name = next(alike, None)
+    name = next(candidates, None)
     node = f"{before.name}.{field.name}"
     if name is None:
         return f"; to drop it with its values, pass drop={node}"
@@ -83,7 +83,7 @@ def _meant(field: Field, before: ClassSchema, after: ClassSchema) -> str:
 
 
 def without(fragments: Sequence[Fragment], others: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments whose location none of the others has."""
+    """Return the fragments at locations where no other fragment is."""
     locations = set(map(location_of, others))
     return [fragment for fragment in fragments if location_of(fragment) not in locations]
 
@@ -91,15 +91,15 @@ def without(fragments: Sequence[Fragment], others: Sequence[Fragment]) -> list[F
 def replaced(
     present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
 ) -> list[Fragment]:
-    """Return the fragments of empty classes that change: later writes to them would be lost."""
+    """Return the changing fragments of empty classes: later writes to them would be lost."""
     return [
         fragment
         for fragment in fragments_of(present)
         if fragment.class_name not in holding
         and (
-            (now := same_place(new, fragment)) is None
+            (counterpart := same_location(new, fragment)) is None
             or (fragment.fields, fragment.groups, fragment.unique, fragment.indexes)
-            != (now.fields, now.groups, now.unique, now.indexes)
+            != (counterpart.fields, counterpart.groups, counterpart.unique, counterpart.indexes)
         )
     ]
 
@@ -110,9 +110,9 @@ def left_behind(
     holding: Collection[str],
     dropped: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return which systems would keep data of a class that is no longer placed there.
+    """Return the systems that would keep data of a class no longer placed there.
 
-    One that only holds fields that are `dropped` (``class.field``) may be left.
+    A system that only holds fields that are `dropped` (``class.field``) can be left.
     """
     reason = "the class leaves its system"
     return [
@@ -123,7 +123,7 @@ def left_behind(
 
 
 def _is_dropped(fragment: Fragment, new: DatabaseRoute, dropped: Collection[str]) -> bool:
-    """Whether a fragment goes with all its fields, and its objects stay: they exist elsewhere."""
+    """Whether a fragment loses all its fields, and its objects stay: they exist elsewhere."""
     route = new.classes.get(fragment.class_name)
     stays = route is not None and route.anchor.system == fragment.anchor_system != fragment.system
     return stays and all(f"{fragment.class_name}.{name}" in dropped for name in fragment.fields)
@@ -137,20 +137,22 @@ def decide_change(
     overrides: Overrides,
     dropped: Collection[str] = (),
 ) -> tuple[Decision, list[dict[str, Any]]]:
-    """Decide placements; classes that hold data stay, and the moves of the change are returned.
+    """Decide placements; classes that hold data stay. Also return the moves of the change.
 
-    Fields that are `dropped` (``class.field``) may leave them.
+    Fields that are `dropped` (``class.field``) can leave these classes.
     """
     if present is None or not holding:
         return decide(schema, candidates, overrides=overrides), []
     decision = decide(schema, candidates, pins_of(present, sorted(holding)), overrides)
-    kept = {n: each for n, each in present.overrides.items() if overrides.get(n) == each}
-    moved_anyway = _drifted(present, candidates, holding, kept)
+    unchanged_overrides = {
+        node: old for node, old in present.overrides.items() if overrides.get(node) == old
+    }
+    drifted = _drifted_moves(present, candidates, holding, unchanged_overrides)
     moves = [
         {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
         for m in decision.moves
-        # Scores that have drifted since the last schema are no reason to refuse this one, nor is
-        # an override that has ended.
-        if (m.node, m.proposed, m.required) not in moved_anyway
+        # Neither scores that have drifted since the last schema nor overrides that have ended are
+        # reasons to refuse this one.
+        if (m.node, m.proposed, m.required) not in drifted
     ]
-    return decision, moves + _reinterpreted(schema, present.schema, holding, dropped)
+    return decision, moves + _reinterpreted_values(schema, present.schema, holding, dropped)

@@ -1,21 +1,22 @@
-"""Following the catalogue: the routing model of a replica is kept up with schemas as they are set.
+"""Follows the catalogue: keeps a replica's routing model up to date with schema changes.
 
-What is read and parsed is what has changed (`mediator.catalogue.schemas`), so that neither a change
-nor a request costs the more, the more databases there are. What may come in between:
+It reads and parses only changed databases (`mediator.catalogue.schemas`), so the cost of a change
+or a request does not grow with the number of databases. Possible races:
 
-- *Another replica sets a schema, and a request for it comes here at once.* The request finds no
-  such class and looks; the look begins after the request came, so after the schema was set.
-- *Many requests name what is not there.* They share a look, which is one query (`Coalesced`).
-- *This replica changes a schema while it reads what others did.* What was read may be older than
-  the change: it is dropped, and read again from where the replica is then.
-- *Others have changed schemas between what this replica knows and its own change.* It puts its
-  change in force, but stays at the moment it knows: the next look finds the others', and its own
-  again, which is recognised.
+- *Another replica sets a schema, and a request for it arrives here at once.* The request finds no
+  such class and looks at the catalogue; the look begins after the request, thus after the change.
+- *Many requests name classes that do not exist.* They share a look, which is one query
+  (`Coalesced`).
+- *This replica changes a schema while it reads the changes of others.* The data read may be older
+  than the change: it is dropped, and read again from the new moment.
+- *Others have changed schemas between this replica's moment and its own change.* It puts its change
+  in force, but stays at its moment: the next look finds the others' changes, and its own again,
+  which it recognises.
 - *A database is dropped, and created again.* Both changes name it; its final state counts. A
-  replica that sees it gone forgets its routes.
+  replica that finds it missing forgets its routes.
 - *A replica was away for long, or the catalogue was restored*, so that its epoch goes back or has
-  another history: all is read. The model keeps the number it had until the catalogue's is greater,
-  for the number of a model never goes back.
+  another history: everything is read. The model keeps its number until the catalogue's is greater,
+  since the number of a model never decreases.
 - *The catalogue does not answer, or a look is cut short.* Nothing has changed here.
 """
 
@@ -34,7 +35,7 @@ from mediator.catalogue.stored_databases import (
     Moment,
     StoredDatabase,
 )
-from mediator.control.layout import fragments_of, is_read_by, route_of, same_place
+from mediator.control.layout import fragments_of, is_read_by, route_of, same_location
 from mediator.data_plane.executor import Executor
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import DatabaseRoute, RoutingModel
@@ -44,157 +45,157 @@ __all__ = ["Coalesced", "Follower"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _Database:
     stored: StoredDatabase
     route: DatabaseRoute
 
 
 @dataclass(frozen=True, slots=True)
-class _Followed:
-    """What a replica knows: all that had changed by a moment, and perhaps its own changes since."""
+class _State:
+    """The state of a replica: all changes up to a moment, and perhaps its own since."""
 
     moment: Moment
-    databases: Mapping[str, _Placed]
-    own: frozenset[str] = frozenset()
+    databases: Mapping[str, _Database]
+    own_changes: frozenset[str] = frozenset()
 
 
 class Follower:
-    """Keeps the routing model of an executor, which nothing else sets, up with the catalogue."""
+    """Keeps an executor's routing model, which it alone sets, up to date with the catalogue."""
 
     def __init__(self, catalogue: CatalogueSchemas, executor: Executor, calls: StoreCalls) -> None:
         self._catalogue = catalogue
         self._executor = executor
         self._calls = calls
-        self._known = _Followed(Moment(0), {})
+        self._state = _State(Moment(0), {})
         self.look = Coalesced(self._look)
-        """Look whether anything has changed, and put in force what has; one query if nothing has.
+        """Look for changes, and put them in force; one query if there are none.
 
         Raises `Unavailable` if the catalogue does not answer.
         """
 
     def stored(self, name: str) -> StoredDatabase | None:
-        placed = self._known.databases.get(name)
+        placed = self._state.databases.get(name)
         return placed.stored if placed else None
 
     def all(self) -> list[StoredDatabase]:
-        return [placed.stored for _, placed in sorted(self._known.databases.items())]
+        return [placed.stored for _, placed in sorted(self._state.databases.items())]
 
     async def in_force(self) -> int:
-        """Put in force what has changed, end holds that are overdue, and return the epoch."""
+        """Put changes in force, end overdue holds, and return the epoch."""
         await self.look()
-        if any(placed.stored.hold for placed in self._known.databases.values()):
+        if any(placed.stored.hold for placed in self._state.databases.values()):
             await self._catalogue.release_overdue()
-        return self._known.moment.epoch
+        return self._state.moment.epoch
 
     async def catch_up(self) -> None:
-        """Put in force what has changed by now; waits for a change that is being made."""
+        """Put in force all changes up to now; waits for a change in progress."""
         while True:
-            before = self._known
-            news = await self._catalogue.since(before.moment)
-            if isinstance(news, Difference) and not before.own <= news.changed.keys():
-                news = await self._catalogue.snapshot()  # its own change was lost by a restoration
-            after = await _after(before, news)
-            if self._known is before:  # else this replica changed a schema meanwhile: read again
+            before = self._state
+            changes = await self._catalogue.since(before.moment)
+            if isinstance(changes, Difference) and not before.own_changes <= changes.changed.keys():
+                changes = await self._catalogue.snapshot()  # a restoration lost our own change
+            after = await _apply(before, changes)
+            if self._state is before:  # else our own change came between: read again
                 if after != before:
                     self._adopt(after)
                 return
 
     def has_put(self, moment: Moment, stored: StoredDatabase, route: DatabaseRoute) -> None:
         """Put a change of this replica in force, whose routes are known already."""
-        databases = {**self._known.databases, stored.name: _Placed(stored, route)}
+        databases = {**self._state.databases, stored.name: _Database(stored, route)}
         self._advance(moment, databases, stored.name)
 
     async def has_updated(self, moment: Moment, stored: StoredDatabase) -> None:
-        """Put a change of this replica in force that left the layout as it is, such as a hold.
+        """Put a change of this replica in force that left the layout unchanged, such as a hold.
 
         The routes in force are kept only if they are of this layout: fragments are admitted by
-        them, and others may be written otherwise.
+        them, and other fragments may be written differently.
         """
-        placed = await _placed(self._known.databases.get(stored.name), stored)
-        self._advance(moment, {**self._known.databases, stored.name: placed}, stored.name)
+        placed = await _with_routes(self._state.databases.get(stored.name), stored)
+        self._advance(moment, {**self._state.databases, stored.name: placed}, stored.name)
 
     def has_removed(self, moment: Moment, name: str) -> None:
-        databases = {n: placed for n, placed in self._known.databases.items() if n != name}
+        databases = {n: placed for n, placed in self._state.databases.items() if n != name}
         self._advance(moment, databases, name)
 
     async def _look(self) -> None:
-        if self._known.own or await self._catalogue.moment() != self._known.moment:
+        if self._state.own_changes or await self._catalogue.moment() != self._state.moment:
             await self.catch_up()
 
-    def _advance(self, moment: Moment, databases: Mapping[str, _Placed], name: str) -> None:
-        here, own = self._known.moment, self._known.own
-        if moment.epoch == here.epoch + 1:
-            self._adopt(_Followed(moment, databases, own))
+    def _advance(self, moment: Moment, databases: Mapping[str, _Database], name: str) -> None:
+        current, own_changes = self._state.moment, self._state.own_changes
+        if moment.epoch == current.epoch + 1:
+            self._adopt(_State(moment, databases, own_changes))
         else:
-            # Changes of others came between: the next look starts before them.
-            self._adopt(_Followed(here, databases, own | {name}))
+            # Other replicas' changes came between: the next look starts before them.
+            self._adopt(_State(current, databases, own_changes | {name}))
 
-    def _adopt(self, known: _Followed) -> None:
-        for name in {**self._known.databases, **known.databases}:
-            before, after = self._known.databases.get(name), known.databases.get(name)
+    def _adopt(self, state: _State) -> None:
+        for name in {**self._state.databases, **state.databases}:
+            before, after = self._state.databases.get(name), state.databases.get(name)
             if before is not after:
-                held = _held(after)
+                held = _held_fragments(after)
                 # A write may have resolved its route by the former model.
-                self._calls.admission.refuse(_left(before, after) | held)
+                self._calls.admission.refuse(_unread_fragments(before, after) | held)
                 self._calls.admission.admit(
                     set(fragments_of(after.route if after else None)) - held
                 )
-        self._known = known
-        routes = {name: _route(placed) for name, placed in known.databases.items()}
-        # It goes back if the catalogue was restored; an executor adopts no lower number.
-        epoch = max(known.moment.epoch, self._executor.model.epoch)
+        self._state = state
+        routes = {name: _route(placed) for name, placed in state.databases.items()}
+        # It decreases if the catalogue was restored; an executor adopts no lower number.
+        epoch = max(state.moment.epoch, self._executor.model.epoch)
         self._executor.adopt(RoutingModel(epoch, routes))
 
 
-async def _after(before: _Followed, news: CatalogueSnapshot | Difference) -> _Followed:
-    if isinstance(news, CatalogueSnapshot):
-        changed, databases = news.databases, {}
+async def _apply(before: _State, changes: CatalogueSnapshot | Difference) -> _State:
+    if isinstance(changes, CatalogueSnapshot):
+        changed, databases = changes.databases, {}
     else:
-        changed = {name: stored for name, stored in news.changed.items() if stored}
-        kept = before.databases.items()
-        databases = {name: placed for name, placed in kept if name not in news.changed}
+        changed = {name: stored for name, stored in changes.changed.items() if stored}
+        former = before.databases.items()
+        databases = {name: placed for name, placed in former if name not in changes.changed}
     for name, stored in changed.items():
-        databases[name] = await _placed(before.databases.get(name), stored)
-    return _Followed(news.moment, databases)
+        databases[name] = await _with_routes(before.databases.get(name), stored)
+    return _State(changes.moment, databases)
 
 
-def _route(placed: _Placed) -> DatabaseRoute:
+def _route(placed: _Database) -> DatabaseRoute:
     if placed.stored.hold is None:
         return placed.route
     return replace(placed.route, held=frozenset(placed.stored.hold.classes))
 
 
-def _held(placed: _Placed | None) -> set[Fragment]:
+def _held_fragments(placed: _Database | None) -> set[Fragment]:
     if placed is None or placed.stored.hold is None:
         return set()
     held = placed.stored.hold.classes
     return {f for f in fragments_of(placed.route) if f.class_name in held}
 
 
-def _left(before: _Placed | None, after: _Placed | None) -> set[Fragment]:
-    """Return the fragments of which the model in force does not read all: writes would be lost.
+def _unread_fragments(before: _Database | None, after: _Database | None) -> set[Fragment]:
+    """Return the fragments that the model in force does not read in full: writes would be lost.
 
     They were held, unless this replica was away: then a write may still be on its way to one.
     """
     new = after.route if after else None
     old = fragments_of(before.route) if before else []
-    return {f for f in old if not is_read_by(f, same_place(new, f))}
+    return {f for f in old if not is_read_by(f, same_location(new, f))}
 
 
-async def _placed(known: _Placed | None, stored: StoredDatabase) -> _Placed:
-    """Return the routes of a database; the same objects as long as only a hold changes."""
-    if known is not None and known.stored == replace(stored, hold=known.stored.hold):
+async def _with_routes(former: _Database | None, stored: StoredDatabase) -> _Database:
+    """Return a database with its routes; the same objects as long as only a hold changes."""
+    if former is not None and former.stored == replace(stored, hold=former.stored.hold):
         # Writes are refused by fragment: a new object for the same fragment would be admitted.
-        return _Placed(stored, known.route)
-    return _Placed(stored, await offload(True, route_of, stored))
+        return _Database(stored, former.route)
+    return _Database(stored, await offload(True, route_of, stored))
 
 
 class Coalesced:
-    """Runs something for all callers, one run at a time.
+    """Runs a function for all callers, one run at a time.
 
     A caller gets a run that *started after its call*, since the present one may have read too
-    early. All calls during a run share the next one, with its failure, so each waits for two runs
-    at most. If the caller of a run is cancelled, the next caller starts another.
+    early. All calls during a run share the next one, with its failure, so each waits for at most
+    two runs. If the caller of a run is cancelled, the next caller starts another.
     """
 
     def __init__(self, run: Callable[[], Awaitable[object]]) -> None:
@@ -207,7 +208,7 @@ class Coalesced:
     async def __call__(self) -> None:
         started_before = self._started
         async with self._lock:
-            # Else a run started and ended while this caller waited for the lock.
+            # Otherwise a run started and ended while this caller waited for the lock.
             if self._ended <= started_before:
                 await self._run_once()
             if self._failure is not None:

@@ -1,7 +1,7 @@
-"""Versions of schemas, for requests that are pinned to one: found, followed to now, and kept.
+"""Schema versions of pinned requests: found, mapped to the present schema, and cached.
 
-A version is read from the catalogue when it is first requested after a change of its database, and
-kept in memory until the next one: the work of all other requests is one look into a dictionary.
+A version is read from the catalogue at its first request after a change of its database, and cached
+until the next change: all other requests cost one dictionary look-up.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class PinnedUse:
     """The use of one version.
 
     Attributes:
-        last: When it was used last, in seconds since 1970.
-        senders: When each of the last senders used it last.
+        last: The time of the last use, in seconds since 1970.
+        senders: The time of each recent sender's last use.
     """
 
     version: int
@@ -50,9 +50,9 @@ class PinnedUse:
 
 
 class PinnedUses:
-    """Which versions requests were pinned to since this process started, in bounded memory.
+    """The versions to which requests were pinned since this process started, in bounded memory.
 
-    What was not seen for longest is forgotten.
+    The least recently used are dropped.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -68,19 +68,19 @@ class PinnedUses:
         _bound(self._uses, key, USES_KEPT)
 
     def of(self, database_id: str) -> list[PinnedUse]:
-        """Return the uses of a database's versions, the lowest version first."""
-        found = [use for (id_, _), use in self._uses.items() if id_ == database_id]
-        return sorted(found, key=lambda use: use.version)
+        """Return the uses of a database's versions, lowest version first."""
+        uses = [use for (id_, _), use in self._uses.items() if id_ == database_id]
+        return sorted(uses, key=lambda use: use.version)
 
 
-def _bound(kept: OrderedDict[_K, _V], key: _K, most: int) -> None:
-    kept.move_to_end(key)
-    if len(kept) > most:
-        kept.popitem(last=False)
+def _bound(entries: OrderedDict[_K, _V], key: _K, max_entries: int) -> None:
+    entries.move_to_end(key)
+    if len(entries) > max_entries:
+        entries.popitem(last=False)
 
 
-_KEPT: Final = 64
-"""Versions kept in memory, of all databases."""
+_MAX_VERSIONS: Final = 64
+"""Maximum number of versions in memory, of all databases."""
 
 HEADER: Final = "Portolan-Schema"
 
@@ -89,73 +89,76 @@ class FormerSchemas:
     """Finds versions of schemas.
 
     Attributes:
-        uses: Which of them requests were pinned to.
+        uses: Their uses by pinned requests.
     """
 
     def __init__(self, catalogue: CatalogueSchemas, executor: Executor, clock: Clock) -> None:
         self._catalogue = catalogue
         self._executor = executor
-        self._known: OrderedDict[tuple[str, int], FormerSchema] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, int], FormerSchema] = OrderedDict()
         self._loading = asyncio.Lock()
         self.uses = PinnedUses(clock)
 
     async def find(self, database: str, version: int, sender: Sender = ()) -> FormerSchema:
-        """Return a version as it is now, and note that `sender` has used it.
+        """Return a version mapped to the present, and record its use by `sender`.
 
         Raises:
             NotFound: There is no such database.
             Invalid: It has not had that many versions.
-            SchemaRetired: The version is retired, or not all that led from it to now is kept.
+            SchemaRetired: The version is retired, or the changes since are not all stored.
             Unavailable: The catalogue does not answer.
         """
-        now = await self._present(database, version)
-        if version < now.retired_before:
-            raise _retired(now, version, "is retired")
-        found = self._kept(now, version) or await self._loaded(now, version)
-        self.uses.note(now.id, version, sender)
-        return found
+        present = await self._present(database, version)
+        if version < present.retired_before:
+            raise _retired(present, version, "is retired")
+        schema = self._cached(present, version) or await self._load(present, version)
+        self.uses.note(present.id, version, sender)
+        return schema
 
     async def _present(self, database: str, version: int) -> DatabaseRoute:
-        """Return the routes of a database, newer ones if they are needed for that version."""
-        now = self._executor.model.databases.get(database)
-        if now is None or version > now.version:
-            now = (await self._executor.newest_model()).databases.get(database)
-        if now is None:
+        """Return the routes of a database, newer ones if that version needs them."""
+        present = self._executor.model.databases.get(database)
+        if present is None or version > present.version:
+            present = (await self._executor.newest_model()).databases.get(database)
+        if present is None:
             raise NotFound(f"There is no database {database}.")
-        if version > now.version:
-            locations = [Location(HEADER, f"is greater than {now.version}, the present version")]
+        if version > present.version:
+            locations = [
+                Location(HEADER, f"is greater than {present.version}, the present version")
+            ]
             raise Invalid("The schema has not had that many versions.", locations=locations)
-        return now
+        return present
 
-    def _kept(self, now: DatabaseRoute, version: int) -> FormerSchema | None:
-        key = now.id, version
-        found = self._known.get(key)
-        if found is None or found.now is not now:
+    def _cached(self, present: DatabaseRoute, version: int) -> FormerSchema | None:
+        key = present.id, version
+        schema = self._cache.get(key)
+        if schema is None or schema.now is not present:
             return None
-        self._known.move_to_end(key)
-        return found
+        self._cache.move_to_end(key)
+        return schema
 
-    async def _loaded(self, now: DatabaseRoute, version: int) -> FormerSchema:
-        async with self._loading:  # many may request the same after a change
-            found = self._kept(now, version)
-            if found is None:
-                former = await self._catalogue.former(now.id, version, now.version)
+    async def _load(self, present: DatabaseRoute, version: int) -> FormerSchema:
+        async with self._loading:  # many requests may need it after a change
+            schema = self._cached(present, version)
+            if schema is None:
+                former = await self._catalogue.former(present.id, version, present.version)
                 if former is None:
-                    raise _retired(now, version, "is not kept, or not all changes since")
-                found = await offload(True, _followed, now, version, former)
-                self._known[now.id, version] = found
-                if len(self._known) > _KEPT:
-                    self._known.popitem(last=False)
-            return found
+                    raise _retired(present, version, "is not kept, or not all changes since")
+                schema = await offload(True, _map_to_present, present, version, former)
+                self._cache[present.id, version] = schema
+                if len(self._cache) > _MAX_VERSIONS:
+                    self._cache.popitem(last=False)
+            return schema
 
 
-def _followed(now: DatabaseRoute, version: int, former: FormerVersion) -> FormerSchema:
-    return former_schema(now, version, current_names(former.document, former.changes))
+def _map_to_present(present: DatabaseRoute, version: int, former: FormerVersion) -> FormerSchema:
+    return former_schema(present, version, current_names(former.document, former.changes))
 
 
-def _retired(now: DatabaseRoute, version: int, why: str) -> SchemaRetired:
+def _retired(present: DatabaseRoute, version: int, reason: str) -> SchemaRetired:
     return SchemaRetired(
-        f"Version {version} of the schema of {now.schema.database} {why}. Use a later one, such as"
-        f" the present one, {now.version}, or send no {HEADER} to use the present names always.",
-        extra={"present": now.version, "retired_before": now.retired_before},
+        f"Version {version} of the schema of {present.schema.database} {reason}. Use a later one,"
+        f" such as the present one, {present.version}, or send no {HEADER} to use the present names"
+        " always.",
+        extra={"present": present.version, "retired_before": present.retired_before},
     )

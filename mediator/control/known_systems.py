@@ -1,4 +1,4 @@
-"""Systems as a replica knows them: findings about them, and what is stated about them."""
+"""Systems as a replica knows them: findings about them, and operators' statements."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = [
     "configured",
     "findings_of",
     "known_from",
-    "not_understood",
     "stored_form",
+    "unsupported_system",
     "updated",
     "with_statements",
 ]
@@ -41,13 +41,13 @@ class Findings:
         server: Product and version.
         durability_s: Seconds of acknowledged writes that a crash may lose, if known.
         replicas: Connected replicas, if known.
-        capabilities: What was proven or refuted, and how.
+        capabilities: Proven and refuted capabilities, and how.
         inexact: Field types for which the store lacks an exact operator.
         calibrated: Metrics of the synthetic workload.
         p99: 99th percentiles of its latencies.
         claims: Whether it keeps values unique.
         path_indexes: Whether it indexes paths within documents and maps.
-        acceptable: Whether the system may hold data; if not, `reason` says why.
+        acceptable: Whether the system can hold data; if not, `reason` says why.
     """
 
     server: str
@@ -65,7 +65,7 @@ class Findings:
 
     @property
     def proven(self) -> frozenset[Capability]:
-        """Those probed or observed."""
+        """The capabilities that were probed or observed."""
         return frozenset(c for c, v in self.capabilities.items() if v.state == "proven")
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def findings_of(
 
 @dataclass(frozen=True, slots=True)
 class KnownSystem:
-    """A registered system; without findings it could not be reached yet."""
+    """A registered system; without findings it has not been reached yet."""
 
     registration: SystemRegistration
     findings: Findings | None = None
@@ -109,8 +109,8 @@ class KnownSystem:
         return self.registration.config.name
 
 
-def not_understood(config: SystemConfig) -> Invalid:
-    """The error lacks the message of the driver: it may quote the URL, with a password."""
+def unsupported_system(config: SystemConfig) -> Invalid:
+    """The error omits the driver's message, which may quote the URL, with a password."""
     return Invalid(
         f"There is no store of the kind {config.kind} with such a URL.",
         locations=[Location("/url", f"is no URL of the kind {config.kind}")],
@@ -126,7 +126,7 @@ def known_from(system: StoredSystem) -> KnownSystem:
 
 
 def stored_form(known: KnownSystem) -> StoredSystem:
-    """Return a system as the catalogue keeps it, with the URL."""
+    """Return a system as the catalogue stores it, with the URL."""
     config = known.registration.config
     registration = {
         "config": {name: getattr(config, name) for name in SystemConfig.__slots__},
@@ -144,7 +144,7 @@ def amended(
     declared: Sequence[str] | None,
     use: SystemUse | None = None,
 ) -> KnownSystem:
-    """State metrics, of which None takes one back, capabilities, and what it is used for."""
+    """Change stated metrics, of which None withdraws one, declared capabilities, and the use."""
     registration = known.registration
     if metrics is not None:
         merged = {**(registration.metrics or {}), **metrics}
@@ -158,7 +158,7 @@ def amended(
 
 
 def check_seen(known: KnownSystem, seen: SeenStatements) -> None:
-    """Raise `Conflict` if somebody has changed what was seen of a system."""
+    """Raise `Conflict` if a system's statements have changed since they were seen."""
     declared, use = known.registration.declared, known.registration.use
     if seen.declared is not None and seen.declared != frozenset(declared):
         detail = "The declared capabilities were changed since they were shown."
@@ -169,7 +169,7 @@ def check_seen(known: KnownSystem, seen: SeenStatements) -> None:
 
 
 def with_statements(known: KnownSystem, statements: Mapping[str, Any] | None) -> KnownSystem:
-    """Add an operator's statements from another installation; what is stated here has precedence.
+    """Add an operator's statements from another installation; those made here win.
 
     They are ignored if they are about a system of another kind.
     """
@@ -182,27 +182,27 @@ def with_statements(known: KnownSystem, statements: Mapping[str, Any] | None) ->
 
 
 def configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
-    """Take the address from the settings, and keep what the operator has stated since.
+    """Take the address from the settings, and keep the operator's later statements.
 
     Raises:
-        Conflict: It is that of another system.
+        Conflict: It is the address of another system.
     """
     if known is None:
         return KnownSystem(registration)
     check_same(known.name, known.registration.config, registration.config)
-    # With another number, none of its objects would be found again.
+    # With another number of partitions, its objects could not be found.
     partitions = known.registration.config.partitions
-    kept = replace(
+    merged = replace(
         known.registration,
         config=replace(registration.config, partitions=partitions),
         declared=registration.declared or known.registration.declared,
         metrics=registration.metrics or known.registration.metrics,
     )
-    return replace(known, registration=kept)
+    return replace(known, registration=merged)
 
 
 def check_same(name: str, old: SystemConfig, new: SystemConfig) -> None:
-    """Raise `Conflict` for a change by which all objects of a system would disappear."""
+    """Raise `Conflict` for a change that would make all objects of a system disappear."""
     if (old.kind, old.namespace) != (new.kind, new.namespace):
         raise Conflict(
             f"The system {name} cannot become one of another kind or namespace, which has none of"
@@ -211,6 +211,6 @@ def check_same(name: str, old: SystemConfig, new: SystemConfig) -> None:
 
 
 def updated(own: KnownSystem, other: KnownSystem) -> KnownSystem:
-    """Take over the registration of another replica; the address stays that of our own settings."""
+    """Take over another replica's registration, but keep the address of our own settings."""
     registration = replace(other.registration, config=own.registration.config)
     return replace(own, registration=registration, findings=other.findings or own.findings)

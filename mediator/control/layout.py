@@ -1,19 +1,19 @@
-"""Layouts: where each cache group of each class is placed, as the catalogue keeps it.
+"""Layouts: where each cache group of each class is placed, as the catalogue stores it.
 
-Stores name records of a class by its *generation*. A class gets one when it is made, and another
-one when it is placed anew and leaves a system. If it holds objects it keeps its generation, and
-leaves a system only with fields that are dropped: how often it did follows the generation there. So
-a late write to a former location, or the removal of that location, affects nothing of the class as
-it is now. When it got its generation is kept as well, by the clock of the replica that planned it:
-changes of a former class of the name are older.
+Stores name records of a class by its *generation*. A class gets one when it is created, and another
+when it is placed elsewhere and leaves a system. If it holds objects it keeps its generation, and
+leaves a system only with dropped fields: the number of its departures follows the generation there.
+So a late write to a former location, or the removal of that location, does not affect the present
+class. The layout also records when the class got its generation, by the clock of the replica that
+planned it: changes of a former class of the name are older.
 
 Likewise they name fields by *stored names*, for as long as the class keeps its generation. The
-stored name of a field is the first name that it had, unless that is taken: by a field that was
-renamed since, or by one that was dropped with its values. A name that a field had, and none has
-now, is *freed*: a replica that is behind may still take it for that field.
+stored name of a field is its first name, unless another field has taken it: one that was renamed
+since, or one that was dropped with its values. A former name that no field has now is *freed*: a
+replica that is behind can still take it for the former field.
 
 Unique constraints that are being built (`mediator.control.unique_builds`) are part of a layout, not
-of the schema: all writes keep them, and nobody is promised that they hold.
+of the schema: all writes obey them, but they do not hold yet.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ __all__ = [
     "notes_on_builds",
     "overrides_of",
     "route_of",
-    "same_place",
+    "same_location",
     "view_system_of",
-    "with_what_is_kept",
+    "with_catalogue_state",
 ]
 
 _NAME_LENGTH: Final = 63
-"""Characters of a stored name: PostgreSQL has no longer names of columns."""
+"""Maximum characters of a stored name: the limit of PostgreSQL's column names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class UniqueBuild:
     """Unique constraints of one class that are being built over its objects.
 
     Attributes:
-        id: Of this build, unlike those of all others.
+        id: Unique to this build.
         unique: The fields of each.
-        until: When it is abandoned, unless somebody goes on with it.
+        until: When it is abandoned, unless somebody continues it.
         after: The last id up to which the objects claim their values; None: none does yet.
     """
 
@@ -74,12 +74,12 @@ class UniqueBuild:
 
     @classmethod
     def of(cls, layout: Mapping[str, Any] | None) -> UniqueBuild | None:
-        """Return what is being built of a class, by its layout."""
-        kept = layout.get("building") if layout else None
-        if not kept:
+        """Return the build of a class in progress, by its layout."""
+        build = layout.get("building") if layout else None
+        if not build:
             return None
-        unique = tuple(map(tuple, kept["unique"]))
-        return cls(kept["id"], unique, datetime.fromisoformat(kept["until"]), kept["after"])
+        unique = tuple(map(tuple, build["unique"]))
+        return cls(build["id"], unique, datetime.fromisoformat(build["until"]), build["after"])
 
     def to_json(self) -> dict[str, Any]:
         unique = list(map(list, self.unique))
@@ -92,7 +92,7 @@ class UniqueBuild:
 
 
 def indexes_of(fragment: Fragment) -> dict[tuple[str, ...], str]:
-    """Return the indexes of a fragment: as its store names them, with their names in the schema."""
+    """Return the indexes of a fragment by their names in its store, with their schema names."""
     names = map(",".join, _indexes(fragment))
     return dict(zip(_indexes(stored_fragment(fragment)), names, strict=True))
 
@@ -105,9 +105,9 @@ def _indexes(fragment: Fragment) -> list[tuple[str, ...]]:
 
 
 def builds_of(stored: StoredDatabase) -> dict[str, UniqueBuild]:
-    """Return what is being built, by class."""
-    found = {name: UniqueBuild.of(layout) for name, layout in stored.layout.items()}
-    return {name: build for name, build in found.items() if build is not None}
+    """Return the builds in progress, by class."""
+    builds = {name: UniqueBuild.of(layout) for name, layout in stored.layout.items()}
+    return {name: build for name, build in builds.items() if build is not None}
 
 
 def notes_on_builds(stored: StoredDatabase) -> list[str]:
@@ -129,15 +129,14 @@ def layout_of(
 ) -> dict[str, Any]:
     """Return the layout of a decision, with the schema version of each class.
 
-    `view` is the system of the copies; classes keep the generations of the layout `present`, and
-    the names of what their objects have, if they hold any; others are made `now` (seconds since
-    1970). Fields that are `retyped` (by class; it holds no objects) are others under the same
-    names.
+    `view` is the system of the copies. Classes keep the generations of the layout `present`, and
+    the stored names of their objects, if they hold any; new ones are created `now` (seconds since
+    1970). `retyped` fields (by class; it holds no objects) are new fields under the same names.
     """
     return {
         class_name: {
             "version": versions[class_name],
-            **_stored_as(
+            **_storage_of(
                 present.get(class_name),
                 groups,
                 (retyped or {}).get(class_name, ()),
@@ -149,7 +148,7 @@ def layout_of(
                 group: {"system": placed.system, "fields": list(placed.fields)}
                 for group, placed in throttled(groups.items())
             },
-            # JSONB orders keys as it likes; the anchor group comes first.
+            # JSONB does not preserve key order; the anchor group comes first.
             "order": list(groups),
         }
         for class_name, groups in decision.groups.items()
@@ -160,20 +159,20 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     schema = _with_builds(parse_schema(stored.name, stored.document), stored.layout)
     groups = {
         class_name: {
-            group: _placed(layout["groups"][group]) for group in throttled(layout["order"])
+            group: _group_placement(layout["groups"][group]) for group in throttled(layout["order"])
         }
         for class_name, layout in stored.layout.items()
     }
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
-    built = build_routes(schema, groups, versions, view_system_of(stored))
-    classes = {name: _identified(route, stored) for name, route in built.classes.items()}
+    routes = build_routes(schema, groups, versions, view_system_of(stored))
+    classes = {name: _with_identity(route, stored) for name, route in routes.classes.items()}
     overrides, version = overrides_of(stored), stored.version
     route = DatabaseRoute(schema, classes, stored.id, overrides=overrides, version=version)
-    return with_what_is_kept(route, stored)
+    return with_catalogue_state(route, stored)
 
 
 def _with_builds(schema: Schema, layout: Mapping[str, Any]) -> Schema:
-    """Add to a schema the unique constraints that are being built."""
+    """Add the unique constraints that are being built to a schema."""
     classes = {
         name: replace(class_, unique=(*class_.unique, *build.unique))
         for name, class_ in schema.classes.items()
@@ -182,21 +181,21 @@ def _with_builds(schema: Schema, layout: Mapping[str, Any]) -> Schema:
     return replace(schema, classes={**schema.classes, **classes}) if classes else schema
 
 
-def with_what_is_kept(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRoute:
-    """Return the routes of a database with what the catalogue alone keeps; fragments stay the same.
+def with_catalogue_state(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRoute:
+    """Return the routes of a database with state of the catalogue; fragments stay the same.
 
-    That are the former owners of its classes, and which versions are retired.
+    This state is the former owners of its classes, and the retired versions.
     """
     times = {name: datetime.fromisoformat(at) for name, at in stored.owned_until.items()}
     return replace(route, owned_until=times, retired_before=stored.retired_before)
 
 
 def overrides_of(stored: StoredDatabase | None) -> dict[str, Override]:
-    """Return all that the catalogue keeps, those that have ended included."""
-    kept = stored.overrides if stored else {}
+    """Return all overrides in the catalogue, including ended ones."""
+    overrides = stored.overrides if stored else {}
     return {
-        node: Override(each["system"], each["reason"], datetime.fromisoformat(each["until"]))
-        for node, each in kept.items()
+        node: Override(row["system"], row["reason"], datetime.fromisoformat(row["until"]))
+        for node, row in overrides.items()
     }
 
 
@@ -214,7 +213,7 @@ def copies_of(route: DatabaseRoute | None) -> list[Fragment]:
     return [copy for copy in copies if copy is not None]
 
 
-def same_place(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | None:
+def same_location(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | None:
     """Find the fragment of the same generation of the same class on the same system."""
     for other in fragments_of(route):
         if location_of(other) == location_of(fragment):
@@ -223,7 +222,7 @@ def same_place(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | No
 
 
 def is_read_by(fragment: Fragment, other: Fragment | None) -> bool:
-    """Whether all that is written to a fragment is found by another one, with all its claims."""
+    """Whether another fragment reads all writes to a fragment, with all its claims."""
     if other is None:
         return False
     fragment, other = stored_fragment(fragment), stored_fragment(other)
@@ -240,7 +239,7 @@ def location_of(fragment: Fragment) -> tuple[str, str, str]:
     return fragment.class_name, fragment.stored_as, fragment.system
 
 
-def _stored_as(
+def _storage_of(
     present: Mapping[str, Any] | None,
     groups: Mapping[str, GroupPlacement],
     retyped: Collection[str],
@@ -250,45 +249,48 @@ def _stored_as(
 ) -> dict[str, Any]:
     """Return the generation of a class, its stored names, and those of fields that were dropped.
 
-    What is `erasing` is still held by objects. What is `freed` are names, not stored ones.
+    Objects still hold the values of `erasing` names. `freed` names are schema names, not stored
+    ones.
     """
     generation = _generation(present, groups, holding=holding)
     if present is None or generation != present["generation"]:
-        made = {"generation": generation, "made_us": int(now * 1e6)}
-        return {**made, "left": {}, "names": {}, "freed": [], "dropped": [], "erasing": []}
+        entry = {"generation": generation, "made_us": int(now * 1e6)}
+        return {**entry, "left": {}, "names": {}, "freed": [], "dropped": [], "erasing": []}
     names, dropped = present["names"], {*present["dropped"]}
     before = {name for placed in present["groups"].values() for name in placed["fields"]}
     fields = [name for placed in groups.values() for name in placed.fields]
-    kept = {name: names.get(name, name) for name in before.intersection(fields) - {*retyped}}
-    ended = before.difference(fields)
+    stored_names = {
+        name: names.get(name, name) for name in before.intersection(fields) - {*retyped}
+    }
+    ended_fields = before.difference(fields)
     if not holding:
-        # A store prepares a field anew whose stored name comes back, but not in the same change.
-        ended = ended.intersection(names) | before.intersection(retyped)
-    left = {names.get(name, name) for name in ended}
-    dropped |= left
-    taken = {*kept.values(), *dropped}
+        # A store prepares a field again whose stored name returns, but not in the same change.
+        ended_fields = ended_fields.intersection(names) | before.intersection(retyped)
+    ended_names = {names.get(name, name) for name in ended_fields}
+    dropped |= ended_names
+    taken = {*stored_names.values(), *dropped}
     for name in fields:
-        if name not in kept:
-            kept[name] = _free(name, taken)
-            taken.add(kept[name])
-    differing = {name: stored for name, stored in sorted(kept.items()) if name != stored}
+        if name not in stored_names:
+            stored_names[name] = _free_name(name, taken)
+            taken.add(stored_names[name])
+    renamed = {name: stored for name, stored in sorted(stored_names.items()) if name != stored}
     return {
         "generation": generation,
         "made_us": present["made_us"],
-        "left": _times_left(present, groups),
-        "names": differing,
+        "left": _departures(present, groups),
+        "names": renamed,
         "freed": sorted({*present["freed"], *before}.difference(fields)),
         "dropped": sorted(dropped),
-        "erasing": sorted({*present["erasing"], *left}),
+        "erasing": sorted({*present["erasing"], *ended_names}),
     }
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    """Return a name of a field that is not taken: itself, or with a number at its end."""
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """Return an unused stored name of a field: its name, or that with a number at its end."""
     if name not in taken:
         return name
-    numbered = (f"_{number}" for number in count(2))
-    candidates = (name[: _NAME_LENGTH - len(end)] + end for end in numbered)
+    suffixes = (f"_{number}" for number in count(2))
+    candidates = (name[: _NAME_LENGTH - len(suffix)] + suffix for suffix in suffixes)
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
@@ -296,42 +298,45 @@ def _generation(
     present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement], *, holding: bool
 ) -> str:
     """Keep the present generation of a class if it holds objects, or stays on all its systems."""
-    if present is not None and (holding or not _left(present, groups)):
+    if present is not None and (holding or not _left_systems(present, groups)):
         return str(present["generation"])
     return token_hex(6)
 
 
-def _left(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> set[str]:
+def _left_systems(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> set[str]:
     """Return the systems that a class leaves."""
     before = {placed["system"] for placed in present["groups"].values()}
     return before - {placed.system for placed in groups.values()}
 
 
-def _times_left(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> dict[str, int]:
-    """Return how often a class has left systems: it has another location when it returns."""
+def _departures(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> dict[str, int]:
+    """Return how often a class has left systems: its location changes when it returns."""
     times = present["left"]
-    return {**times, **{system: times.get(system, 0) + 1 for system in _left(present, groups)}}
+    return {
+        **times,
+        **{system: times.get(system, 0) + 1 for system in _left_systems(present, groups)},
+    }
 
 
-def _identified(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
+def _with_identity(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
     layout = stored.layout[route.schema.name]
-    generation, names, left = layout["generation"], layout["names"], layout["left"]
+    generation, names, departures = layout["generation"], layout["names"], layout["left"]
 
-    def identified(fragment: Fragment) -> Fragment:
-        times = left.get(fragment.system)
-        returned = f"_{times}" if times else ""
-        stored_as = f"{fragment.class_name}_{generation}{returned}"
+    def identify(fragment: Fragment) -> Fragment:
+        times = departures.get(fragment.system)
+        suffix = f"_{times}" if times else ""
+        stored_as = f"{fragment.class_name}_{generation}{suffix}"
         return replace(fragment, database_id=stored.id, stored_as=stored_as)
 
-    def named(fragment: Fragment) -> Fragment:
-        here = {name: names[name] for name in names.keys() & fragment.fields.keys()}
-        return replace(identified(fragment), stored_names=here)
+    def identify_with_names(fragment: Fragment) -> Fragment:
+        stored_names = {name: names[name] for name in names.keys() & fragment.fields.keys()}
+        return replace(identify(fragment), stored_names=stored_names)
 
-    copy = identified(route.copy) if route.copy is not None else None
-    fragments = tuple(map(named, route.fragments))
+    copy = identify(route.copy) if route.copy is not None else None
+    fragments = tuple(map(identify_with_names, route.fragments))
     dropped, made_us = frozenset(layout["dropped"]), layout["made_us"]
     return replace(route, fragments=fragments, copy=copy, dropped=dropped, made_us=made_us)
 
 
-def _placed(form: Mapping[str, Any]) -> GroupPlacement:
+def _group_placement(form: Mapping[str, Any]) -> GroupPlacement:
     return GroupPlacement(form["system"], tuple(form["fields"]))

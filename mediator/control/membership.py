@@ -1,8 +1,8 @@
-"""The lease under which a replica writes, and what all replicas have put in force.
+"""The write lease of a replica, and the epochs that all replicas have in force.
 
-Each replica confirms every second which epoch it has in force, which gives it the lease. A replica
-that places a class anew waits until every other one has confirmed its hold, or has lost its lease
-(docs/replicas.md).
+Each replica confirms every second which epoch it has in force, which renews the lease. A replica
+that places a class elsewhere waits until every other one has confirmed its hold, or has lost its
+lease (docs/replicas.md).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mediator.operations.calls import StoreCalls
 __all__ = ["LEASE_S", "Membership"]
 
 LEASE_S: Final = 120.0
-"""Seconds for which a replica without the catalogue goes on writing."""
+"""Seconds for which a replica without the catalogue continues to write."""
 
 EXPIRED_S: Final = LEASE_S + 5.0
-"""Clocks run at almost the same rate: after so long, by the catalogue's, a lease has expired."""
+"""Clock rates hardly differ: after this time, by the catalogue's clock, a lease has expired."""
 
 TIMEOUT_S: Final = 10.0
 _PAUSE_S: Final = 0.05
@@ -33,9 +33,9 @@ _PAUSE_S: Final = 0.05
 
 @dataclass(eq=False)
 class Membership:
-    """This replica among the others.
+    """This replica's membership among all replicas.
 
-    `in_force` looks at the catalogue, puts in force what has changed, and returns the epoch.
+    `in_force` looks at the catalogue, puts changes in force, and returns the epoch.
     """
 
     _replicas: CatalogueReplicas
@@ -45,7 +45,7 @@ class Membership:
     _clock: Clock
 
     async def renew(self) -> None:
-        """Confirm what is in force; raises `Unavailable` if the catalogue does not answer."""
+        """Confirm the epoch in force; raises `Unavailable` if the catalogue does not answer."""
         while True:
             # Others count the lease from its confirmation, which is later.
             started_at = self._clock.monotonic()
@@ -55,18 +55,18 @@ class Membership:
             if await self._replicas.confirm(self._name, epoch):
                 self._calls.admission.lease_until = started_at + LEASE_S
                 return
-            # It was removed. After joining it looks again: earlier changes did not wait for it.
+            # It was removed. After joining, look again: earlier changes did not wait for it.
             await self._replicas.join(self._name)
 
     async def reap(self) -> None:
         """Remove replicas that have ended without leaving; raises `Unavailable`.
 
-        `agree` does so too, but schemas may stay as they are for months.
+        `agree` does this as well, but schemas may stay unchanged for months.
         """
         await self._replicas.remove_expired(self._name, EXPIRED_S)
 
     async def close(self) -> None:
-        """Leave; a write that still ends acknowledges nothing."""
+        """Leave; a write that still ends is not acknowledged."""
         self._calls.admission.lease_until = -inf
         with suppress(Unavailable):
             await self._replicas.leave(self._name)
@@ -75,8 +75,8 @@ class Membership:
         """Wait until no replica writes under an epoch before `epoch`, which is in force here.
 
         Raises:
-            Unavailable: One of them does not confirm, and may still hold its lease; or a write of
-                this one does not end.
+            Unavailable: Another replica does not confirm, and may still hold its lease; or a write
+                of this one does not end.
         """
         try:
             async with asyncio.timeout(TIMEOUT_S):

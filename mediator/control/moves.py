@@ -1,6 +1,6 @@
-"""Fields that are dropped because another field has their values: refused as long as one has not.
+"""Checks that a field which is dropped in favour of another has all its values there.
 
-The values are compared while writes are held, so none comes between the comparison and the change.
+Writes are held during the comparison, so none comes between it and the change.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mediator.schema.tree import Schema
 __all__ = ["MOVE_S", "MoveCheck", "moved_fields"]
 
 MOVE_S: Final = 15.0
-"""Seconds for which values are compared; a hold of writes lasts twice as long at most."""
+"""Seconds for which values are compared; a hold of writes lasts at most twice as long."""
 
 _MOVE: Final = "move"
 _DIFFERENT: Final = (Kind.CHANGED, Kind.DUPLICATES, Kind.CONFLICTS)
-"""What a copy that overwrites is to objects that lack the value of their source."""
+"""The kinds of objects without their source's value, in a copy that overwrites."""
 
 _OVERWRITE: Final = CopyRules(overwrite=True)
 
@@ -37,22 +37,22 @@ _OVERWRITE: Final = CopyRules(overwrite=True)
 def moved_fields(
     options: ChangeOptions, present: DatabaseRoute | None, after: Schema
 ) -> tuple[FieldCopy, ...]:
-    """Return the copies that a change takes for done, by the schema that is in force.
+    """Return the copies that a change requires to be complete, by the schema in force.
 
     Raises:
-        Invalid: One of them is impossible, or its target does not stay as it is.
+        Invalid: A copy is impossible, or its target leaves the schema.
     """
     if not options.move:
         return ()
     if options.rename:
         _refuse("fields are renamed in a change of its own")
     before = present.schema if present else Schema(after.database)
-    moved = tuple(field_copy(each, before, _MOVE) for each in options.move)
-    for each in moved:
-        class_ = after.classes.get(each.class_name)
-        if class_ is None or each.target.name not in class_.fields:
-            _refuse(f"{each.class_name}.{each.target.name} is not in the new schema")
-    return moved
+    copies = tuple(field_copy(copy, before, _MOVE) for copy in options.move)
+    for move in copies:
+        class_ = after.classes.get(move.class_name)
+        if class_ is None or move.target.name not in class_.fields:
+            _refuse(f"{move.class_name}.{move.target.name} is not in the new schema")
+    return copies
 
 
 def _refuse(reason: str) -> None:
@@ -65,47 +65,50 @@ class MoveCheck:
     _clock: Clock
 
     async def run(
-        self, database: str, moved: Iterable[FieldCopy], unnamed: Collection[str]
+        self, database: str, moved: Iterable[FieldCopy], redacted: Collection[str]
     ) -> CheckReport:
-        """Find objects that lack a value; those of classes that are `unnamed` are only counted.
+        """Find objects that lack a value; objects of `redacted` classes are only counted.
 
         Raises:
             MediatorError: A system does not answer.
         """
         until = self._clock.monotonic() + MOVE_S
         violations, unfinished = [], []
-        for each in moved:
-            report = await self._compared(database, each.copy, until)
-            violation = _violation(each, report, each.class_name in unnamed)
+        for copy in moved:
+            report = await self._compare(database, copy.copy, until)
+            violation = _violation(copy, report, copy.class_name in redacted)
             if violation.count:
                 violations.append(violation)
             elif report.next is not None:
-                unfinished.append(each.class_name)
+                unfinished.append(copy.class_name)
         return CheckReport(violations, unfinished, f"{MOVE_S:g} s")
 
-    async def _compared(self, database: str, copy: Copy, until: float) -> CopyReport:
-        left_s = until - self._clock.monotonic()
-        return await self._copying.run(database, copy, _OVERWRITE, dry_run=True, for_s=left_s)
+    async def _compare(self, database: str, copy: Copy, until: float) -> CopyReport:
+        remaining_s = until - self._clock.monotonic()
+        return await self._copying.run(database, copy, _OVERWRITE, dry_run=True, for_s=remaining_s)
 
     async def require(
-        self, database: str, moved: Iterable[FieldCopy], unnamed: Collection[str]
+        self, database: str, moved: Iterable[FieldCopy], redacted: Collection[str]
     ) -> None:
         """Refuse a change that would lose values.
 
         Raises:
             ConstraintViolated: It would.
-            Conflict: It is not known whether it would.
+            Conflict: Not all objects could be compared.
             MediatorError: A system does not answer.
         """
-        report = await self.run(database, moved, unnamed)
+        report = await self.run(database, moved, redacted)
         if report.violations:
-            named = [each.location() for each in islice(report.violations, MAX_ERRORS)]
+            locations = [
+                violation.location() for violation in islice(report.violations, MAX_ERRORS)
+            ]
             detail = (
-                f"Values of a field that is moved are not in the other one: {named[0].pointer}"
-                f" {named[0].detail}. Copy them with overwrite=true, or drop the field with them."
+                f"Values of a field that is moved are not in the other one: {locations[0].pointer}"
+                f" {locations[0].detail}. Copy them with overwrite=true, or drop the field with"
+                " them."
             )
             extra = {"violations": list(report.to_json())}
-            raise ConstraintViolated(detail, locations=named, extra=extra)
+            raise ConstraintViolated(detail, locations=locations, extra=extra)
         if report.unfinished:
             raise Conflict(
                 f"{' '.join(report.notes())} Nothing was changed. Once all clients use the other"
@@ -113,9 +116,9 @@ class MoveCheck:
             )
 
 
-def _violation(moved: FieldCopy, report: CopyReport, is_unnamed: bool) -> ConstraintViolation:
+def _violation(moved: FieldCopy, report: CopyReport, is_redacted: bool) -> ConstraintViolation:
     constraint = TightenedConstraint(moved.source_class, moved.source.name, _MOVE, lambda _: False)
     ids = [id_ for kind in _DIFFERENT for id_ in report.sample[kind]]
-    sample = [] if is_unnamed else ids[:SAMPLE]
+    sample = [] if is_redacted else ids[:SAMPLE]
     count = sum(report.counts[kind] for kind in _DIFFERENT)
     return ConstraintViolation(constraint, count, report.objects, sample)

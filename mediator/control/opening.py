@@ -1,4 +1,4 @@
-"""Opening of systems: a store is made, opened, and examined if nothing is known of its server."""
+"""Opens systems: creates and opens a store, and examines a server without findings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from mediator.base.concurrency import end
-from mediator.control.known_systems import Findings, findings_of, not_understood
+from mediator.control.known_systems import Findings, findings_of, unsupported_system
 from mediator.placement.calibration import calibrate
 from mediator.schema.annotations import Capability
 from mediator.stores.port import Store, StoreUnavailable, SystemConfig
@@ -17,7 +17,7 @@ __all__ = ["Opening", "Retirement"]
 
 
 BEFORE_S: Final = 10.0
-"""The longest time between finding a store and calling it."""
+"""Maximum time between finding a store and calling it."""
 
 
 class Opening:
@@ -28,9 +28,9 @@ class Opening:
     async def open(
         self, config: SystemConfig, findings: Findings | None = None
     ) -> tuple[Store, Findings]:
-        """Return an open store, and the findings about its server, known or new.
+        """Return an open store, and the findings about its server, existing or new.
 
-        What is known holds for one version of the server (guarantee 6).
+        Findings hold for one version of the server (guarantee 6).
 
         Raises:
             Invalid: There is no such kind, or no such URL.
@@ -47,12 +47,12 @@ class Opening:
                 await store.close()
                 raise
         except ValueError:
-            raise not_understood(config) from None
+            raise unsupported_system(config) from None
         return store, findings
 
     async def examine(self, store: Store) -> Findings:
         """Probe and calibrate an open store; raises `StoreError`."""
-        # One at a time: two systems measured at once would measure each other.
+        # One at a time: concurrent measurements would distort each other.
         async with self._examining:
             report = await probe(store)
             updates = report.capabilities[Capability.CONDITIONAL_UPDATES]
@@ -66,22 +66,22 @@ class Retirement:
     """Replaced stores, which are closed once no call can be using them."""
 
     def __init__(self) -> None:
-        self._leaving: dict[asyncio.Task[None], Store] = {}
+        self._retiring: dict[asyncio.Task[None], Store] = {}
 
     def retire(self, store: Store) -> None:
-        """Close a store after a while; it must not be found any more."""
+        """Close a store after a while; it must no longer be found."""
         task = asyncio.create_task(_close(store))
-        self._leaving[task] = store
-        task.add_done_callback(lambda done: self._leaving.pop(done, None))
+        self._retiring[task] = store
+        task.add_done_callback(lambda done: self._retiring.pop(done, None))
 
     async def close(self) -> None:
-        leaving = dict(self._leaving)
-        await end(leaving)
-        await asyncio.gather(*(store.close() for store in leaving.values()))
+        retiring = dict(self._retiring)
+        await end(retiring)
+        await asyncio.gather(*(store.close() for store in retiring.values()))
 
 
 async def _close(store: Store) -> None:
     # A caller that has found the store calls it once, within its deadline, after a bounded call of
-    # the guard: nothing is cut off.
+    # the guard: no call is cut off.
     await asyncio.sleep(BEFORE_S + store.config.deadline_s)
     await store.close()

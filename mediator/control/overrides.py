@@ -1,4 +1,4 @@
-"""Overrides of a database: changed, checked, and as the catalogue keeps them."""
+"""Overrides of a database: changed, checked, and in the form that the catalogue stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["OVERRIDES_PER_DATABASE", "OVERRIDE_MAX_DAYS", "changed_overrides", "
 OVERRIDES_PER_DATABASE: Final = 100
 
 OVERRIDE_MAX_DAYS: Final = 184
-"""Half a year: what is to last longer belongs into the schema."""
+"""Half a year: anything more permanent belongs in the schema."""
 
 
 def changed_overrides(
@@ -30,29 +30,29 @@ def changed_overrides(
 ) -> dict[str, Override]:
     """Return the overrides of a database after some were set, or removed (None).
 
-    Those that have ended, or whose node is no longer there, are left out.
+    Overrides that have ended, or whose node no longer exists, are left out.
 
     Raises:
-        NotFound: A node, or an override that is to be removed, does not exist.
+        NotFound: A node, or an override to remove, does not exist.
         Invalid: There is no such system, or the time is past or too far away.
         Conflict: There would be more than `OVERRIDES_PER_DATABASE`.
     """
-    kept = in_force(overrides_of(stored), now)
+    overrides = in_force(overrides_of(stored), now)
     for node, override in changes.items():
         if not _is_node(schema, node):
             raise NotFound(f"There is no node {node}.")
         if override is not None:
             _check(override, sorted(systems), now)
-            kept[node] = override
-        elif kept.pop(node, None) is None:
+            overrides[node] = override
+        elif overrides.pop(node, None) is None:
             raise NotFound(f"There is no override of {node}.")
-    if changes and len(kept) > OVERRIDES_PER_DATABASE:
+    if changes and len(overrides) > OVERRIDES_PER_DATABASE:
         raise Conflict(f"A database has at most {OVERRIDES_PER_DATABASE} overrides.")
-    return {node: override for node, override in kept.items() if _is_node(schema, node)}
+    return {node: override for node, override in overrides.items() if _is_node(schema, node)}
 
 
 def documents(overrides: Overrides) -> dict[str, dict[str, Any]]:
-    """Write overrides as JSON, as the catalogue and responses have them."""
+    """Encode overrides as JSON, for the catalogue and responses."""
     return {
         node: {
             "system": override.system,

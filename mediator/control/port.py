@@ -1,4 +1,4 @@
-"""What operators and applications give the control plane, and what it returns."""
+"""Inputs of the control plane from operators and applications, and its results."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = [
 
 
 class SystemUse(StrEnum):
-    """What a system is used for.
+    """The use of a system.
 
-    FULL: for all that is placed there. DRAINING: for what is there; nothing else is placed there.
-    SUSPENDED: for nothing; calls to it fail at once, as if it did not answer.
+    FULL: no restriction. DRAINING: for data that is there, but nothing else is placed there.
+    SUSPENDED: no use; calls to it fail at once, as if it did not answer.
     """
 
     FULL = "full"
@@ -44,7 +44,7 @@ class SystemRegistration:
         config: How to reach it.
         declared: Capabilities that cannot be probed or observed, as the operator states them.
         metrics: Metrics that the operator states; they replace measured ones until removed.
-        use: What the operator lets it be used for.
+        use: The use that the operator allows.
     """
 
     config: SystemConfig
@@ -55,11 +55,11 @@ class SystemRegistration:
 
 @dataclass(frozen=True, slots=True)
 class SeenStatements:
-    """What was shown of a system before it is changed; None: it does not matter what it is.
+    """Statements about a system that were shown before it is changed; None: not checked.
 
     Attributes:
-        declared: The capabilities that were declared, in any order.
-        use: What it was used for.
+        declared: The declared capabilities, in any order.
+        use: Its use.
     """
 
     declared: frozenset[str] | None = None
@@ -68,19 +68,19 @@ class SeenStatements:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """What a schema change may do to objects that are there.
+    """Permitted effects of a schema change on existing objects.
 
     Attributes:
-        unchecked: Whether constraints that are tightened are put in force without checking them.
-        backfill: Whether they get the defaults of required fields, after the change.
-        drop: What leaves the schema with all that it holds: classes (``class``) with their objects,
+        unchecked: Whether tightened constraints are put in force without checking objects.
+        backfill: Whether objects get the defaults of required fields, after the change.
+        drop: Nodes that leave the schema with their data: classes (``class``) with their objects,
             fields (``class.field``) with their values.
         rename: New names of fields, by class and former name.
-        move: Copies that are done: their source is dropped, as the target has all its values.
-        overrides: What operators override of the placement, by node; None ends an override.
-        history: What a database has had before that is created; one that is there has its own.
-        restored: The version whose classes and fields a backup brings back, so that its clients
-            find them again; None: those of the present version go on.
+        move: Complete copies: their source is dropped, as the target has all its values.
+        overrides: Operators' overrides of the placement, by node; None ends an override.
+        history: The former history of a database that is created; an existing one keeps its own.
+        restored: The version whose classes and fields a backup restores, so that its clients find
+            them again; None: those of the present version continue.
     """
 
     unchecked: bool = False
@@ -94,24 +94,24 @@ class ChangeOptions:
 
 
 CAREFUL: Final = ChangeOptions()
-"""Nothing is done to them, and none may break the schema."""
+"""Objects are unchanged, and none may break the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What setting a schema did, or would do (dry run).
+    """The result of setting a schema, or of a dry run.
 
     Attributes:
         version: Of the schema, after the change.
         epoch: Of the routing model, after the change.
-        document: The schema as stored: complete, with defaults spelled out.
+        document: The schema as stored: complete, with explicit defaults.
         placements: For each node (``class`` or ``class.field``): system, bound, scores, why.
-        moves: What would have to move: node, from, to, objects. Not empty only in a dry run.
+        moves: Data that would have to move: node, from, to, objects. Empty except in a dry run.
         violations: Constraints that existing objects break (`CheckReport`). A dry run lists those
-            that the change would be refused for; the change itself, those that objects break which
+            for which the change would be refused; the change lists those broken by objects that
             were written before all replicas had adopted it.
         overrides: Those in force, by node: system, reason, until.
-        notes: Things worth knowing, e.g. goals and utilities mixed on one field.
+        notes: Remarks, such as goals and utilities mixed on one field.
     """
 
     database: str
@@ -129,4 +129,4 @@ BeforeChange: TypeAlias = Callable[[Iterable[str]], Awaitable[None]]
 """Called with the names of the classes that a schema is about to have."""
 
 AfterChange: TypeAlias = Callable[[Iterable[str]], Awaitable[None]]
-"""Called with the names of the classes that a schema has, as soon as it is in force."""
+"""Called with the names of the classes of a schema, as soon as it is in force."""

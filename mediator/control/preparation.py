@@ -1,7 +1,7 @@
-"""What a schema change needs before it is in force: made without the lock, as it may take long.
+"""Prepares a schema change before it is in force, without the lock, since that can take long.
 
-The schema may be changed meanwhile. So what is left is asked for again, under the lock, until
-nothing is.
+The schema can change meanwhile. So the remaining work is determined again, under the lock, until
+none remains.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["Preparation"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
-    """What is left to be done: constraints that are not checked, indexes, and builds."""
+class _Work:
+    """Remaining work: constraints to check, indexes, and builds."""
 
     constraints: Constraints = field(default_factory=dict)
     indexes: tuple[AddedIndexes, ...] = ()
@@ -29,7 +29,7 @@ class _Left:
 
 @dataclass(eq=False)
 class Preparation:
-    """What was done for one change so far.
+    """The finished preparations of one change.
 
     Attributes:
         checked: The constraints that objects were found to meet.
@@ -40,40 +40,42 @@ class Preparation:
     _indexes: IndexBuilds
     _builds: UniqueBuilds
     checked: Constraints = field(default_factory=dict, init=False)
-    _are_moved: bool = field(default=False, init=False)
-    _indexed: set[IndexKey] = field(default_factory=set, init=False)
-    _built: set[str] = field(default_factory=set, init=False)
+    _moves_checked: bool = field(default=False, init=False)
+    _built_indexes: set[IndexKey] = field(default_factory=set, init=False)
+    _finished_builds: set[str] = field(default_factory=set, init=False)
 
-    async def left(self, plan: SchemaPlan, tighter: Constraints) -> _Left | None:
-        """Return what is left of a change that makes constraints `tighter`; None: nothing.
+    async def remaining(self, plan: SchemaPlan, tighter: Constraints) -> _Work | None:
+        """Return the remaining work of a change that makes constraints `tighter`; None: no work.
 
         Unique constraints are built last, because writes keep them from then on.
         """
-        left = {key: each for key, each in tighter.items() if key not in self.checked}
-        if left or (plan.moved and not self._are_moved):
-            return _Left(left)
-        if indexes := self._indexes.left(plan, self._indexed):
-            return _Left(indexes=indexes)
-        builds = await self._builds.start(plan, self._built)
-        return _Left(builds=builds) if builds else None
+        unchecked = {
+            key: constraint for key, constraint in tighter.items() if key not in self.checked
+        }
+        if unchecked or (plan.moved and not self._moves_checked):
+            return _Work(unchecked)
+        if indexes := self._indexes.remaining(plan, self._built_indexes):
+            return _Work(indexes=indexes)
+        builds = await self._builds.start(plan, self._finished_builds)
+        return _Work(builds=builds) if builds else None
 
-    async def go_on(self, plan: SchemaPlan, left: _Left) -> None:
-        """Do what is left.
+    async def work_off(self, plan: SchemaPlan, work: _Work) -> None:
+        """Do the remaining work.
 
         Raises:
             ConstraintViolated: Objects would break the new schema, or lose values.
-            Conflict: There was no time for all of it.
+            Conflict: The time was too short for all of it.
             MediatorError: A system does not answer.
         """
-        database, unnamed = plan.schema.database, plan.owned
-        if left.constraints:
-            constraints = left.constraints.values()
-            report = await self._check.run(database, constraints, unnamed, plan.former_names)
+        database, redacted = plan.schema.database, plan.owned_classes
+        if work.constraints:
+            constraints = work.constraints.values()
+            report = await self._check.run(database, constraints, redacted, plan.former_names)
             report.require_clean()
-            self.checked = {**self.checked, **left.constraints}
-        if not self._are_moved:
-            # It is required once more while writes are held; this may take longer.
-            await self._moves.require(database, plan.moved, unnamed)
-            self._are_moved = True
-        self._indexed |= await self._indexes.finish(left.indexes)
-        self._built |= await self._builds.finish(plan, left.builds)
+            self.checked = {**self.checked, **work.constraints}
+        if not self._moves_checked:
+            # The cutover repeats this while writes are held; here it can take longer.
+            await self._moves.require(database, plan.moved, redacted)
+            self._moves_checked = True
+        self._built_indexes |= await self._indexes.finish(work.indexes)
+        self._finished_builds |= await self._builds.finish(plan, work.builds)

@@ -70,16 +70,16 @@ class Registry:
 
     def get(self, name: str) -> KnownSystem:
         if name not in self._known:
-            raise _unknown(name, self._known)
+            raise _not_found(name, self._known)
         return self._known[name]
 
     async def restore(self, registrations: Sequence[SystemRegistration]) -> None:
-        """Open what the settings name and what was registered before; the settings win.
+        """Open the systems of the settings and earlier registrations; the settings win.
 
-        A system that does not answer is kept, and tried again by `reconnect`.
+        A system that does not answer stays registered, and `reconnect` retries it.
 
         Raises:
-            Conflict: By the settings a system would become another one.
+            Conflict: The settings would turn a system into another one.
         """
         stored = {system.name: system for system in await self._catalogue.load()}
         for system in stored.values():
@@ -90,18 +90,18 @@ class Registry:
             self._configured[registration.config.name] = registration
         systems = tuple(self._known.values())
         opened = await asyncio.gather(*(self._try_to_open(known) for known in systems))
-        for known, found in zip(systems, opened, strict=True):
-            await self._connected(known, found)
+        for known, result in zip(systems, opened, strict=True):
+            await self._accept_opened(known, result)
 
     async def reconfigure(self, registrations: Sequence[SystemRegistration]) -> list[str]:
-        """Apply the settings to systems; return the names of those that changed.
+        """Apply the settings to systems; return the names of changed systems.
 
-        Calls under way end on the former connection; see `Retirement`. A system that is not known
-        yet is opened by `reconnect`.
+        Calls under way end on the former connection; see `Retirement`. `reconnect` opens systems
+        that are new.
 
         Raises:
             Conflict: A system would become another one.
-            Unavailable: It does not answer there; the former connection stays.
+            Unavailable: It does not answer at its new address; the former connection stays.
         """
         async with self._connecting:
             return [r.config.name for r in registrations if await self._reconfigure(r)]
@@ -125,7 +125,7 @@ class Registry:
             raise Unavailable(
                 f"The system {known.name} does not answer at its new address.", system=known.name
             ) from opened
-        await self._reached(target, *opened)
+        await self._accept_store(target, *opened)
 
     async def reconnect(self) -> None:
         """Load registrations of other replicas; open systems that could not be opened so far."""
@@ -150,7 +150,7 @@ class Registry:
         """
         name = registration.config.name
         if name in self._known or name in self._registering:
-            raise _taken(name)
+            raise _name_taken(name)
         # It is opened, which takes seconds, before the name is in `_known`.
         self._registering.add(name)
         try:
@@ -174,7 +174,7 @@ class Registry:
         return await self._add(store, known, accept, new=True)
 
     async def amend(self, name: str, change: Callable[[KnownSystem], KnownSystem]) -> KnownSystem:
-        """Change a system as the catalogue has it; what `change` raises changes nothing."""
+        """Change a system as the catalogue has it; if `change` raises, nothing changes."""
         return await self._store(self.get(name), change)
 
     async def add_statements(self, name: str, statements: Mapping[str, Any]) -> None:
@@ -188,12 +188,12 @@ class Registry:
             findings = await self._opening.examine(store)
         except StoreError as error:
             raise Unavailable(f"The system {name} does not answer.", system=name) from error
-        # Once more: it may have changed while it was examined, which takes seconds.
+        # Read it again: it may have changed while it was examined, which takes seconds.
         known = self.get(name)
         return await self._store(known, lambda now: replace(now, findings=findings, error=""))
 
     async def forget(self, name: str) -> None:
-        """Close and remove a system; `Conflict` if a class has something on it."""
+        """Close and remove a system; `Conflict` if it holds data of a class."""
         self.get(name)
         async with self._storing:
             await self._catalogue.remove(name)
@@ -206,7 +206,7 @@ class Registry:
     def candidates(
         self, statements: Mapping[str, Mapping[str, Any]] | None = None
     ) -> list[Candidate]:
-        """Return all systems as candidates, with additional `statements` by their names."""
+        """Return all systems as candidates, with additional `statements` by system name."""
         added = statements or {}
         known = (with_statements(k, added.get(k.name)) for k in self._known.values())
         return [self._candidate(k) for k in known]
@@ -231,7 +231,7 @@ class Registry:
         )
 
     def describe(self, known: KnownSystem) -> dict[str, Any]:
-        """The URL is left out: it may hold a password."""
+        """Describe a system, without its URL, which may hold a password."""
         candidate = self._candidate(known)
         guarded = self._systems.find(known.name)
         config = known.registration.config
@@ -251,7 +251,7 @@ class Registry:
         }
 
     async def _connect(self, known: KnownSystem) -> None:
-        await self._connected(known, await self._try_to_open(known))
+        await self._accept_opened(known, await self._try_to_open(known))
 
     async def _try_to_open(self, known: KnownSystem) -> _Opened | StoreError:
         try:
@@ -259,21 +259,21 @@ class Registry:
         except StoreError as error:
             return error
 
-    async def _connected(self, known: KnownSystem, opened: _Opened | StoreError) -> None:
+    async def _accept_opened(self, known: KnownSystem, opened: _Opened | StoreError) -> None:
         try:
             if isinstance(opened, StoreError):
                 self._known[known.name] = replace(self.get(known.name), error=str(opened))
             else:
-                await self._reached(known, *opened)
+                await self._accept_store(known, *opened)
         except NotFound:
             log.info("%s was forgotten while it was opened", known.name)
 
-    async def _reached(self, known: KnownSystem, store: Store, findings: Findings) -> None:
+    async def _accept_store(self, known: KnownSystem, store: Store, findings: Findings) -> None:
         settings = self._configured.get(known.name)
 
         def reached(now: KnownSystem) -> KnownSystem:
             if settings is not None:
-                # The address is that of the store, which may be there before that of the settings.
+                # Keep the address of the open store: the settings may have a newer one.
                 now = configured(replace(settings, config=now.registration.config), now)
             return replace(now, findings=findings, error="")
 
@@ -287,33 +287,33 @@ class Registry:
         *,
         new: bool = False,
     ) -> KnownSystem:
-        """Keep the findings of an open store, and replace the former store by it.
+        """Store the findings of an open store, and replace the former store by it.
 
-        If the store cannot be kept, because its system was forgotten meanwhile, it is closed.
+        If its system was forgotten meanwhile, the store is closed.
         """
         guarded = GuardedStore(store, self._observe, self._clock)
         guarded.breaker.suspend(known.registration.use is SystemUse.SUSPENDED)
         try:
-            with suppress(StoreError):  # it is read again and again
+            with suppress(StoreError):  # it is read periodically
                 await guarded.read_clock()
-            kept = await self._store(known, change, new=new)
+            stored = await self._store(known, change, new=new)
         except BaseException:
             await store.close()
             raise
-        before = self._systems.find(kept.name)
+        former = self._systems.find(stored.name)
         self._systems.add(guarded)
         # After the replacement: no call finds the former store any more.
-        if before is not None:
-            self._retirement.retire(before.store)
-        server = kept.findings.server if kept.findings else ""
-        self._observe(SystemRegistered(kept.name, store.config.kind, server))
-        return kept
+        if former is not None:
+            self._retirement.retire(former.store)
+        server = stored.findings.server if stored.findings else ""
+        self._observe(SystemRegistered(stored.name, store.config.kind, server))
+        return stored
 
     async def _load_changes(self) -> list[tuple[KnownSystem, KnownSystem]]:
         """Load the registrations of other replicas from the catalogue.
 
-        Returns the systems with another address, as they were and as they will be, without those
-        that our own settings name.
+        Returns the systems with a changed address, before and after, except those that our own
+        settings name.
         """
         moved = []
         async with self._storing:
@@ -343,7 +343,7 @@ class Registry:
     async def _store(
         self, known: KnownSystem, change: Callable[[KnownSystem], KnownSystem], *, new: bool = False
     ) -> KnownSystem:
-        """Change what all replicas know of a system; concurrent changes of others stay.
+        """Change a system for all replicas; concurrent changes of others are kept.
 
         Raises:
             Conflict: It should be new, and another replica has one of this name.
@@ -354,10 +354,10 @@ class Registry:
         def apply(stored: StoredSystem | None) -> StoredSystem:
             nonlocal changed
             if new and stored is not None:
-                raise _taken(known.name)
+                raise _name_taken(known.name)
             if stored is None and known.findings is not None and not new:
-                raise _unknown(known.name, self._known)
-            # Applied to the row as it is now, under its lock: `known` may be older.
+                raise _not_found(known.name, self._known)
+            # Applied to the present row, under its lock: `known` may be older.
             changed = change(updated(known, known_from(stored)) if stored else known)
             return stored_form(changed)
 
@@ -377,16 +377,16 @@ class Registry:
             self._metrics.remember(known.name, History(findings.calibrated, findings.p99))
 
 
-def _unknown(name: str, known: Iterable[str]) -> NotFound:
+def _not_found(name: str, known: Iterable[str]) -> NotFound:
     return NotFound(f"There is no system {name}{did_you_mean(name, known) or '.'}")
 
 
-def _taken(name: str) -> Conflict:
+def _name_taken(name: str) -> Conflict:
     return Conflict(f"There is a system {name} already.")
 
 
 def _obstacle(use: SystemUse, findings: Findings) -> str | None:
-    """Say why nothing is placed on a system; None if it may be."""
+    """Return why no data is placed on a system; None if it can be."""
     if not findings.acceptable:
         return findings.reason
     return None if use is SystemUse.FULL else f"its operator has it {use}"

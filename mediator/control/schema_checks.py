@@ -1,4 +1,4 @@
-"""Checks of a schema change before anything is done: names, constraints, indexes, the view."""
+"""Checks of a schema change before any effect: names, constraints, indexes, the view."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ __all__ = [
 
 
 def check_dropped(names: frozenset[str], schema: Schema, present: DatabaseRoute | None) -> None:
-    """Raise `Invalid` if nodes that are to be dropped are not there, or stay in the schema."""
-    known, after = _nodes(present.schema if present else None), _nodes(schema)
-    wrong = [f"{name} is in the new schema" for name in sorted(names & after)]
-    for name in sorted(names - known):
-        what = "field" if "." in name else "class"
-        alike = (each for each in known if ("." in each) is ("." in name))
-        wrong.append(f"there is no {what} {name}{did_you_mean(name, alike)}")
-    if wrong:
-        locations = [Location("drop", reason) for reason in wrong[:MAX_ERRORS]]
+    """Raise `Invalid` if nodes to drop do not exist, or stay in the schema."""
+    nodes, remaining = _nodes(present.schema if present else None), _nodes(schema)
+    reasons = [f"{name} is in the new schema" for name in sorted(names & remaining)]
+    for name in sorted(names - nodes):
+        kind = "field" if "." in name else "class"
+        candidates = (node for node in nodes if ("." in node) is ("." in name))
+        reasons.append(f"there is no {kind} {name}{did_you_mean(name, candidates)}")
+    if reasons:
+        locations = [Location("drop", reason) for reason in reasons[:MAX_ERRORS]]
         raise Invalid("Classes or fields cannot be dropped.", locations=locations)
 
 
@@ -56,10 +56,14 @@ def check_unique(plan: SchemaPlan) -> None:
     """
     added = plan.added_unique
     locations = [
-        Location(f"{each.location}/{each.constraint}", reason)
+        Location(f"{constraint.location}/{constraint.constraint}", reason)
         for name, class_ in plan.schema.classes.items()
-        for each in unique_constraints(class_, class_.unique_constraints).values()
-        if (reason := _obstacle(plan, name, each.unique, each.unique in added.get(name, ())))
+        for constraint in unique_constraints(class_, class_.unique_constraints).values()
+        if (
+            reason := _obstacle(
+                plan, name, constraint.unique, constraint.unique in added.get(name, ())
+            )
+        )
     ]
     if locations:
         detail = "Unique constraints cannot be put in force."
@@ -67,7 +71,7 @@ def check_unique(plan: SchemaPlan) -> None:
 
 
 def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...], is_added: bool) -> str:
-    """Say what keeps a unique constraint from being in force; empty: nothing."""
+    """Return why a unique constraint cannot be in force; empty: no reason."""
     if is_added and class_name in plan.options.rename:
         return "needs a change of its own, as this one renames fields of the class"
     for route in (plan.route, plan.present if is_added else None):
@@ -80,7 +84,7 @@ def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...], is_adde
 def check_indexes(route: DatabaseRoute) -> None:
     """Raise `Conflict` if fields of a compound index are on several systems.
 
-    Those of a class without objects are placed together; where objects are, their fields stay.
+    The fields of a class without objects are placed together; with objects, fields stay in place.
     """
     locations = [
         Location(f"/classes/{name}/indexes/{i}/fields", f"are on {' and '.join(systems)}")

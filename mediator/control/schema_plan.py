@@ -1,4 +1,4 @@
-"""The plan of a schema change: what there was before, and what it comes to."""
+"""The plan of a schema change: the state before it, and its effects."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _DROPPED: Final = "dropped"
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What there is before a change.
+    """The state before a change.
 
     Attributes:
         stored: The database, if there is one.
         renamed: The same, its fields under their new names.
         route: The routes of `renamed`.
         holding: The classes that hold objects, which the change keeps.
-        history: What a database has had before that is created from a backup.
+        history: The former history of a database that is created from a backup.
     """
 
     stored: StoredDatabase | None
@@ -66,22 +66,21 @@ def stored_form(
     now: float,
     unfit: Collection[str] = (),
 ) -> StoredDatabase:
-    """Return a schema and its placements as the catalogue keeps them.
+    """Return a schema and its placements as the catalogue stores them.
 
-    Systems that are `unfit` take no copies. Classes that are new are made `now` (seconds since
-    1970).
+    `unfit` systems take no copies. New classes are created `now` (seconds since 1970).
     """
     stored = before.stored
     document = schema_document(schema)
     versions = {c: _class_version(c, document, stored) for c in schema.classes}
-    mirrored = schema.mode is Mode.MICROBATCHED
+    has_view = schema.mode is Mode.MICROBATCHED
     present = view_system_of(stored)
-    view = view_system(schema, decision, present, unfit) if mirrored else None
-    kept = before.renamed.layout if before.renamed else {}
+    view = view_system(schema, decision, present, unfit) if has_view else None
+    former_layout = before.renamed.layout if before.renamed else {}
     layout = {}
     if schema.mode is not Mode.ADVISORY:
-        retyped = _retyped(before.renamed.document if before.renamed else {}, document)
-        layout = layout_of(decision, versions, view, kept, now, before.holding, retyped)
+        retyped = _retyped_fields(before.renamed.document if before.renamed else {}, document)
+        layout = layout_of(decision, versions, view, former_layout, now, before.holding, retyped)
     version = stored.version + 1 if stored else 1
     id_ = stored.id if stored else new_id(schema.database)
     new = StoredDatabase(
@@ -93,8 +92,8 @@ def stored_form(
     return replace(new, version=history.version, retired_before=history.retired_before)
 
 
-def _retyped(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return by class the fields that have another type than before."""
+def _retyped_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return the fields whose type changes, by class."""
     former = before.get("classes", {})
     return {
         name: {
@@ -109,16 +108,16 @@ def _retyped(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, s
 
 
 def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
-    """Raise the version of a class if its own schema changes: ETags contain it."""
+    """Return the version of a class, raised if its own schema changes: ETags contain it."""
     if stored is None or class_name not in stored.layout:
         return 1
     before: int = stored.layout[class_name]["version"]
-    same = stored.document["classes"].get(class_name) == document["classes"][class_name]
-    return before if same else before + 1
+    is_unchanged = stored.document["classes"].get(class_name) == document["classes"][class_name]
+    return before if is_unchanged else before + 1
 
 
 def _reuses_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a class gives a name to another field than had it, by its layouts."""
+    """Whether a class gives a name to another field than before, by its layouts."""
     fields = (name for placed in after["groups"].values() for name in placed["fields"])
     renamed_since = after["names"].items() - before["names"].items()
     return bool(renamed_since) or not {*before["freed"]}.isdisjoint(fields)
@@ -126,11 +125,11 @@ def _reuses_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
-    """What a change does.
+    """The effects of a change.
 
     Attributes:
-        moves: What it would move between systems, which forbids it.
-        epoch: That of the routing model which it was planned under.
+        moves: Data it would move between systems, which forbids it.
+        epoch: The epoch of the routing model under which it was planned.
         moved: The copies whose sources it drops.
     """
 
@@ -163,19 +162,19 @@ class SchemaPlan:
 
     @property
     def added_unique(self) -> dict[str, tuple[tuple[str, ...], ...]]:
-        """The unique constraints that are added over objects, those being built among them.
+        """The unique constraints that are added over objects, including those being built.
 
-        A field that is new has no values.
+        A new field has no values.
         """
         added, builds = {}, self.builds
         for name in sorted(self.holding & self.schema.classes.keys()):
             assert self.present is not None
             before, build = self.present.schema.classes[name], builds.get(name)
-            kept = {*before.unique_constraints} - {*(build.unique if build else ())}
+            former_constraints = {*before.unique_constraints} - {*(build.unique if build else ())}
             added[name] = tuple(
                 names
                 for names in self.schema.classes[name].unique_constraints
-                if names not in kept and before.fields.keys() >= set(names)
+                if names not in former_constraints and before.fields.keys() >= set(names)
             )
         return {name: unique for name, unique in added.items() if unique}
 
@@ -185,7 +184,7 @@ class SchemaPlan:
 
     @property
     def dropped_fields(self) -> Constraints:
-        """The fields that are dropped, each as a constraint that every value breaks."""
+        """The dropped fields, each as a constraint that every value breaks."""
         nodes = [tuple(node.split(".")) for node in sorted(self.options.drop) if "." in node]
         return {
             (class_name, name, _DROPPED): TightenedConstraint(
@@ -196,51 +195,53 @@ class SchemaPlan:
         }
 
     @property
-    def leaving(self) -> frozenset[str]:
-        """The classes with objects that leave a system: its fields of them are dropped."""
-        left = without(fragments_of(self.present), fragments_of(self.route))
-        return self.holding & {fragment.class_name for fragment in left}
+    def leaving_classes(self) -> frozenset[str]:
+        """The classes with objects that leave a system, whose fields there are dropped."""
+        removed = without(fragments_of(self.present), fragments_of(self.route))
+        return self.holding & {fragment.class_name for fragment in removed}
 
     @property
     def moved_classes(self) -> set[str]:
-        """The classes whose values are in other fields, and those that have these."""
-        return {name for each in self.moved for name in (each.class_name, each.source_class)}
+        """The classes of moved values, and those of their new fields."""
+        return {name for copy in self.moved for name in (copy.class_name, copy.source_class)}
 
     @property
-    def gives_names_anew(self) -> bool:
-        """Whether a name means another field than a replica that is behind may take it for."""
-        kept = self.before.renamed.layout if self.before.renamed else {}
+    def reuses_names(self) -> bool:
+        """Whether a replica that is behind may take a name for another field."""
+        former = self.before.renamed.layout if self.before.renamed else {}
         return bool(self.options.rename or self.dropped_fields) or any(
-            _reuses_names(kept[name], each)
-            for name, each in self.new.layout.items()
-            if name in kept
+            _reuses_names(former[name], layout)
+            for name, layout in self.new.layout.items()
+            if name in former
         )
 
     def constraints(self, options: ChangeOptions) -> tuple[Constraints, Constraints]:
-        """Return what existing objects have to be checked for, and what they get a default for."""
+        """Return the constraints to check for existing objects, and those to fill by defaults."""
         filled = backfillable(self.schema, self.holding) if options.backfill else {}
         if options.unchecked or self.present is None:
             return {}, filled
         tighter = dict(tightened(self.present.schema, self.schema, self.holding))
         for name, added in self.added_unique.items():
             tighter |= unique_constraints(self.schema.classes[name], added)
-        left = {key: each for key, each in sorted(tighter.items()) if key not in filled}
-        return left, filled
+        unfilled = {
+            key: constraint for key, constraint in sorted(tighter.items()) if key not in filled
+        }
+        return unfilled, filled
 
     @property
     def newly_connected(self) -> set[str]:
-        """The classes that are there, and that foreign keys connect from this change on."""
+        """The existing classes that foreign keys connect from this change on."""
         if self.present is None:
             return set()
         added = added_foreign_keys(self.present.schema, self.schema)
-        connected = {name for key in added for name in (key.class_name, key.to)}
-        return connected & self.present.classes.keys()
+        class_names = {name for key in added for name in (key.class_name, key.to)}
+        return class_names & self.present.classes.keys()
 
     @property
     def newly_unique(self) -> set[str]:
         """The classes with objects that get a unique constraint with a new field.
 
-        Nothing has to be built, as nothing has a value of it.
+        Nothing has to be built, as no object has a value of it.
         """
         if self.present is None:
             return set()
@@ -255,12 +256,12 @@ class SchemaPlan:
 
     @property
     def former_names(self) -> dict[str, dict[str, str]]:
-        """The names that renamed fields have so far, by class and new name."""
+        """The present names of renamed fields, by class and new name."""
         renames = self.options.rename.items()
         return {name: {new: old for old, new in names.items()} for name, names in renames}
 
     @property
-    def owned(self) -> set[str]:
+    def owned_classes(self) -> set[str]:
         """The classes whose objects have owners, before the change or after it."""
         schemas = [self.schema, *([self.present.schema] if self.present else [])]
         return {name for s in schemas for name, c in s.classes.items() if c.owner_field}

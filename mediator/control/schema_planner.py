@@ -1,4 +1,4 @@
-"""Planning a change of a schema: what it is read as, and what it comes to where data is."""
+"""Plans a schema change: parses the schema, and determines its effects on existing data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SchemaPlanner:
     _clock: Clock
 
     async def decide(self, route: DatabaseRoute) -> Decision:
-        """Decide where a schema as it is would be placed now, its classes with objects included."""
+        """Decide the present placement of an unchanged schema, including classes with objects."""
         pins = pins_of(route, list(route.classes))
         candidates = self._registry.candidates()
         overrides = in_force(route.overrides, self._clock.now())
@@ -60,8 +60,8 @@ class SchemaPlanner:
         self, name: str, document: Any, candidates: Sequence[Candidate] | None = None
     ) -> Schema:
         schema = await offload(True, parse_schema, name, document)
-        known = candidates or self._registry.candidates()
-        if mistakes := await offload(True, named_mistakes, schema, known):
+        systems = candidates or self._registry.candidates()
+        if mistakes := await offload(True, named_mistakes, schema, systems):
             raise invalid(mistakes, SchemaInvalid)
         return schema
 
@@ -79,7 +79,7 @@ class SchemaPlanner:
         model = self._executor.model
         route = self._executor.model.databases.get(name)
         moved = moved_fields(options, route, schema)
-        dropped = (f"{each.source_class}.{each.source.name}" for each in moved)
+        dropped = (f"{copy.source_class}.{copy.source.name}" for copy in moved)
         options = replace(options, drop=options.drop.union(dropped))
         before = await self._before(schema, stored, options)
         present, holding = before.route, set(before.holding)
@@ -132,36 +132,41 @@ def check_version(name: str, stored: StoredDatabase | None, seen: int | None) ->
 def renamed(stored: StoredDatabase, renames: Renames) -> StoredDatabase:
     """Return a database as if its fields had always had their new names.
 
-    All that follows (what moves, what is tightened, which group and system a field is pinned to,
-    which override it has) goes by names, so it takes a renamed field for the one that it was. Only
-    the layout knows that it is stored under another name.
+    All later steps (moves, tightened constraints, the group and system to which a field is pinned,
+    its override) go by names, so they take a renamed field for its former self. Only the layout
+    records that it is stored under another name.
     """
-    layout = {name: _layout(each, renames.get(name, {})) for name, each in stored.layout.items()}
-    overrides = {_node(node, renames): each for node, each in stored.overrides.items()}
+    layout = {
+        name: _renamed_layout(layout, renames.get(name, {}))
+        for name, layout in stored.layout.items()
+    }
+    overrides = {
+        _renamed_node(node, renames): override for node, override in stored.overrides.items()
+    }
     document = renamed_document(stored.document, renames)
     return replace(stored, document=document, layout=layout, overrides=overrides)
 
 
-def _layout(layout: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _renamed_layout(layout: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     groups = {
         group: {**placed, "fields": [names.get(name, name) for name in placed["fields"]]}
         for group, placed in layout["groups"].items()
     }
     former = layout["names"]
-    kept = {names.get(name, name): stored for name, stored in former.items()}
+    unchanged = {names.get(name, name): stored for name, stored in former.items()}
     new = {new: former.get(old, old) for old, new in names.items()}
     # Constraints that are being built are abandoned: they would have other names.
     building = None if names else layout.get("building")
     return {
         **layout,
         "groups": groups,
-        "names": {**kept, **new},
+        "names": {**unchanged, **new},
         "freed": sorted({*layout["freed"], *names}),
         "building": building,
     }
 
 
-def _node(node: str, renames: Renames) -> str:
+def _renamed_node(node: str, renames: Renames) -> str:
     class_name, _, field = node.partition(".")
     name = renames.get(class_name, {}).get(field)
     return node if name is None else f"{class_name}.{name}"

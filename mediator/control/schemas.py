@@ -1,4 +1,4 @@
-"""Schemas: what a change of one does, as a dry run or in force (`mediator.control.cutover`)."""
+"""Schema changes, as a dry run or in force (`mediator.control.cutover`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.catalogue.schemas import CatalogueSchemas, LayoutChanged
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.backfill import Backfill
-from mediator.control.constraint_check import ConstraintCheck, reported
+from mediator.control.constraint_check import ConstraintCheck, with_report
 from mediator.control.cutover import Cutover
 from mediator.control.effects import would_move
 from mediator.control.follower import Follower
@@ -61,7 +61,7 @@ from mediator.schema.tree import Schema
 __all__ = ["Schemas"]
 
 _ATTEMPTS: Final = 3
-"""How often a change is planned, where tasks of replicas change the layout meanwhile."""
+"""How often a change is planned while tasks of replicas change the layout."""
 
 _T = TypeVar("_T")
 
@@ -110,7 +110,7 @@ class Schemas:
         return await self._change(stored, model.epoch, decision, schema=route.schema)
 
     async def stored(self, name: str) -> StoredDatabase:
-        """Return a stored schema, whether it can be placed or not; raises `NotFound`."""
+        """Return a stored schema, placeable or not; raises `NotFound`."""
         await self.refresh()
         return self._expect(name)
 
@@ -124,30 +124,30 @@ class Schemas:
     async def revisions(
         self, name: str, before: int | None, limit: int
     ) -> Sequence[SchemaRevision]:
-        """Return revisions of a schema, the newest first; raises `NotFound`."""
+        """Return revisions of a schema, newest first; raises `NotFound`."""
         await self.refresh()
         return await self._catalogue.revisions(self._expect(name).id, before, limit)
 
     async def revision(self, name: str, version: int) -> tuple[SchemaRevision, dict[str, Any]]:
         """Return a revision of a schema, and the schema; raises `NotFound`."""
         await self.refresh()
-        found = await self._catalogue.revision(self._expect(name).id, version)
-        if found is None:
+        result = await self._catalogue.revision(self._expect(name).id, version)
+        if result is None:
             raise NotFound(f"There is no revision {version} of {name}, or not any more.")
-        return found
+        return result
 
     async def index_builds(self, name: str) -> list[dict[str, Any]]:
         """Describe the indexes that this replica builds; raises `NotFound`."""
         return await self._indexes.of((await self.stored(name)).name)
 
     async def retire(self, name: str, before: int, *, dry_run: bool) -> StoredDatabase:
-        """Let no client pin a version before this one; a lower number takes that back.
+        """Stop clients from pinning versions below this one; a lower number reverses that.
 
         Raises:
             NotFound: There is no such database.
             Invalid: Its schema has not that many versions.
         """
-        return await _repeated(lambda: self._retire(name, before, dry_run=dry_run))
+        return await _retry(lambda: self._retire(name, before, dry_run=dry_run))
 
     async def _retire(self, name: str, before: int, *, dry_run: bool) -> StoredDatabase:
         async with self._changing:
@@ -172,16 +172,18 @@ class Schemas:
         candidates: Sequence[Candidate] | None = None,
         options: ChangeOptions = CAREFUL,
     ) -> SchemaChange:
-        """Return what setting a schema would do, by default with the systems as they are."""
+        """Return the effects of setting a schema, by default with the present systems."""
         schema = await self._planner.parse(name, document, candidates)
         async with self._changing:
             plan = await self._planner.plan(schema, version, options, candidates)
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
         tighter, _ = await offload(True, plan.constraints, options)
-        report = await self._check.run(name, tighter.values(), plan.owned, plan.former_names)
-        moved = await self._moves.run(name, plan.moved, plan.owned)
-        notes = (*await self._dropped_by(plan), *await self._lost_by(plan))
-        return _noted(reported(reported(change, report), moved), notes)
+        report = await self._check.run(
+            name, tighter.values(), plan.owned_classes, plan.former_names
+        )
+        move_report = await self._moves.run(name, plan.moved, plan.owned_classes)
+        notes = (*await self._describe_dropped(plan), *await self._describe_lost(plan))
+        return _with_notes(with_report(with_report(change, report), move_report), notes)
 
     async def put(
         self,
@@ -195,7 +197,7 @@ class Schemas:
         author: Author | None = None,
     ) -> SchemaChange:
         schema = await self._planner.parse(name, document)
-        return await _repeated(lambda: self._put(schema, version, before, after, options, author))
+        return await _retry(lambda: self._put(schema, version, before, after, options, author))
 
     async def _put(
         self,
@@ -214,26 +216,26 @@ class Schemas:
                 if plan.moves:
                     raise would_move(plan.moves)
                 tighter, filled = await offload(True, plan.constraints, options)
-                left = await preparation.left(plan, tighter)
-                if left is None:
-                    dropped = await self._dropped_by(plan)
+                remaining = await preparation.remaining(plan, tighter)
+                if remaining is None:
+                    dropped = await self._describe_dropped(plan)
                     if before is not None:
                         await before(schema.classes)
                     epoch = await self._cutover.put_in_force(plan, author)
                     break
-            await preparation.go_on(plan, left)
-        self._observe(_decided(name, epoch, plan.decision))
-        if plan.gives_names_anew:
-            # Before caches are invalidated: none of them gets the former names afterwards.
-            with suppress(Unavailable):  # then they have them for as long as a replica is behind
+            await preparation.work_off(plan, remaining)
+        self._observe(_placement_event(name, epoch, plan.decision))
+        if plan.reuses_names:
+            # Before caches are invalidated: they cannot get the former names afterwards.
+            with suppress(Unavailable):  # then they can get them while a replica is behind
                 await self._membership.agree(epoch)
         if after is not None:
             await after(schema.classes)
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
-        change = _noted(change, dropped)
-        # A unique constraint is in force for all objects, so nothing can have broken it.
-        kept = preparation.checked.items()
-        checked = {key: each for key, each in kept if not each.unique}
+        change = _with_notes(change, dropped)
+        # A unique constraint is in force for all objects, so no object can break it.
+        constraints = preparation.checked.items()
+        checked = {key: constraint for key, constraint in constraints if not constraint.unique}
         if not (checked or filled):
             return change
         return await self._finish(change, checked, filled, plan)
@@ -250,11 +252,13 @@ class Schemas:
             await self._membership.agree(change.epoch)
             await self._backfill.run(change.database, filled.values())
             constraints = dict(sorted({**checked, **filled}.items()))
-            report = await self._check.run(change.database, constraints.values(), plan.owned)
+            report = await self._check.run(
+                change.database, constraints.values(), plan.owned_classes
+            )
         except MediatorError as error:  # the change is in force all the same
             note = f"The objects were not checked again after the change: {error.detail}"
             return replace(change, notes=(*change.notes, note))
-        return reported(change, report)
+        return with_report(change, report)
 
     async def remove(
         self, name: str, *, dry_run: bool, version: int | None = None
@@ -262,10 +266,10 @@ class Schemas:
         """Drop a database with its data; returns the number of objects of each class.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no such database.
             PreconditionFailed: Its schema has another `version` than the caller has seen.
         """
-        return await _repeated(lambda: self._remove(name, dry_run=dry_run, version=version))
+        return await _retry(lambda: self._remove(name, dry_run=dry_run, version=version))
 
     async def _remove(self, name: str, *, dry_run: bool, version: int | None) -> dict[str, Any]:
         async with self._changing:
@@ -308,8 +312,8 @@ class Schemas:
             raise NotFound(f"There is no database {name}.")
         return stored
 
-    async def _dropped_by(self, plan: SchemaPlan) -> Sequence[str]:
-        """Say how many objects go with the classes that a change drops."""
+    async def _describe_dropped(self, plan: SchemaPlan) -> Sequence[str]:
+        """Describe how many objects a change drops with its classes."""
         notes = []
         for name in sorted(plan.dropped_classes):
             assert plan.present is not None
@@ -317,14 +321,14 @@ class Schemas:
             notes.append(f"The class {name} is dropped; objects: {count:,}.")
         return notes
 
-    async def _lost_by(self, plan: SchemaPlan) -> Sequence[str]:
-        """Say how many objects lose a value with the fields that a change drops."""
+    async def _describe_lost(self, plan: SchemaPlan) -> Sequence[str]:
+        """Describe how many objects lose a value with the fields that a change drops."""
         fields = plan.dropped_fields
-        report = await self._check.run(plan.schema.database, fields.values(), plan.owned)
-        found = ((each.constraint, each.count) for each in report.violations)
-        lost = {(each.class_name, each.field): count for each, count in found}
-        said = "The field {}.{} is dropped; objects that lose a value: {:,}."
-        notes = [said.format(c, name, lost.get((c, name), 0)) for c, name, _ in fields]
+        report = await self._check.run(plan.schema.database, fields.values(), plan.owned_classes)
+        counts = ((violation.constraint, violation.count) for violation in report.violations)
+        lost = {(field.class_name, field.field): count for field, count in counts}
+        note = "The field {}.{} is dropped; objects that lose a value: {:,}."
+        notes = [note.format(c, name, lost.get((c, name), 0)) for c, name, _ in fields]
         return [*notes, *report.notes()]
 
     async def count(self, name: str) -> int:
@@ -334,18 +338,18 @@ class Schemas:
         return sum([await self._calls.count(route) for route in routes])
 
 
-async def _repeated(change: Callable[[], Awaitable[_T]]) -> _T:
+async def _retry(change: Callable[[], Awaitable[_T]]) -> _T:
     for _ in range(_ATTEMPTS - 1):
-        with suppress(LayoutChanged):  # by the erasure of dropped fields, say
+        with suppress(LayoutChanged):  # for example by the erasure of dropped fields
             return await change()
     return await change()
 
 
-def _noted(change: SchemaChange, notes: Sequence[str]) -> SchemaChange:
+def _with_notes(change: SchemaChange, notes: Sequence[str]) -> SchemaChange:
     return replace(change, notes=(*change.notes, *notes))
 
 
-def _decided(database: str, epoch: int, decision: Decision) -> PlacementDecided:
+def _placement_event(database: str, epoch: int, decision: Decision) -> PlacementDecided:
     placements = decision.placements.items()
     systems = {node: placement.system for node, placement in placements}
     reasons: dict[str, str] = {node: placement.choice.kind for node, placement in placements}

@@ -15,8 +15,8 @@ from mediator.catalogue.tenants import CatalogueTenants
 
 __all__ = ["Tenancy"]
 
-_LATEST_S: Final = datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
-"""A year before the last time that there is in every zone."""
+_MAX_EXPIRY_S: Final = datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+"""A year before the last time that exists in every time zone."""
 
 
 class Tenancy:
@@ -26,12 +26,12 @@ class Tenancy:
         self.cache = AccessCache(store, clock)
 
     async def tenants(self) -> list[dict[str, Any]]:
-        snapshot = await self._latest()
+        snapshot = await self._refreshed()
         return [_describe(snapshot, name) for name in snapshot.tenants]
 
     async def tenant(self, name: str) -> dict[str, Any]:
         """Raises `NotFound` if there is none."""
-        return _describe(await self._latest(), name)
+        return _describe(await self._refreshed(), name)
 
     async def put_tenant(
         self, name: str, limits: Mapping[str, Any], seen: Mapping[str, Any] | None = None
@@ -46,7 +46,7 @@ class Tenancy:
         await self.cache.refresh()
 
     async def own(self, tenant: str, database: str) -> dict[str, Any]:
-        """The database need not exist yet."""
+        """Assign a database to a tenant; it need not exist yet."""
         await self._store.own(tenant, database)
         return await self.tenant(tenant)
 
@@ -55,11 +55,11 @@ class Tenancy:
         await self.cache.refresh()
 
     async def keys(self, tenant: str) -> list[dict[str, Any]]:
-        """Oldest first, without their secrets."""
-        snapshot = await self._latest()
+        """List the keys of a tenant, oldest first, without their secrets."""
+        snapshot = await self._refreshed()
         _describe(snapshot, tenant)
-        ours = [key for key in snapshot.keys.values() if key.principal.tenant == tenant]
-        return [_key_document(key) for key in sorted(ours, key=lambda key: key.created)]
+        tenant_keys = [key for key in snapshot.keys.values() if key.principal.tenant == tenant]
+        return [_key_document(key) for key in sorted(tenant_keys, key=lambda key: key.created)]
 
     async def create_key(
         self,
@@ -85,20 +85,20 @@ class Tenancy:
         """
         granted = parse_grants(grants)
         if not granted:
-            raise _wrong("/grants", "one grant at least is expected")
+            raise _invalid_key("/grants", "one grant at least is expected")
         if expires is not None and expires <= self._clock.now():
-            raise _wrong("/expires", "it is in the past")
-        if expires is not None and expires > _LATEST_S:
-            raise _wrong("/expires", "it is after the year 9998; null means never")
+            raise _invalid_key("/expires", "it is in the past")
+        if expires is not None and expires > _MAX_EXPIRY_S:
+            raise _invalid_key("/expires", "it is after the year 9998; null means never")
         expected = f"{MAX_SUBJECT_LENGTH} characters are expected, none of control"
         if not is_subject(subject):
-            raise _wrong("/subject", f"1 to {expected}")
+            raise _invalid_key("/subject", f"1 to {expected}")
         if label and not is_subject(label):
-            raise _wrong("/label", f"up to {expected}")
+            raise _invalid_key("/label", f"up to {expected}")
         new = mint()
         await self._store.add_key(new, Principal(subject, tenant, granted), label, expires)
-        stored = (await self._latest()).keys.get(new.id)
-        if stored is None:  # it goes with its tenant, too
+        stored = (await self._refreshed()).keys.get(new.id)
+        if stored is None:  # it may be revoked with its tenant
             raise NotFound("The key was revoked as soon as it was created.")
         return {**_key_document(stored), "key": new.text}
 
@@ -107,7 +107,7 @@ class Tenancy:
         await self._store.revoke(tenant, id_)
         await self.cache.refresh()
 
-    async def _latest(self) -> AccessSnapshot:
+    async def _refreshed(self) -> AccessSnapshot:
         await self.cache.refresh()
         return self.cache.current
 
@@ -137,5 +137,5 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _wrong(pointer: str, detail: str) -> Invalid:
+def _invalid_key(pointer: str, detail: str) -> Invalid:
     return Invalid("The key cannot be created.", locations=[Location(pointer, detail)])

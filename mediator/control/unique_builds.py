@@ -155,7 +155,7 @@ def _with_builds(
 
 def _refuse(plan: SchemaPlan, class_name: str, duplicates: Mapping[str, TakenClaim]) -> NoReturn:
     """Raise `ConstraintViolated`, with ids of objects that have the same values."""
-    max_ids = 0 if class_name in plan.owned else SAMPLE
+    max_ids = 0 if class_name in plan.owned_classes else SAMPLE
     class_, violations = plan.schema.classes[class_name], []
     for constraint in unique_constraints(class_, class_.unique_constraints).values():
         name = constraint_name(constraint.unique)

@@ -3,10 +3,10 @@
 The changes in the feed become histories (`histories`), with which their objects are compared. Then
 all objects are scanned for those without changes.
 
-A write under way makes a difference, too: its version is there before the feed has it. So
-mismatches are read again once the feed has every change acknowledged by then. Without a new change
-no write has come between, and the object has to agree with its history. Otherwise it is compared
-once more; one that is written without pause is given up.
+A pending write also makes a difference: its version exists before the feed has it. So mismatches
+are read again once the feed has every change acknowledged by then. If there is no new change, no
+write came between, and the object must agree with its history. Otherwise it is compared again; an
+object that is written continuously is given up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mediator.routing.model import DatabaseRoute
 __all__ = ["Integrity", "IntegrityReport"]
 
 _BATCH: Final = 1_000
-_CONCURRENCY: Final = 100
+_READ_BATCH: Final = 100
 _EXAMPLES: Final = 100
 _FEED_TIMEOUT_S: Final = 15.0
 _PAUSE_S: Final = 0.1
@@ -45,8 +45,8 @@ _Key: TypeAlias = tuple[str, str]
 class IntegrityReport:
     """How many cache groups differ from their histories (`counts`), and some of them.
 
-    Objects that are `older` have no changes in the feed; those `left_out` are beyond the number
-    that was to be compared: of many, about so many.
+    `older` objects have no changes in the feed; `left_out` objects exceed the limit of the
+    comparison: an estimate if there are many.
     """
 
     compared: int = 0
@@ -62,7 +62,9 @@ class IntegrityReport:
             "older": self.older,
             "left_out": self.left_out,
             "wrong": dict(sorted(self.counts.items())),
-            "examples": [{"class": each.pop("class_name"), **each} for each in documents],
+            "examples": [
+                {"class": document.pop("class_name"), **document} for document in documents
+            ],
         }
 
 
@@ -72,8 +74,8 @@ class Integrity:
     _feed: Feed | None
     _clock: Clock
 
-    async def check(self, database: str, most: int) -> IntegrityReport:
-        """Check at most `most` objects of a database.
+    async def check(self, database: str, max_objects: int) -> IntegrityReport:
+        """Check up to `max_objects` objects of a database.
 
         Raises:
             NotFound: There is no such database.
@@ -85,7 +87,9 @@ class Integrity:
         route = self._plane.model.databases.get(database)
         if route is None:
             raise NotFound(f"There is no database {database}.")
-        return await _Check(self._plane, self._feed, self._clock, database, route, most).run()
+        return await _Check(
+            self._plane, self._feed, self._clock, database, route, max_objects
+        ).run()
 
 
 @dataclass(eq=False)
@@ -95,24 +99,24 @@ class _Check:
     _clock: Clock
     _database: str
     _route: DatabaseRoute
-    _most: int
+    _max_objects: int
     _histories: dict[_Key, dict[str, GroupHistory]] = field(default_factory=dict)
-    _at: dict[int, str] = field(default_factory=dict)
+    _positions: dict[int, str] = field(default_factory=dict)
     _since: dict[int, int] = field(default_factory=dict)
     _ignored: KeyBitmap = field(default_factory=KeyBitmap)
     _report: IntegrityReport = field(default_factory=IntegrityReport)
 
     async def run(self) -> IntegrityReport:
-        await self._wait_for_feed()  # it has to have what was acknowledged before
+        await self._wait_for_feed()  # it must have all changes acknowledged before
         await self._follow()
         self._report.compared = len(self._histories)
         suspected = [m for keys in _chunks([*self._histories]) for m in await self._compare(keys)]
         suspected += await self._scan()
         if suspected:
             keys = [*dict.fromkeys((m.class_name, m.id) for m in suspected)]
-            wrong = await self._confirm(keys)
-            self._report.counts.update(m.wrong for m in wrong)
-            self._report.examples = wrong[:_EXAMPLES]
+            confirmed = await self._confirm(keys)
+            self._report.counts.update(m.wrong for m in confirmed)
+            self._report.examples = confirmed[:_EXAMPLES]
         self._report.left_out = len(self._ignored)
         return self._report
 
@@ -121,20 +125,20 @@ class _Check:
         for partition in range(PARTITIONS):
             try:
                 await self._read(partition)
-            except PositionGone:  # it was trimmed meanwhile: only kept changes count
-                self._at.pop(partition)
+            except PositionGone:  # it was trimmed meanwhile: only remaining changes count
+                self._positions.pop(partition)
                 await self._read(partition)
 
     async def _read(self, partition: int) -> None:
-        if partition not in self._at:
-            self._at[partition] = await self._feed.oldest(self._route.id, partition)
+        if partition not in self._positions:
+            self._positions[partition] = await self._feed.oldest(self._route.id, partition)
         while True:
-            after = self._at[partition]
+            after = self._positions[partition]
             changes = await self._feed.read(self._route.id, partition, after, _BATCH)
             for id_, change in changes:
                 self._since.setdefault(partition, change.version)
                 self._add(change)
-                self._at[partition] = id_
+                self._positions[partition] = id_
             if len(changes) < _BATCH:
                 return
 
@@ -142,8 +146,8 @@ class _Check:
         key = (change.class_name, change.object_id)
         route = self._route.classes.get(change.class_name)
         if route is None or change.version < route.made_us:
-            return  # the class was dropped since, and may have been made again
-        if key not in self._histories and len(self._histories) >= self._most:
+            return  # the class was dropped since, and perhaps created again
+        if key not in self._histories and len(self._histories) >= self._max_objects:
             self._ignored.add(key)
             return
         self._histories.setdefault(key, {}).setdefault(change.group, GroupHistory()).add(change)
@@ -155,30 +159,30 @@ class _Check:
     def _mismatches(self, class_name: str, id_: str, outcome: Outcome | None) -> list[Mismatch]:
         route = self._route.classes[class_name]
         if outcome is None and route.schema.ttl_s is not None:
-            return []  # it may have expired, which makes no change yet
-        found = (outcome, route.codec.encode(outcome.values or {})) if outcome else None
+            return []  # it may have expired, without a change so far
+        present = (outcome, route.codec.encode(outcome.values or {})) if outcome else None
         histories = self._histories.get((class_name, id_), {})
-        compared = (
-            compare(class_name, id_, group, histories[group[0]], found)
+        mismatches = (
+            compare(class_name, id_, group, histories[group[0]], present)
             for group in route.groups.items()
             if group[0] in histories
         )
-        return [mismatch for mismatch in compared if mismatch is not None]
+        return [mismatch for mismatch in mismatches if mismatch is not None]
 
     async def _scan(self) -> list[Mismatch]:
-        """Find objects that the feed should have changes of."""
-        found: list[Mismatch] = []
+        """Find objects whose changes should be in the feed."""
+        mismatches: list[Mismatch] = []
         for name in self._route.classes:
-            seen = 0
+            count = 0
             async for page in pages(self._plane, self._database, name):
-                found += [m for outcome in page for m in self._unrecorded(name, outcome)]
-                seen += len(page)
+                mismatches += [m for outcome in page for m in self._unrecorded(name, outcome)]
+                count += len(page)
                 keys = [(name, outcome.id) for outcome in page]
-                known = [key in self._histories or key in self._ignored for key in keys]
-                self._report.older += known.count(False)
-                if seen >= self._most:
+                recorded = [key in self._histories or key in self._ignored for key in keys]
+                self._report.older += recorded.count(False)
+                if count >= self._max_objects:
                     break
-        return found
+        return mismatches
 
     def _unrecorded(self, name: str, outcome: Outcome) -> list[Mismatch]:
         key = (name, outcome.id)
@@ -195,37 +199,39 @@ class _Check:
         ]
 
     async def _confirm(self, keys: Sequence[_Key]) -> list[Mismatch]:
-        wrong: list[Mismatch] = []
+        mismatches: list[Mismatch] = []
         for _ in range(_ATTEMPTS):
-            before = [self._versions(key) for key in keys]
-            found = await self._read_all(keys)
+            former_versions = [self._versions(key) for key in keys]
+            outcomes = await self._read_all(keys)
             await self._wait_for_feed()
             await self._follow()
-            written: list[_Key] = []
-            for key, versions, outcome in zip(keys, before, found, strict=True):
-                # It was written between the two looks at its history, so the mismatch proves
+            changed_keys: list[_Key] = []
+            for key, versions, outcome in zip(keys, former_versions, outcomes, strict=True):
+                # It was written between the two reads of its history, so the mismatch proves
                 # nothing: compare again.
                 if self._versions(key) != versions:
-                    written.append(key)
+                    changed_keys.append(key)
                     continue
-                wrong += self._mismatches(*key, outcome)
-                wrong += self._unrecorded(key[0], outcome) if outcome else []
-            keys = written
+                mismatches += self._mismatches(*key, outcome)
+                mismatches += self._unrecorded(key[0], outcome) if outcome else []
+            keys = changed_keys
             if not keys:
                 break
-        return wrong
+        return mismatches
 
     def _versions(self, key: _Key) -> dict[str, int]:
         return {group: history.version for group, history in self._histories.get(key, {}).items()}
 
     async def _read_all(self, keys: Sequence[_Key]) -> list[Outcome | None]:
-        answers: list[Outcome | MediatorError] = []
-        for some in _chunks(keys):
-            answers += await self._plane.batch([Get(self._database, *key) for key in some])
-        return [None if isinstance(each, NotFound) else result_or_raise(each) for each in answers]
+        replies: list[Outcome | MediatorError] = []
+        for chunk in _chunks(keys):
+            replies += await self._plane.batch([Get(self._database, *key) for key in chunk])
+        return [
+            None if isinstance(reply, NotFound) else result_or_raise(reply) for reply in replies
+        ]
 
     async def _wait_for_feed(self) -> None:
-        """Wait until the feed has everything acknowledged by now."""
+        """Wait until the feed has all changes acknowledged by now."""
         tick = await self._feed.tick()
         until = self._clock.monotonic() + _FEED_TIMEOUT_S
         while behind := await self._behind(tick):
@@ -235,7 +241,7 @@ class _Check:
             await asyncio.sleep(_PAUSE_S)
 
     async def _behind(self, tick: int) -> list[str]:
-        """Return the systems of which the feed lacks changes before a tick."""
+        """Return the systems whose changes before a tick the feed lacks."""
         relayed = await self._feed.relayed_until(self._route.id)
         routes = self._route.classes.values()
         systems = {fragment.system for route in routes for fragment in route.fragments}
@@ -243,4 +249,4 @@ class _Check:
 
 
 def _chunks(keys: Sequence[_Key]) -> list[Sequence[_Key]]:
-    return [keys[start : start + _CONCURRENCY] for start in range(0, len(keys), _CONCURRENCY)]
+    return [keys[start : start + _READ_BATCH] for start in range(0, len(keys), _READ_BATCH)]

@@ -1,8 +1,8 @@
 """The history of a cache group by its changes, and whether a record agrees with it.
 
-The feed has every write with the values of the fields it touched, before and after, and nothing of
-other fields. A write that bypassed Portolan shows in one of two ways. Either it is still there: at
-the version of the history a field has another value. Or it was overwritten: then a change has a
+The feed has every write with the values of the fields it touched, before and after, but not of
+other fields. A write that bypassed Portolan shows in one of two ways. Either it is still present:
+at the version of the history a field has another value. Or it was overwritten: then a change has a
 value *before* it that no change had set.
 """
 
@@ -19,19 +19,18 @@ from mediator.schema.json_text import as_text
 __all__ = ["GroupHistory", "Mismatch", "MismatchKind", "compare"]
 
 _MISSING: Final = "missing"
-"""Unlike any value, as it is no JSON."""
+"""Differs from every value, as it is not JSON."""
 
 
 MismatchKind: TypeAlias = Literal[
     "changed", "overwritten", "unrecorded", "went back", "gone", "resurrected"
 ]
-"""How a cache group of an object may differ from its history.
+"""How a cache group of an object can differ from its history.
 
 changed: at the version of the last change, fields have other values. overwritten: a change met
 values that no change had set. unrecorded: no change has the version. went back: the version is
-older than the last change, so the system has lost writes. gone: the object is not there, and no
-change deletes it. resurrected: it is there after its deletion.
-"""
+older than the last change, so the system has lost writes. gone: the object does not exist, and
+no change deletes it. resurrected: it exists after its deletion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ class Mismatch:
 class GroupHistory:
     """The state of one group by its changes, added in their order.
 
-    `exists`: whether the object is there after the last `version`. `overwritten`: fields whose
-    value before a change was none that a change had set.
+    `exists`: whether the object exists after the last `version`. `overwritten`: fields with a value
+    before a change that no change had set.
     """
 
     __slots__ = ("_complete", "_known", "exists", "overwritten", "version")
@@ -78,14 +77,14 @@ class GroupHistory:
 
     def differences(self, group: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the fields of a group, given in their JSON form, that have another value."""
-        held = _texts(values)
+        present = _texts(values)
         # After a create or replace every field is known: those without a value have none.
         unknown = _MISSING if self._complete else None
         return tuple(
             name
             for name in group
-            if (known := self._known.get(name, unknown)) is not None
-            and known != held.get(name, _MISSING)
+            if (expected := self._known.get(name, unknown)) is not None
+            and expected != present.get(name, _MISSING)
         )
 
 
@@ -98,26 +97,26 @@ def compare(
 ) -> Mismatch | None:
     """Compare a group, given with its fields, with its history.
 
-    `found` is the object as its systems hold it, with its values in their JSON form; None: it is
-    not there.
+    `found` is the object as its systems hold it, with its values in their JSON form; None: it does
+    not exist.
     """
     name, fields = group
     version = found[0].versions.get(name) if found else None
-    wrong: MismatchKind | None = None
-    which: tuple[str, ...] = ()
+    kind: MismatchKind | None = None
+    differing_fields: tuple[str, ...] = ()
     if found is None or version is None:
-        wrong = "gone" if history.exists else None
+        kind = "gone" if history.exists else None
     elif version != history.version:
-        wrong = "unrecorded" if version > history.version else "went back"
+        kind = "unrecorded" if version > history.version else "went back"
     elif not history.exists:
-        wrong = "resurrected"
-    elif which := history.differences(fields, found[1]):
-        wrong = "changed"
-    if wrong is None and history.overwritten:
-        wrong, which = "overwritten", tuple(sorted(history.overwritten))
-    return Mismatch(class_name, id_, name, wrong, which) if wrong else None
+        kind = "resurrected"
+    elif differing_fields := history.differences(fields, found[1]):
+        kind = "changed"
+    if kind is None and history.overwritten:
+        kind, differing_fields = "overwritten", tuple(sorted(history.overwritten))
+    return Mismatch(class_name, id_, name, kind, differing_fields) if kind else None
 
 
 def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return values as texts, which differ where values that are equal are of other types."""
+    """Return values as texts, which differ for equal values of different types."""
     return {name: as_text(value).decode() for name, value in (values or {}).items()}

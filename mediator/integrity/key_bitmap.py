@@ -1,4 +1,4 @@
-"""Keys that need not be known one by one: a bitmap of their hashes, which counts them.
+"""A set of keys as a bitmap of their hashes, which estimates their number.
 
 The number follows from how many bits are still clear (linear counting: K.-Y. Whang et al., "A
 Linear-Time Probabilistic Counting Algorithm for Database Applications", ACM TODS 15(2), 1990).
@@ -14,7 +14,7 @@ from typing import Final
 __all__ = ["KeyBitmap"]
 
 _BITS: Final = 1 << 25
-"""4 MiB. Of a million keys 3 % share the bit of another one, and the number is right to 0.1 %."""
+"""4 MiB. Of a million keys 3 % share the bit of another one; the number has an error of 0.1 %."""
 
 
 class KeyBitmap:
@@ -41,11 +41,11 @@ class KeyBitmap:
         return bool(self._bits[byte] & mask)
 
     def __len__(self) -> int:
-        """An estimate of how many different keys were added; exact for a few."""
+        """Return an estimate of the number of distinct keys; exact for a few."""
         return round(-_BITS * log(max(1, _BITS - self._set) / _BITS))
 
     def _position(self, key: tuple[str, str]) -> tuple[int, int]:
-        # No name of a class has a slash.
+        # Class names have no slash.
         name = "/".join(key).encode()
         hash_ = int.from_bytes(blake2b(name, digest_size=4, salt=self._salt).digest()) % _BITS
         return hash_ >> 3, 1 << (hash_ & 7)

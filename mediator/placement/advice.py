@@ -1,7 +1,7 @@
-"""Advice: where a schema's parts would be placed on given systems; a pure function of a document.
+"""Advice: placements of a schema on given systems, as a pure function of a document.
 
-It needs neither a database nor a registered system, and says which single system fits best, which
-is what the advisory mode is for (docs/papers/ppm.md, operating modes).
+It needs neither a database nor a registered system, and names the single system that fits best: the
+purpose of the advisory mode (docs/papers/ppm.md, operating modes).
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ __all__ = [
     "placements_of",
 ]
 
-_SYSTEMS_AT_MOST: Final = 64
+_MAX_SYSTEMS: Final = 64
 
 _T = TypeVar("_T")
 
 
-def _ratios(figures: Mapping[Metric, float]) -> Mapping[Metric, float]:
-    too_much = (name for name, value in figures.items() if name.is_ratio and value > 1)
-    refuse(Location(f"/{name}", "must be at most 1") for name in too_much)
+def _check_ratios(figures: Mapping[Metric, float]) -> Mapping[Metric, float]:
+    invalid_names = (name for name, value in figures.items() if name.is_ratio and value > 1)
+    refuse(Location(f"/{name}", "must be at most 1") for name in invalid_names)
     return figures
 
 
-def _latencies(figures: Mapping[Metric, float]) -> Mapping[Metric, float]:
-    others = (name for name in figures if not name.small_is_good)
-    refuse(Location(f"/{name}", "is no latency") for name in others)
+def _check_latencies(figures: Mapping[Metric, float]) -> Mapping[Metric, float]:
+    invalid_names = (name for name in figures if not name.small_is_good)
+    refuse(Location(f"/{name}", "is no latency") for name in invalid_names)
     return figures
 
 
 Figures: TypeAlias = Annotated[
-    Mapping[Metric, Annotated[Number, Field(ge=0)]], AfterValidator(_ratios)
+    Mapping[Metric, Annotated[Number, Field(ge=0)]], AfterValidator(_check_ratios)
 ]
-Latencies: TypeAlias = Annotated[Figures, AfterValidator(_latencies)]
+Latencies: TypeAlias = Annotated[Figures, AfterValidator(_check_latencies)]
 _SystemName: TypeAlias = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
-OfSystems = Annotated[Mapping[_SystemName, _T], Field(max_length=_SYSTEMS_AT_MOST)]
+OfSystems = Annotated[Mapping[_SystemName, _T], Field(max_length=_MAX_SYSTEMS)]
 
 
 @document
@@ -83,14 +83,14 @@ class _Advice:
 
 
 ADVICE: Final = TypeAdapter(_Advice)
-"""The model of what `advise` reads."""
+"""The model of the input of `advise`."""
 
 
 def advise(request: Any, registered: Sequence[Candidate] = ()) -> dict[str, Any]:
-    """Answer advice for ``{"schema": ..., "systems": {name: {"capabilities", "metrics"}}}``.
+    """Return advice for ``{"schema": ..., "systems": {name: {"capabilities", "metrics"}}}``.
 
-    A system may also have ``p99``: percentiles of latencies in seconds. Without systems, the
-    answer is for those that are registered, in the order of their registration.
+    A system can also have ``p99``: percentiles of latencies in seconds. Without systems, the advice
+    is for the registered ones, in the order of their registration.
 
     Raises:
         SchemaInvalid: The schema is wrong, with the JSON pointer of every mistake.
@@ -98,17 +98,17 @@ def advise(request: Any, registered: Sequence[Candidate] = ()) -> dict[str, Any]
         Unplaceable: No system can serve a node.
     """
     advice = parse_document(ADVICE, request)
-    given = [
+    described = [
         Candidate(name, frozenset(system.capabilities), system.metrics, system.p99)
         for name, system in (advice.systems or {}).items()
     ]
-    candidates = registered if advice.systems is None else given
+    candidates = registered if advice.systems is None else described
     try:
         schema = parse_schema("advice", advice.schema)
         if mistakes := named_mistakes(schema, candidates):
             raise invalid(mistakes, SchemaInvalid)
-    except SchemaInvalid as wrong:
-        raise invalid(locations_below("/schema", wrong), SchemaInvalid) from None
+    except SchemaInvalid as invalid_schema:
+        raise invalid(locations_below("/schema", invalid_schema), SchemaInvalid) from None
     if not candidates:
         raise invalid([Location("/systems", "must name at least one system")])
     try:
@@ -144,7 +144,7 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
 
 
 def notes_on(schema: Schema, decision: Decision) -> list[str]:
-    """Point out what is allowed but worth knowing (docs/placement.md, "RANK")."""
+    """Return notes on permitted but notable features (docs/placement.md, "RANK")."""
     mixed = [
         f"{rank.node} mixes goals, whose index is unbounded, with utilities, which are at most 1:"
         " the goals may drown the utilities."
@@ -167,7 +167,7 @@ def notes_on(schema: Schema, decision: Decision) -> list[str]:
 
 
 def _notes_on_updates(schema: Schema, decision: Decision) -> Iterator[str]:
-    """Point out times of the last write that make all writes of a class joint ones."""
+    """Yield notes on `updated` fields that turn all writes of a class into joint ones."""
     for name, groups in decision.groups.items():
         fields = schema.classes[name].fields
         placements = throttled(groups.values())

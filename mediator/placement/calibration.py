@@ -1,8 +1,8 @@
 """Calibration: a short synthetic workload that gives a new system its first metrics.
 
-It goes through the store port like any other call, in a scratch fragment that is dropped at the
-end. Latencies are those of one call at a time; throughput is that of many tasks at once. Medians
-are taken, so that one slow moment (a connection opened, a page faulted in) does not count.
+It uses the store port like any other call, in a scratch fragment that is dropped at the end.
+Latencies are those of one call at a time; throughput is that of many concurrent tasks. Medians
+exclude single slow moments (a connection opened, a page faulted in).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mediator.stores.port import (
 __all__ = ["Calibration", "calibrate"]
 
 _OBJECTS = 64
-_LEAST = 8
+_MIN_CALLS = 8
 _SLICES = 5
 _PAYLOAD = "x" * 100
 
@@ -55,8 +55,8 @@ class Calibration:
 async def calibrate(store: Store, *, budget_s: float = 2.0, concurrency: int = 16) -> Calibration:
     """Measure an open store by creates, reads and single increments.
 
-    That takes `budget_s` seconds; preparing and dropping come on top. `concurrency` is the number
-    of tasks at once while throughput is measured.
+    That takes `budget_s` seconds, plus preparing and dropping. `concurrency` is the number of
+    concurrent tasks while throughput is measured.
 
     Raises:
         StoreError: The store does not answer.
@@ -71,7 +71,7 @@ async def calibrate(store: Store, *, budget_s: float = 2.0, concurrency: int = 1
     await store.prepare(fragment)
     try:
         _check(await store.write([_create(fragment, number) for number in range(_OBJECTS)]))
-        # Reads and writes are each measured one at a time, and then many at once.
+        # Reads and writes are each measured one at a time, and then concurrently.
         share = budget_s / 4
         reads = await _measure(_reader(store, fragment), share, concurrency)
         writes = await _measure(_writer(store, fragment), share, concurrency)
@@ -87,7 +87,7 @@ def _create(fragment: Fragment, number: int) -> Write:
 
 
 def _check(results: Sequence[WriteResult]) -> None:
-    """Refuse writes that did nothing: they are quick, and measure nothing."""
+    """Refuse writes that had no effect: they are fast, and measure nothing."""
     if any(result.status is not Status.APPLIED for result in results):
         raise StoreRefused("a write to the scratch class was not applied")
 
@@ -120,8 +120,8 @@ class _CallSample:
         self.latencies: list[float] = []
         self.failures: list[StoreError] = []
 
-    async def run(self, end: float, number: int = 0, least: int = 1) -> None:
-        """Make calls one at a time until a time, at least so many."""
+    async def run(self, end: float, number: int = 0, min_calls: int = 1) -> None:
+        """Make calls one at a time until a time, at least `min_calls`."""
         started = time.perf_counter()
         while True:
             try:
@@ -132,22 +132,22 @@ class _CallSample:
             else:
                 now = time.perf_counter()
                 self.latencies.append(now - started)
-            if now >= end and len(self.latencies) + len(self.failures) >= least:
+            if now >= end and len(self.latencies) + len(self.failures) >= min_calls:
                 return
             started, number = now, number + 1
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """One kind of call, made one at a time, and then many at once in several slices of time."""
+class _Measurement:
+    """One kind of call, made one at a time, and then concurrently in several slices of time."""
 
-    alone: _CallSample
-    together: list[_CallSample]
+    sequential: _CallSample
+    concurrent: list[_CallSample]
     rates: list[float]
 
     @property
     def calls(self) -> int:
-        return self._succeeded + sum(len(sample.failures) for sample in self._all)
+        return self._succeeded + sum(len(sample.failures) for sample in self._samples)
 
     @property
     def availability(self) -> float:
@@ -155,29 +155,29 @@ class _Measured:
 
     @property
     def p99(self) -> float:
-        """The 99th percentile of the latencies, of calls made one at a time, in seconds."""
-        ordered = sorted(self.alone.latencies)
+        """The 99th percentile of the latencies of calls made one at a time, in seconds."""
+        ordered = sorted(self.sequential.latencies)
         return ordered[int(0.99 * (len(ordered) - 1))]
 
     @property
-    def _all(self) -> list[_CallSample]:
-        return [self.alone, *self.together]
+    def _samples(self) -> list[_CallSample]:
+        return [self.sequential, *self.concurrent]
 
     @property
     def _succeeded(self) -> int:
-        return sum(len(sample.latencies) for sample in self._all)
+        return sum(len(sample.latencies) for sample in self._samples)
 
 
-async def _measure(call: _Call, seconds: float, concurrency: int) -> _Measured:
-    """Make calls one at a time for `seconds`, then many at once for as long."""
-    await _CallSample(call).run(0)  # the first one opens a connection, and does not count
-    alone = _CallSample(call)
-    await alone.run(time.perf_counter() + seconds, least=_LEAST)
-    if not alone.latencies:
-        raise alone.failures[-1]
-    together = [_CallSample(call) for _ in range(_SLICES)]
-    rates = [await _rate(sample, seconds / _SLICES, concurrency) for sample in together]
-    return _Measured(alone, together, rates)
+async def _measure(call: _Call, seconds: float, concurrency: int) -> _Measurement:
+    """Make calls one at a time for `seconds`, then concurrently for as long."""
+    await _CallSample(call).run(0)  # the first call opens a connection, and does not count
+    sequential = _CallSample(call)
+    await sequential.run(time.perf_counter() + seconds, min_calls=_MIN_CALLS)
+    if not sequential.latencies:
+        raise sequential.failures[-1]
+    concurrent = [_CallSample(call) for _ in range(_SLICES)]
+    rates = [await _rate(sample, seconds / _SLICES, concurrency) for sample in concurrent]
+    return _Measurement(sequential, concurrent, rates)
 
 
 async def _rate(sample: _CallSample, seconds: float, concurrency: int) -> float:
@@ -187,13 +187,13 @@ async def _rate(sample: _CallSample, seconds: float, concurrency: int) -> float:
     return len(sample.latencies) / (time.perf_counter() - started)
 
 
-def _calibration(reads: _Measured, writes: _Measured) -> Calibration:
+def _calibration(reads: _Measurement, writes: _Measurement) -> Calibration:
     return Calibration(
         metrics={
-            Metric.READ_LATENCY: median(reads.alone.latencies),
+            Metric.READ_LATENCY: median(reads.sequential.latencies),
             Metric.READ_THROUGHPUT: median(reads.rates),
             Metric.READ_AVAILABILITY: reads.availability,
-            Metric.WRITE_LATENCY: median(writes.alone.latencies),
+            Metric.WRITE_LATENCY: median(writes.sequential.latencies),
             Metric.WRITE_THROUGHPUT: median(writes.rates),
             Metric.WRITE_AVAILABILITY: writes.availability,
         },

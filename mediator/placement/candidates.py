@@ -1,4 +1,4 @@
-"""Candidates: the systems as placement sees them, by what they can do and how they perform."""
+"""Candidates: the systems as placement sees them, with capabilities and performance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mediator.schema.types import FieldType
 
 __all__ = ["Candidate", "closure"]
 
-# A stronger consistency level gives everything a weaker one promises (docs/papers/ppm.md, table 1).
+# A stronger consistency level implies every weaker one (docs/papers/ppm.md, table 1).
 _IMPLIES: Mapping[Capability, Capability] = {
     Capability.LINEARIZABLE: Capability.CAUSAL,
     Capability.CAUSAL: Capability.MONOTONIC,
@@ -20,9 +20,9 @@ _IMPLIES: Mapping[Capability, Capability] = {
 
 
 def closure(capabilities: Iterable[Capability]) -> frozenset[Capability]:
-    """Add the consistency levels that those given imply."""
+    """Add the implied consistency levels."""
     closed = set(capabilities)
-    # The strongest comes first, so that what it adds is found by the next step.
+    # The strongest comes first, so that the next step finds its addition.
     for stronger, weaker in _IMPLIES.items():
         if stronger in closed:
             closed.add(weaker)
@@ -34,16 +34,16 @@ class Candidate:
     """One system as a candidate for placement.
 
     Attributes:
-        capabilities: What it can do; implied consistency levels are added.
-        metrics: What is known of it: seconds, operations/s, ratios. A metric that is missing was
-            not estimated yet; one that is not finite counts as missing.
+        capabilities: Its capabilities, with implied consistency levels.
+        metrics: Its known metrics: seconds, operations/s, ratios. A missing metric was not
+            estimated yet; one that is not finite counts as missing.
         p99: The 99th percentiles, for requirements that name them; in the same units.
         inexact: Field types for which it lacks an exact operator; such fields are not placed here.
-        claims: Whether it keeps values unique; fields that have to be are not placed elsewhere.
-        path_indexes: Whether it indexes paths within documents and maps; fields that have some are
-            not placed elsewhere.
-        durability_s: Seconds of acknowledged writes that a crash may lose; None: not known.
-        suspended: Why it is no candidate at all, or None.
+        claims: Whether it keeps values unique; otherwise no unique fields are placed here.
+        path_indexes: Whether it indexes paths within documents and maps; otherwise no fields with
+            indexed paths are placed here.
+        durability_s: Seconds of acknowledged writes that a crash may lose; None: unknown.
+        suspended: Why it is not a candidate at all, or None.
     """
 
     name: str
@@ -61,17 +61,17 @@ class Candidate:
 
     @property
     def loses_s(self) -> float:
-        """Seconds of acknowledged writes that a crash may lose, as far as can be said."""
+        """Seconds of acknowledged writes that a crash may lose, as far as known."""
         if self.durability_s is not None:
             return self.durability_s
         return DURABLE_S if Capability.DURABILITY in self.capabilities else math.inf
 
     def lacking(self, required: Iterable[Capability]) -> tuple[Capability, ...]:
-        """Return the required capabilities it does not have, in the order of their names."""
+        """Return the required capabilities it does not have, sorted by name."""
         return tuple(sorted(set(required) - self.capabilities))
 
     def measured(self, requirement: ContinuousRequirement) -> float | None:
-        """Return the statistic that a requirement is about, or None if it is not known."""
-        known = self.p99 if requirement.statistic == "p99" else self.metrics
-        value = known.get(requirement.metric)
+        """Return the statistic that a requirement is about, or None if it is unknown."""
+        figures = self.p99 if requirement.statistic == "p99" else self.metrics
+        value = figures.get(requirement.metric)
         return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""From ranking to placements: which system serves each node and each cache group, and why."""
+"""Decides placements from a ranking: the system of each node and each cache group, and why."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _VIEW_CAPABILITIES = frozenset({Capability.SCANS, Capability.SORTING, Capability
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a node is, and by which choice.
+    """The system of a node, and the choice behind it.
 
     Attributes:
-        score: The system's score there; None where nothing votes.
-        bound: Whether a binary requirement, its own or one above it, ties it to the system.
+        score: The system's score there; None where no requirement votes.
+        bound: Whether a binary requirement of the node or an ancestor binds it to the system.
     """
 
     node: str
@@ -72,12 +72,12 @@ class Decision:
     """All placements of a schema.
 
     Attributes:
-        ranking: The scores they were decided by.
+        ranking: The scores that decided them.
         candidates: The systems, as registered.
-        order: How ties between them end, and defaults are taken.
+        order: The order that breaks ties and gives defaults.
         placements: By node; of an inner node that is not bound, that of its main group.
         groups: The cache groups of each class, the main group first.
-        moves: What a decision without pins would place elsewhere.
+        moves: Nodes that a decision without pins would place elsewhere.
     """
 
     ranking: NodeRank
@@ -103,27 +103,27 @@ def decide(
 ) -> Decision:
     """Decide the placements of a schema; `candidates` are in the order of their registration.
 
-    The groups in `pins` hold data already: they stay, and `moves` has those that would not.
-    `overrides` are those in force.
+    The groups in `pins` already hold data: they stay, and `moves` has those that otherwise would
+    not. `overrides` are those in force.
 
     Raises:
-        Unplaceable: No system is left for a node or a declared group.
+        Unplaceable: No system remains for a node or a declared group.
     """
     ranking = rank(schema, candidates)
     required = RequiredSystems(schema, overrides)
     free = _decide(required, tuple(candidates), ranking, NO_PINS)
     if not pins.systems:
         return free
-    held = _decide(required, tuple(candidates), ranking, pins)
-    placements = {node: _held(placed, free) for node, placed in held.placements.items()}
+    pinned = _decide(required, tuple(candidates), ranking, pins)
+    placements = {node: _explain_pinned(placed, free) for node, placed in pinned.placements.items()}
     systems = {node: placed.system for node, placed in placements.items()}
     choices = {node: placed.choice for node, placed in free.placements.items()}
     moves = moves_between(schema, choices, systems, pins, free.sentences.of)
-    return replace(held, placements=placements, moves=moves)
+    return replace(pinned, placements=placements, moves=moves)
 
 
-def _held(placed: Placement, free: Decision) -> Placement:
-    """Explain a placement by the choice that would be made if nothing held data."""
+def _explain_pinned(placed: Placement, free: Decision) -> Placement:
+    """Explain a placement by the choice that would be made if no data were held."""
     choice = free.placements[placed.node].choice
     if choice.system != placed.system:
         choice = replace(choice, system=placed.system, kind="pinned")
@@ -136,17 +136,17 @@ def _decide(
     schema = required.schema
     order = SystemOrder.of(candidates, schema)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
-    named = required.of_everything() if ranking.bound else required.of_database()
-    everything = order.choose(ROOT, allowed, node_scores(ranking))
-    everything = everything.restricted(named, ranking.obstacle)
-    bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
-    placements = {ROOT: _placement(ranking, bound or everything, ranking.bound)}
+    requirement = required.of_everything() if ranking.bound else required.of_database()
+    choice = order.choose(ROOT, allowed, node_scores(ranking))
+    choice = choice.restricted(requirement, ranking.obstacle)
+    bound = _bind(choice, ranking, pins, schema.classes) if ranking.bound else None
+    placements = {ROOT: _placement(ranking, bound or choice, ranking.bound)}
     groups = {}
     for class_, node in zip(schema.classes.values(), ranking.children, strict=True):
-        tied = bound or _class_bound(class_, node, order, pins, required)
-        plans = plan_groups(class_, node, order, pins=pins, bound=tied, required=required)
-        placements[node.node] = _placement(node, plans[0].choice, tied is not None)
-        placements |= _field_placements(node, plans, tied is not None)
+        class_bound = bound or _class_bound(class_, node, order, pins, required)
+        plans = plan_groups(class_, node, order, pins=pins, bound=class_bound, required=required)
+        placements[node.node] = _placement(node, plans[0].choice, class_bound is not None)
+        placements |= _field_placements(node, plans, class_bound is not None)
         groups[class_.name] = _groups(class_, plans)
     return Decision(ranking, candidates, order, placements, groups)
 
@@ -168,12 +168,12 @@ def _class_bound(
 def _bind(
     choice: SystemChoice, node: NodeRank, pins: Pins, classes: Collection[str]
 ) -> SystemChoice:
-    """Tie a subtree to one system: the one that holds all its data already, if it may."""
+    """Bind a subtree to one system: the one that already holds all its data, if eligible."""
     if choice.required:
         return choice
-    held = {system for (class_name, _), system in pins.systems.items() if class_name in classes}
-    stays = len(held) == 1 and held <= set(choice.eligible)
-    system = min(held) if stays else choice.system
+    systems = {system for (class_name, _), system in pins.systems.items() if class_name in classes}
+    stays = len(systems) == 1 and systems <= set(choice.eligible)
+    system = min(systems) if stays else choice.system
     return replace(choice, system=system, kind="bound", by=node.node)
 
 
@@ -184,13 +184,15 @@ def _placement(node: NodeRank, choice: SystemChoice, bound: bool) -> Placement:
 def _field_placements(
     node: NodeRank, plans: Sequence[GroupPlan], bound: bool
 ) -> dict[str, Placement]:
-    seen = {name: choice for plan in plans for name, choice in plan.seen.items()}
-    return {f.node: _placement(f, seen[f.node], bound or f.bound) for f in throttled(node.children)}
+    choices = {name: choice for plan in plans for name, choice in plan.field_choices.items()}
+    return {
+        f.node: _placement(f, choices[f.node], bound or f.bound) for f in throttled(node.children)
+    }
 
 
 def _groups(class_: ClassSchema, plans: Sequence[GroupPlan]) -> dict[str, GroupPlacement]:
     """Return the groups of a class by name, their fields in the order of the class."""
-    group_of = {node: plan.name for plan in throttled(plans) for node in plan.seen}
+    group_of = {node: plan.name for plan in throttled(plans) for node in plan.field_choices}
     fields: dict[str, list[str]] = {plan.name: [] for plan in plans}
     for name in class_.fields:
         fields[group_of[f"{class_.name}.{name}"]].append(name)
@@ -202,20 +204,19 @@ def _groups(class_: ClassSchema, plans: Sequence[GroupPlan]) -> dict[str, GroupP
 def view_system(
     schema: Schema, decision: Decision, present: str | None = None, unfit: Collection[str] = ()
 ) -> str | None:
-    """Return the view: the one the schema names, else the best-ranked one proven for it.
+    """Return the view's system: that of the schema, else the best-ranked one proven for it.
 
-    Proven means scans, sorting and range queries (docs/schema.md, "The database"), and that it has
-    the indexes of paths, if the schema has some. Where the database has no scores the first
-    registered one counts as the best. None if no system is proven for it,
-    or only those that are `unfit`, as they take no copies. The present view stays as long as it
-    is one: another would have to be built from the fragments.
+    Proven means scans, sorting and range queries (docs/schema.md, "The database"), and indexes of
+    paths, if the schema has some. Without scores the first registered system counts as the best.
+    None if no system is proven for it except `unfit` ones, which take no copies. The present view
+    stays while it qualifies: another would have to be built from the fragments.
     """
     if schema.materialised_view.system is not None:
         return schema.materialised_view.system
     usable = [
         c.name
         for c in decision.candidates
-        if c.suspended is None and not _lacking_of_view(schema, c) and c.name not in unfit
+        if c.suspended is None and not _lacking_for_view(schema, c) and c.name not in unfit
     ]
     if present in usable:
         return present
@@ -223,8 +224,8 @@ def view_system(
     return max(usable, key=lambda name: scores.get(name, -1.0), default=None)
 
 
-def _lacking_of_view(schema: Schema, candidate: Candidate) -> tuple[str, ...]:
-    """Return what a system is not proven for that whole objects are read by."""
+def _lacking_for_view(schema: Schema, candidate: Candidate) -> tuple[str, ...]:
+    """Return the capabilities for reading whole objects that a system is not proven for."""
     lacking: tuple[str, ...] = candidate.lacking(_VIEW_CAPABILITIES)
     if candidate.path_indexes:
         return lacking
@@ -233,24 +234,24 @@ def _lacking_of_view(schema: Schema, candidate: Candidate) -> tuple[str, ...]:
 
 
 def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Location]:
-    """Say why systems that a schema names cannot be what they are: view, default, or required."""
-    known = {candidate.name: candidate for candidate in candidates}
-    named = {
+    """Return why named systems cannot be the view, the default, or required systems."""
+    systems = {candidate.name: candidate for candidate in candidates}
+    named_systems = {
         "/materialised_view/system": schema.materialised_view.system,
         "/default/system": schema.default.system,
     }
     mistakes = [
         Location(pointer, f"there is no system {name}")
-        for pointer, name in named.items()
-        if name is not None and name not in known
+        for pointer, name in named_systems.items()
+        if name is not None and name not in systems
     ]
-    mistakes += unknown_systems(schema, known)
-    view = known.get(schema.materialised_view.system or "")
-    lacking = _lacking_of_view(schema, view) if view else ()
+    mistakes += unknown_systems(schema, systems)
+    view = systems.get(schema.materialised_view.system or "")
+    lacking = _lacking_for_view(schema, view) if view else ()
     if schema.mode is Mode.MICROBATCHED and lacking:
-        needs = f"is not proven for {', '.join(lacking)}, which whole objects are read by"
+        mistake = f"is not proven for {', '.join(lacking)}, which whole objects are read by"
         mistakes.append(
-            Location("/materialised_view/system", f"{schema.materialised_view.system} {needs}")
+            Location("/materialised_view/system", f"{schema.materialised_view.system} {mistake}")
         )
     return mistakes
 
@@ -277,7 +278,7 @@ def build_routes(
     versions: Mapping[str, int],
     view: str | None = None,
 ) -> DatabaseRoute:
-    """Build the routes of a database; one in advisory mode has none."""
+    """Build the routes of a database; in advisory mode it has none."""
     if schema.mode is Mode.ADVISORY:
         return DatabaseRoute(schema, {})
     keys = {name: foreign_keys_of(class_) for name, class_ in schema.classes.items()}
@@ -302,22 +303,26 @@ def _class_route(
     version: int,
     view: str | None,
 ) -> ClassRoute:
-    # The main group comes first in `groups`, so that its system, the anchor, does so here.
+    # The main group comes first in `groups`, so its system, the anchor, is the first here.
     systems = list(dict.fromkeys(placed.system for placed in groups.values()))
     joint, anchor, ttl_s = len(systems) > 1, systems[0], class_.ttl_s
     fragments = []
     for system in systems:
-        here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
-        held = {name for names in here.values() for name in names}
-        fields = {name: field for name, field in class_.fields.items() if name in held}
-        unique = tuple(names for names in class_.unique_constraints if held.issuperset(names))
-        indexes = tuple(i.fields for i in class_.indexes if held.issuperset(i.fields))
+        group_fields = {
+            name: placed.fields for name, placed in groups.items() if placed.system == system
+        }
+        field_names = {name for names in group_fields.values() for name in names}
+        fields = {name: field for name, field in class_.fields.items() if name in field_names}
+        unique = tuple(
+            names for names in class_.unique_constraints if field_names.issuperset(names)
+        )
+        indexes = tuple(i.fields for i in class_.indexes if field_names.issuperset(i.fields))
         fragment = Fragment(
             system,
             database,
             class_.name,
             fields,
-            here,
+            group_fields,
             version,
             ttl_s,
             joint,
@@ -328,15 +333,15 @@ def _class_route(
         fragments.append(fragment)
     copy = None
     if view:
-        # Another version of the class is another copy, built from the fragments: no two forms mix.
+        # Each version of the class has its own copy, built from the fragments: forms never mix.
         name = f"{class_.name}@view.{version}"
-        whole = {group: placed.fields for group, placed in groups.items()}
+        all_groups = {group: placed.fields for group, placed in groups.items()}
         copy = Fragment(
             view,
             database,
             name,
             class_.fields,
-            whole,
+            all_groups,
             version,
             ttl_s,
             anchor_system=anchor,

@@ -19,7 +19,7 @@ __all__ = ["explain", "summarise"]
 
 
 def explain(decision: Decision, node: str) -> dict[str, Any]:
-    """Explain where a node is placed and why.
+    """Explain the placement of a node.
 
     `node` is ``*`` for the database, ``articles`` for a class, ``articles.hits`` for a field.
 
@@ -105,7 +105,7 @@ def _thresholds(
 def summarise(decision: Decision) -> dict[str, Any]:
     """Return the systems' metrics, each node with its system, and the cache groups of each class.
 
-    It costs one walk over the schema; `explain` says more of one node, thresholds included.
+    It costs one walk over the schema; `explain` adds details of one node, such as thresholds.
     """
     return {
         "candidates": {

@@ -1,4 +1,4 @@
-"""Figures as people read them: durations, rates, ratios, each in the unit that fits."""
+"""Formats figures for people: durations, rates, ratios, each in a suitable unit."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 __all__ = ["NONE", "metric", "name_of", "number", "seconds", "share"]
 
 NONE: Final = "-"
-"""Stands for a figure that is not known."""
+"""Stands for an unknown figure."""
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _MICROSECONDS: Final = 1e-3
-_WHOLE: Final = 100
+_MIN_INTEGER: Final = 100
 
 
 def seconds(value: float | None) -> str:
-    """Write a duration with three digits, in the unit that fits."""
+    """Format a duration with three digits, in a suitable unit."""
     if value is None:
         return NONE
     if abs(value) < _MICROSECONDS:
@@ -29,10 +29,10 @@ def seconds(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Write a figure: whole from a hundred on, else with three digits."""
+    """Format a figure: as an integer from a hundred on, else with three digits."""
     if value is None:
         return NONE
-    return f"{value:,.0f}" if abs(value) >= _WHOLE or value == int(value) else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= _MIN_INTEGER or value == int(value) else f"{value:.3g}"
 
 
 def share(value: float | None) -> str:

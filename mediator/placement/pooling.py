@@ -1,4 +1,4 @@
-"""Pooling what several series and replicas have seen of a system, and mixing it with history."""
+"""Pools the statistics of a system's series and replicas, and blends them with history."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ __all__ = [
 ]
 
 HISTORY_CALLS: Final = 200
-"""In the availability, history weighs like this many calls, against those that have not faded."""
+"""In the availability, history weighs as many calls, against those that have not faded."""
 
 WINDOW_S: Final = LATENCY_HALF_LIFE_S / log(2)
-"""What the seconds of an average over endless traffic weigh together. Seconds that are missing from
-it count with the historic latency: so a burst hardly shows, and silence leads back to history."""
+"""Total weight of the seconds of an average over endless traffic. Missing seconds count with the
+historic latency: so a burst hardly matters, and silence leads back to history."""
 
 
 def aged(lane: Mapping[str, Any], seconds: int) -> Mapping[str, Any]:
     """Return the row of another replica's snapshot, aged by some seconds.
 
-    A replica that is silent for as long as a rate is measured over has no rate any more: it has
-    ended, and what it served is served by others.
+    A replica that is silent for longer than the window of a rate has no rate any more: it has
+    ended, and other replicas serve its load.
     """
-    answered = faded(seconds, AVAILABILITY_HALF_LIFE_S)
+    fade = faded(seconds, AVAILABILITY_HALF_LIFE_S)
     return {
         **lane,
         "age_s": seconds,
         "rate": lane["rate"] if seconds <= SUSTAINED_S else 0.0,
         "seen": lane["seen"] * faded(seconds, LATENCY_HALF_LIFE_S),
-        "ok": lane["ok"] * answered,
-        "all": lane["all"] * answered,
+        "ok": lane["ok"] * fade,
+        "all": lane["all"] * fade,
         "peak": lane["peak"] * faded(seconds, CAPACITY_HALF_LIFE_S),
     }
 
 
 def sustained_rate(lane: Mapping[str, Any]) -> float:
-    """Return what a replica has certainly served, in operations/s over the last `SUSTAINED_S`.
+    """Return the rate that a replica has certainly served, in operations/s over `SUSTAINED_S`.
 
     It may have ended with its snapshot. Then its load is elsewhere since, and would count twice.
     """
@@ -62,12 +62,12 @@ def sustained_rate(lane: Mapping[str, Any]) -> float:
 
 
 def latency(lanes: Sequence[Mapping[str, Any]]) -> tuple[float | None, float]:
-    """Return the mean latency, and what share of the window was seen."""
-    seen = sum(row["seen"] for row in lanes)
-    if not seen:
+    """Return the mean latency, and the share of the window with calls."""
+    weight = sum(row["seen"] for row in lanes)
+    if not weight:
         return None, 0.0
-    mean = sum(row["seen"] * row["mean"] for row in lanes) / seen
-    # Not their sum: replicas see the same seconds.
+    mean = sum(row["seen"] * row["mean"] for row in lanes) / weight
+    # Not their sum: replicas measure the same seconds.
     return mean, min(1.0, max(row["seen"] for row in lanes) / WINDOW_S)
 
 
@@ -82,19 +82,19 @@ def blend(historic: float | None, current: float | None, share: float) -> float 
 
 
 def capacity(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return what a system sustains: the most that is known."""
-    seen = [row["peak"] for row in lanes if row["peak"] > 0]
-    return max(seen if historic is None else [historic, *seen], default=None)
+    """Return a system's capacity: the highest known rate."""
+    peaks = [row["peak"] for row in lanes if row["peak"] > 0]
+    return max(peaks if historic is None else [historic, *peaks], default=None)
 
 
 def availability(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
-    tried = sum(row["all"] for row in lanes)
-    current = sum(row["ok"] for row in lanes) / tried if tried else None
-    return blend(historic, current, tried / (HISTORY_CALLS + tried))
+    calls = sum(row["all"] for row in lanes)
+    current = sum(row["ok"] for row in lanes) / calls if calls else None
+    return blend(historic, current, calls / (HISTORY_CALLS + calls))
 
 
 def statistic(key: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Describe a system, class and operation, as operators see it, over series and replicas."""
+    """Describe a system, class and operation, for operators, over series and replicas."""
     system, database, class_name, operation = key
     # Chan's parallel form of Welford's method.
     weight = sum(row["weight"] for row in rows)

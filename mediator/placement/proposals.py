@@ -1,7 +1,7 @@
-"""Moves and proposals: placements that the scores would make otherwise if no data held them.
+"""Moves and proposals: different placements that the scores would choose if no data were held.
 
 A proposal is recorded once another system has led by a margin for a dwell time, and withdrawn once
-it has not for as long: near-equal systems never take turns (docs/papers/ppm.md, traps: flapping).
+it has not for as long: near-equal systems never alternate (docs/papers/ppm.md, traps: flapping).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Move:
 
     Attributes:
         node: A field; or a class, for its main group.
-        reason: Why it moves, for people; `why` says why it would be placed there.
+        reason: Why it moves, for people; `why` explains the proposed system.
         required: Whether the schema rules the current placement out, not only its score.
         current_score: Score of the current system where the choice was made; None if it has none.
-        proposed_score: Score of the proposed one; None where nothing votes.
+        proposed_score: Score of the proposed one; None where no requirement votes.
     """
 
     node: str
@@ -55,11 +55,11 @@ def moves_between(
     pins: Pins,
     why: Callable[[SystemChoice], str],
 ) -> tuple[Move, ...]:
-    """List the moves from what is held to a free decision, classes before their fields.
+    """List the moves from the held placements to a free decision, classes before their fields.
 
-    Another default system moves nothing: what has no requirements may stay where it is.
+    A new default system causes no moves: nodes without requirements can stay in place.
     """
-    scattered = _scattered(free, held)
+    scattered = _scattered_nodes(free, held)
     moves = []
     for node, declared in _pinned_nodes(schema, pins):
         choice, current = free[node], held[node]
@@ -76,7 +76,7 @@ def moves_between(
 
 
 def _pinned_nodes(schema: Schema, pins: Pins) -> Iterator[tuple[str, str | None]]:
-    """Yield the nodes that hold data, with the group that a field is newly declared for."""
+    """Yield the nodes that hold data, with the group that a field newly declares."""
     for class_ in schema.classes.values():
         if (class_.name, MAIN_GROUP) in pins.systems:
             yield class_.name, None
@@ -87,13 +87,13 @@ def _pinned_nodes(schema: Schema, pins: Pins) -> Iterator[tuple[str, str | None]
                 yield f"{class_.name}.{field_.name}", declared
 
 
-def _scattered(free: Mapping[str, SystemChoice], held: Mapping[str, str]) -> set[str]:
-    """Find bound nodes whose parts are held by several systems."""
+def _scattered_nodes(free: Mapping[str, SystemChoice], held: Mapping[str, str]) -> set[str]:
+    """Return bound nodes whose data is on several systems."""
     systems: dict[str, set[str]] = {}
     for node, choice in free.items():
         if choice.kind == "bound":
             systems.setdefault(choice.by, set()).add(held[node])
-    return {node for node, several in systems.items() if len(several) > 1}
+    return {node for node, node_systems in systems.items() if len(node_systems) > 1}
 
 
 def _reason(choice: SystemChoice, current: str) -> str:
@@ -108,13 +108,13 @@ def _move(
     node: str, choice: SystemChoice, current: str, reason: str, why: str, *, required: bool
 ) -> Move:
     scores = choice.scores.by_system if choice.scores else {}
-    now = scores.get(current) if current in choice.eligible else None
-    then = scores.get(choice.system)
-    return Move(node, current, choice.system, reason, required, now, then, why)
+    current_score = scores.get(current) if current in choice.eligible else None
+    proposed_score = scores.get(choice.system)
+    return Move(node, current, choice.system, reason, required, current_score, proposed_score, why)
 
 
-_NOTABLE: Final = 0.05
-"""A change of a margin that is worth noting."""
+_MARGIN_TOLERANCE: Final = 0.05
+"""A relevant change of a margin."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ class Proposal:
 
     Attributes:
         node: The field, or the class for its main group.
-        margin: By what ratio the proposed one's score is higher now.
-        since: When the proposed one took the lead, in seconds by the clock of `propose`.
+        margin: The present ratio by which the proposed system's score is higher.
+        since: When the proposed system took the lead, in seconds by the clock of `propose`.
         recorded: Whether it has led for the dwell time.
-        lost_at: Since when the lead has been gone, of a recorded one.
+        lost_at: When a recorded proposal lost its lead.
         why: Why it would be placed there, in a sentence with the figures of the margin.
     """
 
@@ -142,13 +142,13 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Proposals:
-    """All proposals of one database by node, those not yet recorded included."""
+    """All proposals of one database by node, including those not yet recorded."""
 
     by_node: Mapping[str, Proposal] = field(default_factory=dict)
 
     @property
     def recorded(self) -> tuple[Proposal, ...]:
-        """Those that have led for the dwell time."""
+        """The proposals that have led for the dwell time."""
         return tuple(proposal for proposal in self.by_node.values() if proposal.recorded)
 
 
@@ -163,32 +163,34 @@ def propose(
     margin: float,
     dwell_s: float,
 ) -> tuple[Proposals, list[Proposal]]:
-    """Return the next state, and the proposals recorded just now.
+    """Return the next state, and the newly recorded proposals.
 
-    `state` is what the last call returned, or `NOTHING_PROPOSED`; `moves` are those of a fresh
-    decision with everything pinned. `now` is in seconds of a clock that all who propose share. A
+    `state` is the result of the last call, or `NOTHING_PROPOSED`; `moves` are those of a fresh
+    decision with everything pinned. `now` is in seconds of a clock that all callers share. A
     proposed score must be higher by the share `margin` for `dwell_s` seconds, and must not be for
     as long before a proposal is withdrawn.
     """
     leads = {move.node: lead for move in moves if (lead := _lead(move, now)).margin >= margin}
     nodes = dict.fromkeys((*state.by_node, *leads))
     steps = (_step(state.by_node.get(node), leads.get(node), now, dwell_s) for node in nodes)
-    kept = {proposal.node: proposal for proposal in steps if proposal}
-    known = {proposal.node: proposal for proposal in state.recorded}
-    fresh = [p for p in kept.values() if p.recorded and _other(p, known.get(p.node))]
-    return Proposals(kept), fresh
+    proposals = {proposal.node: proposal for proposal in steps if proposal}
+    recorded = {proposal.node: proposal for proposal in state.recorded}
+    newly_recorded = [
+        p for p in proposals.values() if p.recorded and _is_other(p, recorded.get(p.node))
+    ]
+    return Proposals(proposals), newly_recorded
 
 
 def differ(one: Proposals, other: Proposals) -> bool:
-    """Whether two states say something else.
+    """Whether two states differ materially.
 
-    By how much a system leads changes all the time, and with it the figures in the sentence.
+    Margins change all the time, and with them the figures in the sentence.
     """
     if one.by_node.keys() != other.by_node.keys():
         return True
     pairs = ((proposal, other.by_node[node]) for node, proposal in one.by_node.items())
     return any(
-        replace(a, margin=b.margin, why=b.why) != b or abs(a.margin - b.margin) > _NOTABLE
+        replace(a, margin=b.margin, why=b.why) != b or abs(a.margin - b.margin) > _MARGIN_TOLERANCE
         for a, b in pairs
     )
 
@@ -201,21 +203,21 @@ def _lead(move: Move, now: float) -> Proposal:
 def _step(
     before: Proposal | None, lead: Proposal | None, now: float, dwell_s: float
 ) -> Proposal | None:
-    # Another leader does not replace a recorded proposal before that one has lapsed.
-    if lead is None or (before and before.recorded and _other(before, lead)):
-        lapsed = _lapsing(before, now, dwell_s)
+    # Another leader replaces a recorded proposal only after that has lapsed.
+    if lead is None or (before and before.recorded and _is_other(before, lead)):
+        lapsed = _lapse(before, now, dwell_s)
         return lapsed if lapsed or lead is None else lead
-    since = now if before is None or _other(before, lead) else before.since
+    since = now if before is None or _is_other(before, lead) else before.since
     return replace(lead, since=since, recorded=now - since >= dwell_s)
 
 
-def _lapsing(before: Proposal | None, now: float, dwell_s: float) -> Proposal | None:
-    """Keep a recorded proposal that has lost its lead until it has lost it for the dwell time."""
+def _lapse(before: Proposal | None, now: float, dwell_s: float) -> Proposal | None:
+    """Keep a recorded proposal until it has been without its lead for the dwell time."""
     if before is None or not before.recorded:
         return None
     lost_at = now if before.lost_at is None else before.lost_at
     return replace(before, lost_at=lost_at) if now - lost_at < dwell_s else None
 
 
-def _other(one: Proposal, other: Proposal | None) -> bool:
+def _is_other(one: Proposal, other: Proposal | None) -> bool:
     return other is None or (one.current, one.proposed) != (other.current, other.proposed)

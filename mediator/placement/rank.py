@@ -1,11 +1,11 @@
 """RANK: the scores of all systems at every node of a schema (docs/papers/ppm.md, Algorithm 1).
 
-Binary requirements filter before descending, so that a child never picks what a parent excludes.
-Continuous ones are pushed down and evaluated at fields only. An inner node's score is the mean of
-its children's, over the systems common to every child that votes. A field that only binary
-requirements reach, its own or inherited, votes with these: every system that meets them scores 1.
-A field that nothing reaches does not vote, nor does a class whose fields do not. Nodes that no
-system can serve are refused, with what each system lacks.
+Binary requirements filter before the descent, so that a child never picks a system that a parent
+excludes. Continuous ones are pushed down and evaluated at fields only. An inner node's score is the
+mean of its children's, over the systems common to every voting child. A field reached only by
+binary requirements, its own or inherited, votes with these: every system that meets them scores 1.
+A field without any requirement does not vote, nor does a class of such fields. Nodes that no system
+can serve are refused, with the deficiencies of each system.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class NodeRank:
     """The result of RANK for one node.
 
     Attributes:
-        bound: Whether it, and everything below it, is tied to one system.
+        bound: Whether it, and all its descendants, are bound to one system.
         requires: Its own binary requirements.
         qualified: Systems with every capability required here and above, as registered.
-        eligible: Those of them that could serve everything below as well.
+        eligible: Those qualified systems that could also serve all descendants.
         scores: Score (fields) or mean score (inner nodes) of the systems that have one.
-        dropped: Why the others have none.
+        dropped: Why the other systems have no score.
         requirements: Continuous requirements, own and pushed down (fields only).
-        terms: How each score came about (fields only).
-        votes: Whether any requirement reaches the field, or a field below.
+        terms: The terms of each score (fields only).
+        votes: Whether any requirement reaches the field, or a descendant field.
     """
 
     node: str
@@ -62,19 +62,19 @@ class NodeRank:
     votes: bool = False
 
     def walk(self) -> Iterator[NodeRank]:
-        """Yield the node and all below it, parents first."""
+        """Yield the node and all its descendants, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def obstacle(self, system: str) -> str:
-        """Say what keeps a system from serving the node and everything below it."""
+        """Return why a system cannot serve the node and all its descendants."""
         return next((node.dropped[system] for node in self.walk() if system in node.dropped), "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a node inherits: the systems left, why others are not, requirements pushed down."""
+    """A node's inheritance: remaining systems, why others are out, requirements pushed down."""
 
     systems: tuple[Candidate, ...]
     dropped: Mapping[str, str]
@@ -82,17 +82,17 @@ class _Scope:
     required: bool = False
 
     def narrow(self, node: str, annotations: Sequence[Annotation]) -> _Scope:
-        """Filter by the node's binary requirements and take up its continuous ones."""
+        """Filter by the node's binary requirements and add its continuous ones."""
         required = _binary(annotations)
-        lacking = {c.name: _lack(c.lacking(required), node) for c in self.systems}
-        fit = self.without(lacking)
+        deficiencies = {c.name: _deficiency(c.lacking(required), node) for c in self.systems}
+        scope = self.without(deficiencies)
         continuous = (*self.requirements, *_continuous(annotations))
-        return replace(fit, requirements=continuous, required=self.required or bool(required))
+        return replace(scope, requirements=continuous, required=self.required or bool(required))
 
     def without(self, reasons: Mapping[str, str]) -> _Scope:
-        given = {name: reason for name, reason in reasons.items() if reason}
-        kept = tuple(candidate for candidate in self.systems if candidate.name not in given)
-        return replace(self, systems=kept, dropped={**self.dropped, **given})
+        excluded = {name: reason for name, reason in reasons.items() if reason}
+        systems = tuple(candidate for candidate in self.systems if candidate.name not in excluded)
+        return replace(self, systems=systems, dropped={**self.dropped, **excluded})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,8 +105,8 @@ def rank(schema: Schema, candidates: Sequence[Candidate]) -> NodeRank:
     `candidates` are in the order of their registration.
 
     Raises:
-        Unplaceable: No system is left at a bound node or at a field; `extra["nodes"]` has all
-            such nodes, with their requirement and what each system lacks.
+        Unplaceable: No system remains at a bound node or at a field; `extra["nodes"]` has all such
+            nodes, with their requirement and each system's deficiencies.
     """
     suspended = {c.name: f"suspended: {c.suspended}" for c in candidates if c.suspended}
     scope = _Scope(tuple(candidates), {}).without(suspended).narrow(ROOT, schema.annotations)
@@ -131,10 +131,12 @@ def _rank_field(class_name: str, field_: Field, outer: _Scope, *, is_unique: boo
     throttle()
     node = f"{class_name}.{field_.name}"
     scope = outer.narrow(node, field_.annotations)
-    unfit = {c.name: _unfit(c, field_, scope.requirements, node) for c in scope.systems}
-    scope = scope.without(unfit)
+    obstacles = {
+        c.name: _field_obstacle(c, field_, scope.requirements, node) for c in scope.systems
+    }
+    scope = scope.without(obstacles)
     if is_unique:
-        scope = scope.without({c.name: _UNCLAIMED for c in scope.systems if not c.claims})
+        scope = scope.without({c.name: _NO_UNIQUENESS for c in scope.systems if not c.claims})
     terms = {c.name: score(scope.requirements, c) for c in scope.systems}
     votes = bool(scope.requirements) or scope.required
     required = _binary(field_.annotations)
@@ -183,30 +185,30 @@ def _rank_inner(
 
 def _common(names: Sequence[str], groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """Return the names that are in all the groups, in their order."""
-    left = set(names)
+    common = set(names)
     for group in throttled(groups):
-        left.intersection_update(group)
-    return tuple(name for name in names if name in left)
+        common.intersection_update(group)
+    return tuple(name for name in names if name in common)
 
 
 def _binary(annotations: Iterable[Annotation]) -> tuple[Capability, ...]:
-    found = (a.capability for a in annotations if isinstance(a, BinaryRequirement))
-    return tuple(dict.fromkeys(found))
+    capabilities = (a.capability for a in annotations if isinstance(a, BinaryRequirement))
+    return tuple(dict.fromkeys(capabilities))
 
 
 def _continuous(annotations: Iterable[Annotation]) -> tuple[ContinuousRequirement, ...]:
-    # A requirement without weight says nothing: it neither votes nor needs its metric.
+    # A requirement without weight has no effect: it neither votes nor needs its metric.
     return tuple(a for a in annotations if isinstance(a, ContinuousRequirement) and a.weight > 0)
 
 
-_UNCLAIMED: Final = "keeps no values unique, as the schema has them"
+_NO_UNIQUENESS: Final = "keeps no values unique, as the schema has them"
 
 
-def _lack(missing: Sequence[Capability], node: str) -> str:
+def _deficiency(missing: Sequence[Capability], node: str) -> str:
     return f"lacks {', '.join(missing)}, required by {title_of(node)}" if missing else ""
 
 
-def _unfit(
+def _field_obstacle(
     candidate: Candidate,
     field_: Field,
     requirements: Sequence[ContinuousRequirement],
@@ -222,7 +224,7 @@ def _unfit(
 
 
 def _obstacle(system: str, children: Sequence[NodeRank], voting: Sequence[NodeRank]) -> str:
-    """Say which field keeps a system from being common to all children."""
+    """Return which field keeps a system from being common to all children."""
     fields = [leaf for child in (*voting, *children) for leaf in child.walk() if not leaf.children]
     return next(
         (leaf.dropped[system] for leaf in fields if system in leaf.dropped), "serves no field here"
@@ -230,24 +232,28 @@ def _obstacle(system: str, children: Sequence[NodeRank], voting: Sequence[NodeRa
 
 
 def _refusals(rank_: NodeRank) -> list[Refusal]:
-    """Find the nodes that no system can serve, the innermost that explain it."""
+    """Return the innermost nodes that explain why no system can serve them."""
     if rank_.qualified:
-        below = [refusal for child in throttled(rank_.children) for refusal in _refusals(child)]
-        if below or rank_.eligible or not rank_.bound:
-            return below
+        inner = [refusal for child in throttled(rank_.children) for refusal in _refusals(child)]
+        if inner or rank_.eligible or not rank_.bound:
+            return inner
     return [Refusal(rank_.node, _requirement(rank_), rank_.dropped)]
 
 
 def _requirement(rank_: NodeRank) -> str:
     metrics = (requirement.metric for requirement in rank_.requirements)
-    named = ", ".join(dict.fromkeys((*rank_.requires, *metrics)))
+    requirements = ", ".join(dict.fromkeys((*rank_.requires, *metrics)))
     if rank_.children and rank_.qualified:
-        return f"{named} on one system for all below it" if named else "one system for all below it"
-    return named or "a system that can hold it"
+        return (
+            f"{requirements} on one system for all below it"
+            if requirements
+            else "one system for all below it"
+        )
+    return requirements or "a system that can hold it"
 
 
 def title_of(node: str) -> str:
-    """Name a node or cache group in a sentence."""
+    """Return the name of a node or cache group in a sentence."""
     if node == ROOT:
         return "the database"
     return f"cache group {node}" if "#" in node else node
@@ -257,7 +263,7 @@ def title_of(node: str) -> str:
 class Refusal:
     """One node that cannot be served: its requirement, and why each system is out.
 
-    `locations` are there if the requirement is a system, which is named somewhere in the schema.
+    `locations` are set if the requirement is a system that the schema names.
     """
 
     node: str
@@ -271,7 +277,7 @@ class Refusal:
 
 
 def refuse(refusals: Sequence[Refusal]) -> None:
-    """Raise `Unplaceable` for the refusals, if there are any."""
+    """Raise `Unplaceable` if there are refusals."""
     if not refusals:
         return
     reasons = "; ".join(str(refusal) for refusal in refusals)

@@ -1,6 +1,6 @@
-"""Systems that are required by name: of the database, a class or a field; the nearest wins.
+"""Systems that a database, a class or a field requires by name; the innermost wins.
 
-What a field requires holds for its whole cache group. Overrides come before what the schema says.
+A field's requirement applies to its whole cache group. Overrides take precedence over the schema.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["RequiredSystem", "RequiredSystems", "unknown_system", "unknown_syste
 
 @dataclass(frozen=True, slots=True)
 class RequiredSystem:
-    """A system, and the node of the schema that requires it, or that it is overridden for."""
+    """A system, and the node of the schema that requires it or is overridden to it."""
 
     system: str
     node: str
     override: Override | None = None
 
     def __str__(self) -> str:
-        """Say who requires it."""
+        """Describe who requires it."""
         node = title_of(self.node)
         if self.override is None:
             return f"{node} requires the system {self.system}"
@@ -39,7 +39,7 @@ class RequiredSystem:
 
     @property
     def pointer(self) -> str:
-        """The JSON pointer of the requirement in the schema, where an override is not."""
+        """The JSON pointer of the requirement in the schema, or `override`."""
         if self.override is not None:
             return "override"
         class_name, _, name = self.node.partition(".")
@@ -49,49 +49,49 @@ class RequiredSystem:
 
 @dataclass(frozen=True, slots=True)
 class RequiredSystems:
-    """The systems that are required of the nodes and cache groups of a schema.
+    """The systems required by the nodes and cache groups of a schema.
 
-    What stays on one system can have one requirement: `Unplaceable` is raised where there are two,
-    with the locations of both.
+    Data that stays on one system can have one requirement: two of them raise `Unplaceable`, with
+    the locations of both.
     """
 
     schema: Schema
     overrides: Overrides = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[RequiredSystem]:
-        """Yield all of them, outer nodes before inner ones."""
-        yield from _named(ROOT, self.schema.system)
+        """Yield all requirements, outer nodes before inner ones."""
+        yield from _requirement(ROOT, self.schema.system)
         for class_ in self.schema.classes.values():
             yield from self._of_node(class_.name, class_.system)
             yield from self._of_fields(class_, class_.fields)
 
     def of_everything(self) -> RequiredSystem | None:
-        """Return what is required of a database that stays on one system."""
+        """Return the requirement of a database that stays on one system."""
         return _agreed(ROOT, self)
 
     def of_database(self) -> RequiredSystem | None:
-        return next(_named(ROOT, self.schema.system), None)
+        return next(_requirement(ROOT, self.schema.system), None)
 
     def of_whole(self, class_: ClassSchema) -> RequiredSystem | None:
-        """Return what is required of a class that stays on one system."""
-        above = self.of_class(class_)
+        """Return the requirement of a class that stays on one system."""
+        outer = self.of_class(class_)
         inner = self._of_fields(class_, class_.fields)
-        return _agreed(class_.name, chain([above] if above else (), inner))
+        return _agreed(class_.name, chain([outer] if outer else (), inner))
 
     def of_class(self, class_: ClassSchema) -> RequiredSystem | None:
-        """Return what is required of the fields of a class that require nothing themselves."""
+        """Return the requirement of a class's fields that have no requirement."""
         return next(self._of_node(class_.name, class_.system), None) or self.of_database()
 
     def of_group(
         self, node: str, class_: ClassSchema, names: Iterable[str]
     ) -> RequiredSystem | None:
-        """Return what is required of fields that are never split; `node` names their group."""
-        found = list(self._of_fields(class_, names))
-        overridden = [each for each in found if each.override]
-        return _agreed(node, overridden or found) or self.of_class(class_)
+        """Return the requirement of fields that are never split; `node` names their group."""
+        requirements = list(self._of_fields(class_, names))
+        overridden = [required for required in requirements if required.override]
+        return _agreed(node, overridden or requirements) or self.of_class(class_)
 
     def _of_fields(self, class_: ClassSchema, names: Iterable[str]) -> Iterator[RequiredSystem]:
-        """Yield what fields require themselves; of a class that is overridden, overrides only."""
+        """Yield the requirements of fields; of an overridden class, only overrides."""
         is_overridden = class_.name in self.overrides
         for name in throttled(names):
             system = None if is_overridden else class_.fields[name].system
@@ -100,44 +100,44 @@ class RequiredSystems:
     def _of_node(self, node: str, system: str | None) -> Iterator[RequiredSystem]:
         override = self.overrides.get(node)
         if override is None:
-            yield from _named(node, system)
+            yield from _requirement(node, system)
         else:
             yield RequiredSystem(override.system, node, override)
 
 
 def unknown_systems(schema: Schema, systems: Iterable[str]) -> list[Location]:
-    """Return where a schema requires systems that are not among these; at most `MAX_ERRORS`."""
-    known = tuple(sorted(systems))
-    missing = (each for each in RequiredSystems(schema) if each.system not in known)
+    """Return the locations of required systems that are not in `systems`; at most `MAX_ERRORS`."""
+    names = tuple(sorted(systems))
+    missing = (required for required in RequiredSystems(schema) if required.system not in names)
     return [
-        Location(each.pointer, unknown_system(each.system, known))
-        for each in islice(missing, MAX_ERRORS)
+        Location(required.pointer, unknown_system(required.system, names))
+        for required in islice(missing, MAX_ERRORS)
     ]
 
 
-def unknown_system(name: str, known: Sequence[str]) -> str:
-    """Say that there is no such system, and which ones there are."""
-    meant = did_you_mean(name, known)
-    return f"there is no system {name}; known: {', '.join(known) or 'none'}{meant}"
+def unknown_system(name: str, names: Sequence[str]) -> str:
+    """Format the error that a system does not exist, with those that do."""
+    hint = did_you_mean(name, names)
+    return f"there is no system {name}; known: {', '.join(names) or 'none'}{hint}"
 
 
 def _agreed(node: str, required: Iterable[RequiredSystem]) -> RequiredSystem | None:
-    """Return the first requirement, if no other one contradicts it."""
-    found = list(required)
-    if not found:
+    """Return the first requirement, unless another one contradicts it."""
+    requirements = list(required)
+    if not requirements:
         return None
-    first = found[0]
-    other = next((each for each in found if each.system != first.system), None)
+    first = requirements[0]
+    other = next((item for item in requirements if item.system != first.system), None)
     if other:
         reasons, locations = {}, []
-        for one, another in ((first, other), (other, first)):
-            reason = f"is ruled out, as {another}"
+        for one, contradiction in ((first, other), (other, first)):
+            reason = f"is ruled out, as {contradiction}"
             reasons[one.system] = reason
             locations.append(Location(one.pointer, f"{one.system} {reason}"))
         refuse([Refusal(node, "one system for all of it", reasons, locations)])
     return first
 
 
-def _named(node: str, system: str | None) -> Iterator[RequiredSystem]:
+def _requirement(node: str, system: str | None) -> Iterator[RequiredSystem]:
     if system is not None:
         yield RequiredSystem(system, node)

@@ -1,4 +1,4 @@
-"""Scores to choose a system by, and the order that breaks ties."""
+"""Scores by which a system is chosen, and the order that breaks ties."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ __all__ = [
 Kind: TypeAlias = Literal[
     "bound", "required", "overridden", "own", "group", "follows", "default", "pinned"
 ]
-"""Why a node is where it is.
+"""Why a node is placed on its system.
 
-bound: it, or a node above it, has a binary requirement (or the mode binds classes). required: the
-schema requires a system by name. overridden: an operator does, for a time. own: its own
-scores. group: the mean over the fields of its cache group. follows: it has no requirement, so it
-goes with its declared cache group. default: it has no requirement, so it is on the default system.
-pinned: it holds data there, and data moves only by migration.
-"""
+bound: it, or an ancestor, has a binary requirement (or the mode binds classes). required: the
+schema requires a system by name. overridden: an operator requires it, for a time. own: its own
+scores. group: the mean over the fields of its cache group. follows: without a requirement, it
+follows its declared cache group. default: without a requirement, it is on the default system.
+pinned: it holds data there, and data moves only by migration."""
 
 Requirements: TypeAlias = Mapping[str, Sequence[ContinuousRequirement]]
 """The continuous requirements of each field, by node."""
@@ -46,11 +45,11 @@ Requirements: TypeAlias = Mapping[str, Sequence[ContinuousRequirement]]
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores to choose by.
+    """Scores by which a system is chosen.
 
     Attributes:
         node: The node (``articles``) or cache group (``articles#hits``) they belong to.
-        by_system: Score of each system that may be chosen.
+        by_system: Score of each system that can be chosen.
         shares: Share of each voting field in the score; the shares add up to 1.
     """
 
@@ -59,28 +58,28 @@ class Scores:
     shares: Mapping[str, float]
 
     def among(self, systems: Collection[str]) -> Scores:
-        kept = {name: score for name, score in self.by_system.items() if name in systems}
-        return Scores(self.node, kept, self.shares)
+        scores = {name: score for name, score in self.by_system.items() if name in systems}
+        return Scores(self.node, scores, self.shares)
 
     def better_than(self, system: str) -> str | None:
-        """Return the system with the best score if that of a given one is known, and lower."""
+        """Return the system with the best score if that of `system` is known, and lower."""
         best = max(self.by_system.items(), key=lambda item: item[1], default=None)
-        known = self.by_system.get(system)
-        return best[0] if best and known is not None and known < best[1] else None
+        score = self.by_system.get(system)
+        return best[0] if best and score is not None and score < best[1] else None
 
     def ranked(self, order: Sequence[str]) -> list[str]:
-        """Return the systems, the best first; of equal ones the first in an order."""
+        """Return the systems, best first; the first in `order` wins ties."""
         return sorted((s for s in order if s in self.by_system), key=lambda s: -self.by_system[s])
 
 
 @dataclass(frozen=True)
 class SystemChoice:
-    """A system chosen.
+    """The choice of a system.
 
     Attributes:
         by: The node or cache group that decided.
-        scores: The scores it was chosen by; None where nothing votes.
-        eligible: The systems it was chosen from; of equal scores the first one wins.
+        scores: The scores that decided; None where no requirement votes.
+        eligible: The systems to choose from; of equal scores the first one wins.
         required: The requirement that leaves one system; `scores` has the others nevertheless.
     """
 
@@ -94,7 +93,7 @@ class SystemChoice:
     def restricted(
         self, required: RequiredSystem | None, obstacle: Callable[[str], str]
     ) -> SystemChoice:
-        """Return the choice that a requirement leaves; `obstacle` says what keeps a system out.
+        """Return the choice under a requirement; `obstacle` returns why a system is out.
 
         Raises:
             Unplaceable: The required system cannot be chosen, with the location of the requirement.
@@ -120,9 +119,9 @@ class SystemChoice:
 class SystemOrder:
     """The order that breaks ties and gives defaults.
 
-    First comes the default system that the schema names, if it names one. Others follow by what a
-    crash costs them, least first; of equal ones the system of the view, then the one registered
-    first. Systems without metrics come last.
+    The schema's default system, if any, comes first. The others follow by what they lose in a
+    crash, least first; ties end by the system of the view, then by registration. Systems without
+    metrics come last.
     """
 
     names: tuple[str, ...]
@@ -134,11 +133,11 @@ class SystemOrder:
         named, view = schema.default.system, schema.materialised_view.system
 
         def rank_of(candidate: Candidate) -> tuple[bool, bool, float, bool]:
-            name, unknown = candidate.name, not candidate.metrics
-            return name != named, unknown, candidate.loses_s, name != view
+            name, lacks_metrics = candidate.name, not candidate.metrics
+            return name != named, lacks_metrics, candidate.loses_s, name != view
 
-        ordered = tuple(candidate.name for candidate in sorted(candidates, key=rank_of))
-        return cls(ordered, named, view)
+        names = tuple(candidate.name for candidate in sorted(candidates, key=rank_of))
+        return cls(names, named, view)
 
     def leading(self, system: str) -> SystemOrder:
         """Return the same order with one system before all others."""
@@ -149,7 +148,7 @@ class SystemOrder:
         return min(eligible, key=self._ranks.__getitem__)
 
     def default(self, rank: NodeRank) -> str:
-        """Return the default system of a node: one that can do all required below, if any."""
+        """Return the default system of a node: one that can serve all descendants, if any."""
         if self.named in rank.qualified:
             return self.named
         return self.first(rank.eligible or rank.qualified)
@@ -172,7 +171,7 @@ def node_scores(rank: NodeRank) -> Scores:
 
 
 def mean_scores(node: str, ranks: Sequence[NodeRank], eligible: Collection[str]) -> Scores:
-    """Return the mean scores of the fields that vote, over `eligible`."""
+    """Return the mean scores of the voting fields, over `eligible`."""
     voting = [rank for rank in ranks if rank.votes]
     if not voting:
         return Scores(node, {}, {})
@@ -185,18 +184,18 @@ def terms(
 ) -> Iterator[tuple[float, ContinuousRequirement | None]]:
     """Yield every requirement with its share in the scores (Eq. 1, then the means).
 
-    None stands for a field that requires capabilities only, which all scored systems have.
+    None stands for a field that requires only capabilities, which all scored systems have.
     """
     for node, share in scores.shares.items():
-        own = requirements[node]
-        if not own:
+        field_requirements = requirements[node]
+        if not field_requirements:
             yield share, None
             continue
-        largest = max(requirement.weight for requirement in own)
+        max_weight = max(requirement.weight for requirement in field_requirements)
         # Scaled, so that the sum of huge weights does not overflow.
-        total = fsum(requirement.weight / largest for requirement in own)
-        for requirement in own:
-            yield share * (requirement.weight / largest / total), requirement
+        total = fsum(requirement.weight / max_weight for requirement in field_requirements)
+        for requirement in field_requirements:
+            yield share * (requirement.weight / max_weight / total), requirement
 
 
 def _shares(rank: NodeRank) -> dict[str, float]:

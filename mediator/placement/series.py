@@ -1,4 +1,4 @@
-"""What is kept of the calls to a store: latencies of one class, rates and successes of a system.
+"""Statistics of store calls: latencies of one class, rates and successes of a system.
 
 Histograms have fixed logarithmic buckets: bounded memory, bounded error.
 
@@ -31,17 +31,17 @@ __all__ = [
     "pooled",
 ]
 
-_SHORTEST_S: Final = 1e-6
+_MIN_LATENCY_S: Final = 1e-6
 _PER_OCTAVE: Final = 8
-_OFFSET: Final = -log2(_SHORTEST_S) * _PER_OCTAVE
+_OFFSET: Final = -log2(_MIN_LATENCY_S) * _PER_OCTAVE
 
 BUCKETS: Final = 27 * _PER_OCTAVE
-"""From 1 us to 134 s, 8 for each doubling: a percentile is off by at most 4.5 %."""
+"""From 1 us to 134 s, 8 for each doubling: a percentile has an error of at most 4.5 %."""
 
 
 def bucket_of(seconds: float) -> int:
-    """Return the bucket of a latency; what lies beyond an end belongs to the last one there."""
-    if seconds <= _SHORTEST_S:
+    """Return the bucket of a latency; one beyond an end is in the outermost bucket there."""
+    if seconds <= _MIN_LATENCY_S:
         return 0
     return min(int(log2(seconds) * _PER_OCTAVE + _OFFSET), BUCKETS - 1)
 
@@ -56,51 +56,51 @@ def pooled(histograms: Iterable[Iterable[Sequence[int]]]) -> list[int]:
 
 
 def percentile(histogram: list[int], share: float) -> float | None:
-    """Return the latency in seconds that `share` of the calls stay within; None without calls."""
+    """Return the latency in seconds within which `share` of the calls stay; None without calls."""
     ranks = list(accumulate(histogram))
     if ranks[-1] == 0:
         return None
     bucket = bisect_left(ranks, max(1, ceil(share * ranks[-1])))
     # The middle of the bucket, on the logarithmic scale.
-    return float(_SHORTEST_S * 2 ** ((bucket + 0.5) / _PER_OCTAVE))
+    return float(_MIN_LATENCY_S * 2 ** ((bucket + 0.5) / _PER_OCTAVE))
 
 
 SHOWN_HALF_LIFE_S: Final = 60.0
-"""A call counts half after this time, in the mean and deviation of a class that operators see."""
+"""Half-life of a call in the mean and deviation of a class, for operators."""
 
 LATENCY_HALF_LIFE_S: Final = 300.0
-"""A second counts half after this time, in the latency that is scored.
+"""Half-life of a second in the scored latency.
 
-Placement is decided for long, so a burst must not decide it: ten seconds are 2 % of the average."""
+Placement is long-lived, so a burst must not decide it: ten seconds are 2 % of the average."""
 
 AVAILABILITY_HALF_LIFE_S: Final = 300.0
-"""A call counts half after this time, in the availability."""
+"""Half-life of a call in the availability."""
 
 CAPACITY_HALF_LIFE_S: Final = 3600.0
-"""The highest sustained rate seen halves in this time."""
+"""Half-life of the highest sustained rate."""
 
 PERCENTILE_WINDOW_S: Final = 60
-"""Percentiles are of the current window and the one before it."""
+"""Percentiles are of the current window and the preceding one."""
 
 SUSTAINED_S: Final = 10
 """How long a rate must hold to count as capacity."""
 
-# Below this weight nothing fades any more: ratios of vanishing numbers would become noise.
-_FAINT = 1e-6
+# Weights below this do not fade: ratios of vanishing numbers would become noise.
+_MIN_WEIGHT = 1e-6
 
 
 def faded(seconds: int, half_life_s: float, weight: float = 1.0) -> float:
-    """Return the factor that a weight fades by in some seconds."""
-    if weight <= _FAINT:
+    """Return the factor by which a weight fades in some seconds."""
+    if weight <= _MIN_WEIGHT:
         return 1.0
-    return max(float(2.0 ** (-seconds / half_life_s)), _FAINT / weight)
+    return max(float(2.0 ** (-seconds / half_life_s)), _MIN_WEIGHT / weight)
 
 
 class Windows:
-    """Histograms of the calls of the current window, and of the one before it.
+    """Histograms of the calls of the current window, and of the preceding one.
 
     Attributes:
-        present: Of the current one, by bucket; a call is added here.
+        present: Of the current one, by bucket; calls are added here.
     """
 
     __slots__ = ("before", "end", "present")
@@ -111,7 +111,7 @@ class Windows:
         self.end = second + PERCENTILE_WINDOW_S
 
     def roll(self, second: int) -> None:
-        """Open a new window if it is time."""
+        """Open a new window if the current one has ended."""
         if second < self.end:
             return
         is_stale = second >= self.end + PERCENTILE_WINDOW_S
@@ -121,11 +121,11 @@ class Windows:
 
     @property
     def histogram(self) -> list[tuple[int, int]]:
-        """The calls of both: each bucket that has some, with their number."""
-        if not (any(self.present) or any(self.before)):  # as for most classes, at most times
+        """The calls of both windows: each non-empty bucket, with their number."""
+        if not (any(self.present) or any(self.before)):  # as usual for most classes
             return []
-        both = map(add, self.present, self.before)
-        return [(bucket, calls) for bucket, calls in enumerate(both) if calls]
+        totals = map(add, self.present, self.before)
+        return [(bucket, calls) for bucket, calls in enumerate(totals) if calls]
 
 
 class Series:
@@ -146,32 +146,32 @@ class Series:
             self.roll(now)
         self.calls += 1
         self.weight += 1.0
-        off = seconds - self.mean
-        self.mean += off / self.weight
+        deviation = seconds - self.mean
+        self.mean += deviation / self.weight
         # Welford: one deviation is from the old mean, the other from the new one.
-        self.m2 += off * (seconds - self.mean)
+        self.m2 += deviation * (seconds - self.mean)
         self.windows.present[bucket_of(seconds)] += 1
 
     def roll(self, now: float) -> None:
         """Fade by the whole seconds that have passed."""
-        passed = max(0, int(now) - self.second)
-        self.second += passed
-        fade = faded(passed, SHOWN_HALF_LIFE_S, self.weight)
+        elapsed = max(0, int(now) - self.second)
+        self.second += elapsed
+        fade = faded(elapsed, SHOWN_HALF_LIFE_S, self.weight)
         self.weight *= fade
         self.m2 *= fade
         self.windows.roll(self.second)
 
     @property
     def has_faded(self) -> bool:
-        """Whether nothing is left of its calls: half an hour after the last one, about."""
-        return self.weight < 2 * _FAINT
+        """Whether its calls have faded: about half an hour after the last one."""
+        return self.weight < 2 * _MIN_WEIGHT
 
 
 class SystemSeries:
     """Operations, latency and successes of one system, reads or writes.
 
-    A second counts once in the latency, however many calls it had: what counts is for how long a
-    system was seen to be slow. `seen` is the weight of the seconds with calls, `mean` their mean.
+    A second counts once in the latency, however many calls it had: the duration of a slow period
+    counts. `seen` is the weight of the seconds with calls, `mean` their mean.
     """
 
     __slots__ = (
@@ -209,7 +209,7 @@ class SystemSeries:
         if now >= self.second + 1:
             self.roll(now)
         self.fresh += 1
-        if ok:  # the latency of a failed call is not that of the store
+        if ok:  # the latency of a failed call is not the store's
             self.count += count
             self.served += 1
             self.busy += seconds
@@ -218,35 +218,35 @@ class SystemSeries:
             self.ok -= 1.0
 
     def roll(self, now: float) -> None:
-        """Fade by the whole seconds that have passed, and note what rate was sustained."""
+        """Fade by the whole seconds that have passed, and record the sustained rate."""
         self.all += self.fresh
-        self.ok += self.fresh  # those that failed were taken off at once
+        self.ok += self.fresh  # failed calls were already subtracted
         self.fresh = 0
-        passed = max(0, int(now) - self.second)
-        if passed:
-            self._end_second(passed)
+        elapsed = max(0, int(now) - self.second)
+        if elapsed:
+            self._end_second(elapsed)
         # Only the first of these seconds had calls; the others were idle.
-        for _ in range(min(passed, SUSTAINED_S)):
+        for _ in range(min(elapsed, SUSTAINED_S)):
             self.ring = [*self.ring[1:], self.count]
             self.count = 0
             self.raise_peak(self.rate)
-        self.second += passed
+        self.second += elapsed
         self.windows.roll(self.second)
-        self.peak *= faded(passed, CAPACITY_HALF_LIFE_S)
-        fade = faded(passed, AVAILABILITY_HALF_LIFE_S, self.all)
+        self.peak *= faded(elapsed, CAPACITY_HALF_LIFE_S)
+        fade = faded(elapsed, AVAILABILITY_HALF_LIFE_S, self.all)
         self.ok *= fade
-        # While the breaker is open no call is made; then calls count as failing at the rate at
-        # which the old ones fade, or the availability would stay what it was before.
+        # While the breaker is open no call is made; calls then count as failing at the rate at
+        # which old ones fade, as the availability would otherwise not change.
         self.all *= 1.0 if self.open else fade
 
-    def _end_second(self, passed: int) -> None:
+    def _end_second(self, elapsed: int) -> None:
         self.seen, self.mean = self.latency
         self.served, self.busy = 0, 0.0
-        self.seen *= faded(passed, LATENCY_HALF_LIFE_S, self.seen)
+        self.seen *= faded(elapsed, LATENCY_HALF_LIFE_S, self.seen)
 
     @property
     def latency(self) -> tuple[float, float]:
-        """Weight and mean of the seconds with calls, the present one included."""
+        """Weight and mean of the seconds with calls, including the present one."""
         if not self.served:
             return self.seen, self.mean
         weight = self.seen + 1.0

@@ -1,11 +1,11 @@
 """Thresholds: by how much one metric of one system must change to flip a choice (guarantee 7).
 
-One metric is varied at a time. Of all scores only those of its system change then, so a choice
-flips exactly where they cross the best of the others. Every f is a goal index or a given curve: the
-search goes outward from the present value over a grid that contains each corner of each curve, and
-halves the first interval in which the choice flips down to neighbouring doubles. Where all f of the
-metric rise, or all fall, that is exact; where they oppose each other a flip and its reversal within
-one interval of the grid (a factor of 1.4) may be missed.
+One metric is varied at a time. Then only its system's scores change, so a choice flips exactly
+where they cross the best of the others. Every f is a goal index or a given curve: the search goes
+outward from the present value over a grid that contains each corner of each curve, and bisects the
+first interval in which the choice flips down to neighbouring doubles. If all f of the metric rise,
+or all fall, that is exact; if they oppose each other, the search may miss a flip and its reversal
+within one interval of the grid (a factor of 1.4).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OCTAVES = range(-80, 81)
 
 @dataclass(frozen=True)
 class Threshold:
-    """Where one metric of one system flips a choice, the others staying as they are.
+    """Where one metric of one system flips a choice, all others being unchanged.
 
     Attributes:
         below: The largest smaller value at which another system is chosen, or None.
@@ -49,8 +49,8 @@ class _Curve:
     terms: tuple[tuple[float, ContinuousRequirement], ...]
 
     def __call__(self, value: float) -> float:
-        moving = (share * fulfilment(requirement, value) for share, requirement in self.terms)
-        return math.fsum((self.constant, *moving))
+        variable = (share * fulfilment(requirement, value) for share, requirement in self.terms)
+        return math.fsum((self.constant, *variable))
 
 
 def thresholds(
@@ -59,15 +59,15 @@ def thresholds(
     candidates: Iterable[Candidate],
     order: Sequence[str],
 ) -> list[Threshold]:
-    """Find all one-at-a-time thresholds of a choice; of equal scores the first of `order` wins."""
-    varied = {
+    """Return all one-at-a-time thresholds of a choice; the first of `order` wins ties."""
+    distinct = {
         (r.metric, r.statistic): r for node in scores.shares for r in requirements[node]
     }.values()
-    involved = [candidate for candidate in candidates if candidate.name in scores.by_system]
+    scored = [candidate for candidate in candidates if candidate.name in scores.by_system]
     return [
         _threshold(scores, requirements, candidate, order, requirement)
-        for candidate in involved
-        for requirement in sorted(varied, key=lambda r: (r.metric, r.statistic))
+        for candidate in scored
+        for requirement in sorted(distinct, key=lambda r: (r.metric, r.statistic))
     ]
 
 
@@ -83,7 +83,7 @@ def _threshold(
     curve = _curve(scores, requirements, candidate, target)
     chosen = scores.ranked(order)[0]
 
-    def flipped(value: float) -> bool:
+    def is_flipped(value: float) -> bool:
         varied = replace(scores, by_system={**scores.by_system, candidate.name: curve(value)})
         return varied.ranked(order)[0] != chosen
 
@@ -95,8 +95,8 @@ def _threshold(
         target.metric,
         target.statistic,
         measured,
-        below=_first_flip(flipped, measured, smaller),
-        above=_first_flip(flipped, measured, larger),
+        below=_first_flip(is_flipped, measured, smaller),
+        above=_first_flip(is_flipped, measured, larger),
     )
 
 
@@ -107,17 +107,19 @@ def _curve(
     target: ContinuousRequirement,
 ) -> _Curve:
     fixed: list[float] = []
-    moving: dict[ContinuousRequirement, float] = {}  # one pushed down to many fields counts once
+    variable: dict[
+        ContinuousRequirement, float
+    ] = {}  # one that is pushed down to many fields counts once
     for share, requirement in terms(scores, requirements):
         if requirement is None:
             fixed.append(share * MET)
         elif (requirement.metric, requirement.statistic) == (target.metric, target.statistic):
-            moving[requirement] = moving.get(requirement, 0.0) + share
+            variable[requirement] = variable.get(requirement, 0.0) + share
         else:
             value = candidate.measured(requirement)
             assert value is not None, "a scored system has every required metric"
             fixed.append(share * fulfilment(requirement, value))
-    return _Curve(math.fsum(fixed), tuple((share, r) for r, share in moving.items()))
+    return _Curve(math.fsum(fixed), tuple((share, r) for r, share in variable.items()))
 
 
 def _grid(
@@ -127,13 +129,15 @@ def _grid(
     positive = [corner for corner in corners if corner > 0] or [1.0]
     scales = {min(positive), max(positive), measured or 1.0}
     values = {scale * 2 ** (half / 2) for scale in scales for half in _OCTAVES}
-    # A step jumps at its corner: it may flip between the corner and the next double.
+    # A step jumps at its corner: it can flip between the corner and the next double.
     neighbours = {
-        math.nextafter(corner, way) for corner in corners for way in (-math.inf, math.inf)
+        math.nextafter(corner, direction)
+        for corner in corners
+        for direction in (-math.inf, math.inf)
     }
-    most = 1.0 if metric.is_ratio else math.inf
-    usable = values | corners | neighbours | {0.0, most}
-    return sorted(value for value in usable if 0 <= value <= most and math.isfinite(value))
+    max_value = 1.0 if metric.is_ratio else math.inf
+    usable = values | corners | neighbours | {0.0, max_value}
+    return sorted(value for value in usable if 0 <= value <= max_value and math.isfinite(value))
 
 
 def _corners(requirement: ContinuousRequirement) -> Iterable[float]:
@@ -146,20 +150,20 @@ def _corners(requirement: ContinuousRequirement) -> Iterable[float]:
 
 
 def _first_flip(
-    flipped: Callable[[float], bool], start: float, outward: Sequence[float]
+    is_flipped: Callable[[float], bool], start: float, outward: Sequence[float]
 ) -> float | None:
     before = start
     for value in outward:
-        if flipped(value):
-            return _halve(flipped, before, value)
+        if is_flipped(value):
+            return _bisect(is_flipped, before, value)
         before = value
     return None
 
 
-def _halve(flipped: Callable[[float], bool], before: float, after: float) -> float:
-    # Halved first, so that no sum overflows; the end is reached when no double is between the two.
+def _bisect(is_flipped: Callable[[float], bool], before: float, after: float) -> float:
+    # Halved first, so that no sum overflows; it ends when no double lies between the two.
     while (middle := before / 2 + after / 2) not in (before, after):
-        if flipped(middle):
+        if is_flipped(middle):
             after = middle
         else:
             before = middle

@@ -1,4 +1,4 @@
-"""Utility: how well a measured metric serves a requirement, and the score of a field (Eq. 1)."""
+"""Utility: how well a measured metric meets a requirement, and the score of a field (Eq. 1)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = [
 ]
 
 INDEX_CAP = 1e6
-"""Largest goal index: a metric of 0 must not drown every other requirement in an infinity."""
+"""Maximum goal index: a metric of 0 must not outweigh every other requirement by an infinity."""
 
 MET = 1.0
-"""The score of a system for a field that requires capabilities only, all of which it has: that of a
-utility at its best."""
+"""The score of a system for a field that requires only capabilities, all of which it has: that
+of an optimal utility."""
 
 
 @immutable
 class Term:
-    """One requirement's share in a score: the metric, what was measured, f of it, its weight."""
+    """One requirement's term of a score: the metric, its measured value, f of it, its weight."""
 
     requirement: ContinuousRequirement
     measured: float
@@ -71,8 +71,8 @@ def _sigmoid(curve: Sigmoid, metric: float) -> float:
     exponent = curve.steepness * (metric - curve.midpoint)
     if exponent >= 0:
         return 1 / (1 + math.exp(-min(exponent, 700)))
-    grown = math.exp(max(exponent, -700))  # the same, written so that exp never overflows
-    return grown / (1 + grown)
+    growth = math.exp(max(exponent, -700))  # the same, in a form in which exp never overflows
+    return growth / (1 + growth)
 
 
 def evaluate(utility: Utility, metric: float) -> float:
@@ -106,7 +106,7 @@ def fulfilment(requirement: ContinuousRequirement, measured: float) -> float:
 
 
 def advantage(score: float, other: float | None) -> float:
-    """Return by what ratio a score exceeds another, 0.2 for 20 %; at most `INDEX_CAP`."""
+    """Return the ratio by which a score exceeds another, 0.2 for 20 %; at most `INDEX_CAP`."""
     if other is None or other <= 0:
         return INDEX_CAP if score > 0 or other is None else 0.0
     return min(INDEX_CAP, score / other - 1)

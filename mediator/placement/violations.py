@@ -1,7 +1,7 @@
 """Violations: annotations whose score stays below their threshold (docs/papers/ppm.md).
 
-A pure state machine. An annotation violates once its own score has stayed below `below` for
-`for_s`; the violation ends when the score is back.
+A pure state machine. An annotation is violated once its own score has stayed below `below` for
+`for_s`; the violation ends when the score recovers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ViolationState: TypeAlias = Mapping[_Key, Spell]
 
 
 @dataclass(frozen=True)
-class _Watched:
+class _WatchedAnnotation:
     node: str
     index: int
     requirement: ContinuousRequirement
@@ -54,64 +54,64 @@ def detect_violations(
     candidates: Mapping[str, Candidate],
     now: float,
 ) -> tuple[ViolationState, list[ViolationEvent]]:
-    """Evaluate all annotations with a rule; return the next state, and what began or ended.
+    """Evaluate all annotations with a rule; return the next state, and the violation events.
 
-    `state` is what the last call returned, empty at first. `placements` has the system of each
-    field, by node. `now` is in seconds of any clock that does not go back. A metric that is not
-    known changes nothing; a field that was moved, or an annotation that was removed, starts again
-    without an event.
+    `state` is the result of the last call, empty at first. `placements` has the system of each
+    field, by node. `now` is in seconds of any clock that does not go back. An unknown metric
+    changes nothing; a field that was moved, or an annotation that was removed, starts over without
+    an event.
     """
     spells: dict[_Key, Spell] = {}
     events = []
-    for watched in _watched(schema):
-        system = placements.get(watched.node, "")
-        key = (watched.node, watched.index, system)
+    for annotation in _watched_annotations(schema):
+        system = placements.get(annotation.node, "")
+        key = (annotation.node, annotation.index, system)
         before, candidate = state.get(key), candidates.get(system)
-        measured = candidate.measured(watched.requirement) if candidate else None
-        spell, phase = _step(watched, before, measured, now)
+        measured = candidate.measured(annotation.requirement) if candidate else None
+        spell, phase = _step(annotation, before, measured, now)
         if spell:
             spells[key] = spell
         reported = spell or before
         if phase and reported and measured is not None:
-            detected = _detected(schema, watched, system, measured, now - reported.since)
+            detected = _violation_event(schema, annotation, system, measured, now - reported.since)
             events.append(ViolationEvent(phase, detected))
     return spells, events
 
 
 def _step(
-    watched: _Watched, spell: Spell | None, measured: float | None, now: float
+    annotation: _WatchedAnnotation, spell: Spell | None, measured: float | None, now: float
 ) -> tuple[Spell | None, _Phase | None]:
     if measured is None:
         return spell, None
-    if fulfilment(watched.requirement, measured) >= watched.rule.below:
+    if fulfilment(annotation.requirement, measured) >= annotation.rule.below:
         return None, "ended" if spell and spell.reported else None
     spell = spell or Spell(now)
-    if spell.reported or now - spell.since < watched.rule.for_s:
+    if spell.reported or now - spell.since < annotation.rule.for_s:
         return spell, None
     return replace(spell, reported=True), "began"
 
 
-def _watched(schema: Schema) -> Iterator[_Watched]:
+def _watched_annotations(schema: Schema) -> Iterator[_WatchedAnnotation]:
     """Yield every annotation with a rule, pushed down to fields."""
     for class_ in schema.classes.values():
         for field_ in class_.fields.values():
             node = f"{class_.name}.{field_.name}"
-            pushed = (*schema.annotations, *class_.annotations, *field_.annotations)
-            for index, annotation in enumerate(pushed):
+            annotations = (*schema.annotations, *class_.annotations, *field_.annotations)
+            for index, annotation in enumerate(annotations):
                 if isinstance(annotation, ContinuousRequirement) and annotation.violation:
-                    yield _Watched(node, index, annotation, annotation.violation)
+                    yield _WatchedAnnotation(node, index, annotation, annotation.violation)
 
 
-def _detected(
-    schema: Schema, watched: _Watched, system: str, measured: float, lasted_s: float
+def _violation_event(
+    schema: Schema, annotation: _WatchedAnnotation, system: str, measured: float, lasted_s: float
 ) -> ViolationDetected:
     return ViolationDetected(
         database=schema.database,
-        node=watched.node,
-        metric=str(watched.requirement.metric),
+        node=annotation.node,
+        metric=str(annotation.requirement.metric),
         system=system,
         measured=measured,
-        score=fulfilment(watched.requirement, measured),
-        below=watched.rule.below,
+        score=fulfilment(annotation.requirement, measured),
+        below=annotation.rule.below,
         duration_s=lasted_s,
     )

@@ -1,8 +1,8 @@
-"""What if: the placements that other weights, goals or metrics would lead to; nothing is changed.
+"""What if: the placements under other weights, goals or metrics; nothing is changed.
 
-The rules are those of `decide`, on a schema document and candidates that were amended: there is no
-second copy of them, so what is shown here is what would be decided (docs/papers/wattdb_viz.md: the
-decision is made for real, its commands are not sent).
+`decide` applies its rules to an amended schema document and amended candidates: there is no second
+implementation, so the result is what would be decided (docs/papers/wattdb_viz.md: the decision is
+made for real, its commands are not sent).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Amendment: TypeAlias = Mapping[Annotated[str, Field(pattern="^(weight|goal)$")]
 @document
 @dataclass(frozen=True, slots=True)
 class _Supposition:
-    """What is supposed to be otherwise: weights and goals, by the JSON pointer of an annotation.
+    """The supposed differences: weights and goals, by the JSON pointer of an annotation.
 
     And metrics (seconds, operations/s, ratios) and 99th percentiles of systems, by their names.
     """
@@ -45,7 +45,7 @@ class _Supposition:
 
 
 SUPPOSITION: Final = TypeAdapter(_Supposition)
-"""The model of what `what_if` reads."""
+"""The model of the input of `what_if`."""
 
 
 def what_if(
@@ -54,24 +54,23 @@ def what_if(
     supposition: Any,
     overrides: Overrides = NO_OVERRIDES,
 ) -> dict[str, Any]:
-    """Say where the scores would place a schema now, and where if something were otherwise.
+    """Return where the scores place a schema now, and where under a supposition.
 
-    What holds data already is left out of account on both sides: only scores are compared.
-    `candidates` are in the order of their registration. `supposition` is parsed JSON:
-    ``{"annotations": {pointer: {"weight", "goal"}}, "metrics": {system: {…}}, "p99": {system:
-    {…}}}``.
+    Existing data is ignored on both sides: only scores are compared. `candidates` are in the order
+    of their registration. `supposition` is parsed JSON: ``{"annotations": {pointer: {"weight",
+    "goal"}}, "metrics": {system: {…}}, "p99": {system: {…}}}``.
 
     Raises:
-        Invalid: It has mistakes, or names an annotation or a system that is not there.
+        Invalid: It has mistakes, or names an annotation or a system that does not exist.
         SchemaInvalid: A weight or goal is not allowed there.
-        Unplaceable: No system would be left for a node.
+        Unplaceable: No system would remain for a node.
     """
     supposed = parse_document(SUPPOSITION, supposition)
     _check_names(candidates, supposed)
-    amended = _amended(schema, supposed.annotations)
-    others = [_supposing(candidate, supposed) for candidate in candidates]
+    supposed_schema = _amend_schema(schema, supposed.annotations)
+    supposed_candidates = [_amend_candidate(candidate, supposed) for candidate in candidates]
     before = decide(schema, candidates, overrides=overrides)
-    after = decide(amended, others, overrides=overrides)
+    after = decide(supposed_schema, supposed_candidates, overrides=overrides)
     nodes = {
         node: {"before": _side(node, before), "after": _side(node, after)}
         for node in before.placements
@@ -79,29 +78,29 @@ def what_if(
     moves = [
         {
             "node": node,
-            "from": both["before"]["system"],
-            "to": both["after"]["system"],
-            "why": both["after"]["why"],
+            "from": sides["before"]["system"],
+            "to": sides["after"]["system"],
+            "why": sides["after"]["why"],
         }
-        for node, both in nodes.items()
-        if both["before"]["system"] != both["after"]["system"]
+        for node, sides in nodes.items()
+        if sides["before"]["system"] != sides["after"]["system"]
     ]
     return {"nodes": nodes, "moves": moves}
 
 
 def _check_names(candidates: Sequence[Candidate], supposed: _Supposition) -> None:
-    known = {candidate.name for candidate in candidates}
+    names = {candidate.name for candidate in candidates}
     locations = [
-        Location(f"/{member}/{name}", f"there is no such system{did_you_mean(name, known)}")
+        Location(f"/{member}/{name}", f"there is no such system{did_you_mean(name, names)}")
         for member, systems in (("metrics", supposed.metrics), ("p99", supposed.p99))
         for name in systems
-        if name not in known
+        if name not in names
     ]
     if locations:
         raise Invalid("There is no such system.", locations=locations)
 
 
-def _amended(schema: Schema, annotations: Mapping[str, _Amendment]) -> Schema:
+def _amend_schema(schema: Schema, annotations: Mapping[str, _Amendment]) -> Schema:
     if not annotations:
         return schema
     document = schema_document(schema)
@@ -111,20 +110,20 @@ def _amended(schema: Schema, annotations: Mapping[str, _Amendment]) -> Schema:
 
 
 def _annotation(document: dict[str, Any], pointer: str) -> dict[str, Any]:
-    """Find a continuous requirement by its JSON pointer (RFC 6901); names here need no escapes."""
-    found: Any = document
+    """Return the requirement at a JSON pointer (RFC 6901); names here need no escapes."""
+    node: Any = document
     for token in pointer.split("/")[1:]:
-        if isinstance(found, list):
-            found = found[int(token)] if token in map(str, range(len(found))) else None
+        if isinstance(node, list):
+            node = node[int(token)] if token in map(str, range(len(node))) else None
         else:
-            found = found.get(token) if isinstance(found, dict) else None
-    if not isinstance(found, dict) or "metric" not in found:
+            node = node.get(token) if isinstance(node, dict) else None
+    if not isinstance(node, dict) or "metric" not in node:
         location = Location("/annotations", f"{pointer[:200]} is no annotation with a metric")
         raise Invalid("There is no such annotation.", locations=[location])
-    return found
+    return node
 
 
-def _supposing(candidate: Candidate, supposed: _Supposition) -> Candidate:
+def _amend_candidate(candidate: Candidate, supposed: _Supposition) -> Candidate:
     metrics = {**candidate.metrics, **supposed.metrics.get(candidate.name, {})}
     p99 = {**candidate.p99, **supposed.p99.get(candidate.name, {})}
     return replace(candidate, metrics=metrics, p99=p99)

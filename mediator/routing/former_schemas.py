@@ -1,7 +1,7 @@
-"""A former version of a schema as it is now: present classes, under the names of that version.
+"""A former version of a schema mapped to the present: present classes under that version's names.
 
 Only names are those of the version. Types, constraints, defaults and rules are the present ones:
-they bind what is stored. So what is written here becomes present values by its names alone.
+they bind stored data. So a client's values become present values by renaming alone.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class FormerSchema:
     Attributes:
         database: Its name.
         version: The version.
-        now: The present routes, which it was made from.
-        model: A routing model of this database alone, under the names of the version: to read
-            requests by, and to write answers. Nothing is executed by it.
+        now: The present routes, from which it was made.
+        model: A routing model of this database alone, under the names of the version, for parsing
+            requests and encoding responses. It is not used for execution.
         names: The names of each class that the version has.
     """
 
@@ -62,7 +62,7 @@ class FormerSchema:
         return self.model.databases[self.database].classes
 
     def route_of(self, class_name: str) -> ClassRoute:
-        """Raises `NotFound` if the version has no such class, or another one of the name."""
+        """Raise `NotFound` if the version has no such class, or another one of the name."""
         route = self.classes.get(class_name)
         if route is None:
             raise NotFound(f"Version {self.version} of {self.database} has no class {class_name}.")
@@ -70,69 +70,76 @@ class FormerSchema:
 
 
 def former_schema(now: DatabaseRoute, version: int, names: FieldNames) -> FormerSchema:
-    """Return a version, given the present name of each of its fields that is still there."""
-    kept = {name: _shown(now.classes[name], names) for name in names.keys() & now.classes.keys()}
-    classes = {name: _class(now.classes[name], each) for name, each in kept.items()}
+    """Return a version, given the present name of each of its remaining fields."""
+    names_by_class = {
+        name: _class_names(now.classes[name], names) for name in names.keys() & now.classes.keys()
+    }
+    classes = {
+        name: _former_route(now.classes[name], class_names)
+        for name, class_names in names_by_class.items()
+    }
     schema = replace(now.schema, classes={name: route.schema for name, route in classes.items()})
     route = replace(now, schema=schema, classes=classes, version=version)
     database = now.schema.database
-    return FormerSchema(database, version, now, RoutingModel(0, {database: route}), kept)
+    return FormerSchema(database, version, now, RoutingModel(0, {database: route}), names_by_class)
 
 
-def _shown(route: ClassRoute, names: FieldNames) -> ClassNames:
-    """Return the names of a class; a reference to a class that the version lacks is not shown."""
+def _class_names(route: ClassRoute, names: FieldNames) -> ClassNames:
+    """Return the names of a class, without references to a class that the version lacks."""
     fields = route.schema.fields
-    shown = {
+    present_names = {
         name: now
         for name, now in names[route.schema.name].items()
         if now in fields and (fields[now].to is None or fields[now].to in names)
     }
-    return ClassNames(shown, fields)
+    return ClassNames(present_names, fields)
 
 
-def _class(route: ClassRoute, names: ClassNames) -> ClassRoute:
-    fragments = tuple([_fragment(fragment, names) for fragment in route.fragments])
+def _former_route(route: ClassRoute, names: ClassNames) -> ClassRoute:
+    fragments = tuple([_former_fragment(fragment, names) for fragment in route.fragments])
     return ClassRoute(
-        _schema(route.schema, names),
+        _former_class(route.schema, names),
         route.schema_version,
         fragments,
         partly_unique=_partly_unique(route.schema, names),
     )
 
 
-def _schema(schema: ClassSchema, names: ClassNames) -> ClassSchema:
-    fields = _fields(schema.fields, names)
-    unique = tuple([_renamed(each, names) for each in schema.unique if _has(each, names)])
+def _former_class(schema: ClassSchema, names: ClassNames) -> ClassSchema:
+    fields = _former_fields(schema.fields, names)
+    unique = tuple(
+        [_rename_fields(fields_, names) for fields_ in schema.unique if _has(fields_, names)]
+    )
     owner = None if schema.owner_field is None else names.former.get(schema.owner_field)
     indexes = tuple(
         [
-            replace(each, fields=_renamed(each.fields, names))
-            for each in schema.indexes
-            if _has(each.fields, names)
+            replace(index, fields=_rename_fields(index.fields, names))
+            for index in schema.indexes
+            if _has(index.fields, names)
         ]
     )
     return replace(schema, fields=fields, unique=unique, owner_field=owner, indexes=indexes)
 
 
-def _fragment(fragment: Fragment, names: ClassNames) -> Fragment:
-    groups = {group: _renamed(of, names) for group, of in fragment.groups.items()}
-    fields = _fields(fragment.fields, names)
+def _former_fragment(fragment: Fragment, names: ClassNames) -> Fragment:
+    groups = {group: _rename_fields(members, names) for group, members in fragment.groups.items()}
+    fields = _former_fields(fragment.fields, names)
     return replace(fragment, fields=fields, groups=groups, unique=(), indexes=(), stored_names={})
 
 
 def _partly_unique(schema: ClassSchema, names: ClassNames) -> frozenset[str]:
-    partly = [each for each in schema.unique if not _has(each, names)]
-    return frozenset(name for each in partly for name in _renamed(each, names))
+    partly = [unique for unique in schema.unique if not _has(unique, names)]
+    return frozenset(name for unique in partly for name in _rename_fields(unique, names))
 
 
 def _has(fields: Iterable[str], names: ClassNames) -> bool:
     return all(name in names.former for name in fields)
 
 
-def _fields(fields: Mapping[str, Field], names: ClassNames) -> dict[str, Field]:
-    shown = [(names.former.get(name), each) for name, each in fields.items()]
-    return {name: replace(each, name=name) for name, each in shown if name is not None}
+def _former_fields(fields: Mapping[str, Field], names: ClassNames) -> dict[str, Field]:
+    renamed = [(names.former.get(name), field_) for name, field_ in fields.items()]
+    return {name: replace(field_, name=name) for name, field_ in renamed if name is not None}
 
 
-def _renamed(fields: Iterable[str], names: ClassNames) -> tuple[str, ...]:
+def _rename_fields(fields: Iterable[str], names: ClassNames) -> tuple[str, ...]:
     return tuple([names.former[name] for name in fields if name in names.former])

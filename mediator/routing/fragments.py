@@ -1,7 +1,7 @@
-"""Planning store calls for an operation: pure functions of the operation and its route.
+"""Plans the store calls of an operation: pure functions of the operation and its route.
 
-Which systems a resource or an update touches depends on names only, so it is computed once for each
-combination of names.
+The systems that a resource or an update touches depend only on names, so they are computed once for
+each combination of names.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = [
 
 CACHED_NAMES = 4096
 
-_NOTHING: Final[Claims] = {}
+_NO_CLAIMS: Final[Claims] = {}
 
 
 @immutable
 class Steps:
     """The writes of one operation, one for each system that it touches.
 
-    Of several, the first one makes the object if that is what they do; the others need its creation
-    version.
+    If there are several and they create the object, the first one does; the others need its
+    creation version.
     """
 
     first: Write
@@ -61,7 +61,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class ResourceFragments:
-    """What a read of an object, or of some of its fields, touches.
+    """The fragments that a read of an object, or of some of its fields, touches.
 
     Attributes:
         fragments: The fragments to read, the anchor first, each with its fields (None: all).
@@ -78,28 +78,34 @@ class ResourceFragments:
 
 @lru_cache(CACHED_NAMES)
 def resource_of(route: ClassRoute, fields: tuple[str, ...] | None) -> ResourceFragments:
-    """Find what a read of `fields` touches; without them, or with none, the object's existence."""
+    """Return what a read of `fields` (None: all) touches; without any, the object's existence."""
     if fields is None:
-        whole = tuple((fragment, None) for fragment in route.fragments)
-        return ResourceFragments(whole, tuple(route.groups), True, _systems(route.fragments))
-    touched = _fragments_of(route, fields)
-    fragments = tuple((f, tuple(name for name in fields if name in f.fields)) for f in touched)
+        all_fragments = tuple((fragment, None) for fragment in route.fragments)
+        return ResourceFragments(
+            all_fragments, tuple(route.groups), True, _systems(route.fragments)
+        )
+    touched_fragments = _fragments_of(route, fields)
+    fragments = tuple(
+        (f, tuple(name for name in fields if name in f.fields)) for f in touched_fragments
+    )
     groups = tuple(sorted({route.group_of[name] for name in fields}))
-    return ResourceFragments(fragments, groups, touched[0] is route.anchor, _systems(touched))
+    return ResourceFragments(
+        fragments, groups, touched_fragments[0] is route.anchor, _systems(touched_fragments)
+    )
 
 
 def reaching(
     route: ClassRoute, fields: tuple[str, ...] | None, fragment: Fragment
 ) -> tuple[str, ...] | None:
-    """Return fields, with one more if reading them would leave a fragment alone; None: all."""
+    """Return fields, with one more if they would not reach a fragment; None: all."""
     if fields is None or any(f is fragment for f, _ in resource_of(route, fields).fragments):
         return fields
-    more = next(iter(fragment.fields), None)
-    return None if more is None else tuple(sorted({*fields, more}))
+    extra = next(iter(fragment.fields), None)
+    return None if extra is None else tuple(sorted({*fields, extra}))
 
 
 def resource_groups(route: ClassRoute, fields: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Name the cache groups of a resource, in order; all of them without `fields`."""
+    """Return the cache groups of a resource, in order; all of them without `fields`."""
     return resource_of(route, fields).groups
 
 
@@ -111,23 +117,25 @@ def plan_read(route: ClassRoute, operation: Get) -> tuple[Read, ...]:
 
 
 def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]) -> Steps:
-    """Plan the writes of an operation; of a `ReadModifyWrite`, pass the update that it computes.
+    """Plan the writes of an operation; for a `ReadModifyWrite`, pass the update that it computes.
 
     `expect` are versions that the groups must have; the first step compares those on its system.
     Joint writes have checked them under their intents.
     """
     match operation:
         case Update():
-            writes = _update(route, operation)
+            writes = _plan_update(route, operation)
         case Create() | Put():
-            writes = _whole(route, operation)
+            writes = _plan_whole(route, operation)
         case Delete():
-            writes = [_base(f, operation, WriteKind.DELETE, {}) for f in route.fragments]
+            writes = [_base_write(f, operation, WriteKind.DELETE, {}) for f in route.fragments]
         case _:
             raise TypeError(f"{type(operation).__name__} cannot be planned")
     if expect:
-        here = writes[0].fragment.groups
-        writes[0] = replace(writes[0], expect={g: v for g, v in expect.items() if g in here})
+        first_groups = writes[0].fragment.groups
+        writes[0] = replace(
+            writes[0], expect={g: v for g, v in expect.items() if g in first_groups}
+        )
     return Steps.of(writes)
 
 
@@ -145,7 +153,7 @@ def _fragments_of(route: ClassRoute, fields: Sequence[str]) -> tuple[Fragment, .
 def changed_fragments(
     route: ClassRoute, names: tuple[str, ...]
 ) -> tuple[tuple[Fragment, tuple[str, ...]], ...]:
-    """Find the fragments that hold the named fields, and the groups that change there."""
+    """Return the fragments that hold the named fields, and their changed groups."""
     fragments = _fragments_of(route, names)
     groups = dict.fromkeys(route.group_of[name] for name in names)
     return tuple(
@@ -164,29 +172,31 @@ def is_partial(route: ClassRoute, update: Update) -> bool:
 
 
 def completed(route: ClassRoute, update: Update, current: Values) -> Update:
-    """Add to an update the present values of what else belongs to the constraints that it touches.
+    """Add to an update the present values of all fields of the constraints that it touches.
 
-    What an object claims follows from all of them, so they must be what they were when it is
-    applied: under its intents, or on the condition that the versions are the same.
+    The object's claims follow from all of them, so they must be unchanged when it is applied: under
+    its intents, or on the condition that the versions are the same.
     """
     if not is_partial(route, update):
         return update
     touched = set(update.touched)
     constraints = [set(names) for names in route.schema.unique if touched.intersection(names)]
-    left = sorted(set[str]().union(*constraints) - touched)
-    present = {name: current[name] for name in left if name in current}
-    missing = tuple(name for name in left if name not in current)
+    added_names = sorted(set[str]().union(*constraints) - touched)
+    present = {name: current[name] for name in added_names if name in current}
+    missing = tuple(name for name in added_names if name not in current)
     return replace(update, values={**update.values, **present}, unset=(*update.unset, *missing))
 
 
 def _claims(fragment: Fragment, values: Values, touched: Sequence[str] | None = None) -> Claims:
-    """Return what a record claims from then on; of an update, as far as it changes that."""
+    """Return the future claims of a record; of an update, only those that it changes."""
     if not fragment.unique:
-        return _NOTHING
+        return _NO_CLAIMS
     return claims_of(fragment.unique, fragment.fields, values, touched)
 
 
-def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values: Values) -> Write:
+def _base_write(
+    fragment: Fragment, operation: WriteOperation, kind: WriteKind, values: Values
+) -> Write:
     return Write(
         fragment=fragment,
         id=operation.id,
@@ -195,66 +205,66 @@ def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values
         groups=tuple(fragment.groups),
         values=values,
         remember=operation.fingerprint,
-        claims=_NOTHING if kind is WriteKind.DELETE else _claims(fragment, values),
+        claims=_NO_CLAIMS if kind is WriteKind.DELETE else _claims(fragment, values),
     )
 
 
-def _whole(route: ClassRoute, operation: Create | Put) -> list[Write]:
+def _plan_whole(route: ClassRoute, operation: Create | Put) -> list[Write]:
     if not operation.values.keys() <= route.fragment_of.keys():
         route.require(operation.values)
     if len(route.fragments) == 1:
-        return [_conditional(route, route.anchor, operation, operation.values)]
+        return [_conditional_write(route, route.anchor, operation, operation.values)]
     writes = []
     for fragment in route.fragments:
         values = {k: v for k, v in operation.values.items() if k in fragment.fields}
         if fragment is route.anchor:
-            writes.append(_conditional(route, fragment, operation, values))
+            writes.append(_conditional_write(route, fragment, operation, values))
         else:
-            write = _base(fragment, operation, WriteKind.REPLACE, values)
+            write = _base_write(fragment, operation, WriteKind.REPLACE, values)
             writes.append(_returning_generated(route, operation, write))
     return writes
 
 
-def _conditional(
+def _conditional_write(
     route: ClassRoute, fragment: Fragment, operation: Create | Put, values: Values
 ) -> Write:
     """Plan the write that checks whether the object may or must exist."""
     present = operation.condition.present
     creates = isinstance(operation, Create) or present is False
     kind = WriteKind.CREATE if creates else WriteKind.REPLACE
-    write = _returning_generated(route, operation, _base(fragment, operation, kind, values))
+    write = _returning_generated(route, operation, _base_write(fragment, operation, kind, values))
     return replace(write, require_present=True) if present and not creates else write
 
 
 def _returning_generated(route: ClassRoute, operation: Create | Put, write: Write) -> Write:
-    """Request what a retry would generate anew, if the reply is remembered."""
+    """Request values that a retry would generate again, if the reply is remembered."""
     if not (operation.fingerprint and route.codec.generated):
         return write
     names = tuple(name for name in route.codec.generated if name in write.values)
     return replace(write, returning=names) if names else write
 
 
-def _update(route: ClassRoute, operation: Update) -> list[Write]:
+def _plan_update(route: ClassRoute, operation: Update) -> list[Write]:
     if operation.is_empty:
-        # Nothing but its answer is written: what each fragment has.
-        return [_update_of(f, (), operation, {}, (), ()) for f in route.fragments]
-    changed = changed_fragments(route, operation.touched)
-    if len(changed) == 1:
-        fragment, groups = changed[0]
+        # Write only its reply: the present values of each fragment.
+        return [_update_write(f, (), operation, {}, (), ()) for f in route.fragments]
+    changes = changed_fragments(route, operation.touched)
+    if len(changes) == 1:
+        fragment, groups = changes[0]
         values, unset, operators = operation.values, operation.unset, operation.operators
-        return [_update_of(fragment, groups, operation, values, unset, operators)]
-    return [_update_fragment(fragment, groups, operation) for fragment, groups in changed]
+        return [_update_write(fragment, groups, operation, values, unset, operators)]
+    return [_update_fragment(fragment, groups, operation) for fragment, groups in changes]
 
 
 def _update_fragment(fragment: Fragment, groups: tuple[str, ...], operation: Update) -> Write:
-    here = fragment.fields
-    values = {k: v for k, v in operation.values.items() if k in here}
-    unset = tuple([k for k in operation.unset if k in here])
-    operators = tuple([call for call in operation.operators if call.field in here])
-    return _update_of(fragment, groups, operation, values, unset, operators)
+    fields = fragment.fields
+    values = {k: v for k, v in operation.values.items() if k in fields}
+    unset = tuple([k for k in operation.unset if k in fields])
+    operators = tuple([call for call in operation.operators if call.field in fields])
+    return _update_write(fragment, groups, operation, values, unset, operators)
 
 
-def _update_of(
+def _update_write(
     fragment: Fragment,
     groups: tuple[str, ...],
     operation: Update,
@@ -280,12 +290,12 @@ def _update_of(
 
 
 def _check_claims(fragment: Fragment, operators: tuple[OperatorCall, ...]) -> None:
-    """Refuse operators whose results would have to be claimed: only the store knows these.
+    """Refuse operators whose results would have to be claimed: only the store knows them.
 
-    Requests that name such a field are refused when they are read; this one was read before.
+    Requests that name such a field are refused on reading; this one was read before.
 
     Raises:
-        Conflict: A field has become part of a unique constraint meanwhile; nothing was done.
+        Conflict: A field has joined a unique constraint meanwhile; the request had no effect.
     """
     unique = frozenset[str]().union(*fragment.unique)
     claimed = sorted(unique.intersection(map(FIELD_OF, operators)))
@@ -300,9 +310,9 @@ def _check_claims(fragment: Fragment, operators: tuple[OperatorCall, ...]) -> No
 def _returning(
     operation: Update, values: Values, operators: tuple[OperatorCall, ...]
 ) -> tuple[str, ...] | None:
-    """Request what only the store knows; and all that is set, if the reply is remembered.
+    """Request values that only the store knows; and all set ones, if the reply is remembered.
 
-    Of an update that changes nothing the reply is the object as it is.
+    The reply of an update without changes is the present object.
     """
     if operation.whole or operation.is_empty:
         return ()

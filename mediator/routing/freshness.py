@@ -1,7 +1,7 @@
-"""How fresh a read has to be, and whether the view is fresh enough for it.
+"""The required freshness of a read, and whether the view is fresh enough for it.
 
-The view answers what would otherwise take several systems, as long as its copies are known to be
-within the bound. Where they are not, the systems are read: no answer is older than it.
+The view answers reads that would otherwise take several systems, as long as its copies are known to
+be within the bound. Otherwise the systems are read: no answer exceeds the bound.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["ANY", "STRONG", "WHOLE", "ReadPreference", "bound_of", "has_reached"
 
 @dataclass(frozen=True, slots=True)
 class ReadPreference:
-    """How fresh the answer to a read has to be.
+    """The required freshness of a read's answer.
 
     Attributes:
-        consistency: ``strong``: as the systems hold it now. ``bounded``: from the materialised
-            view, even if one system could answer by itself. None: whatever serves best.
-        max_staleness_s: How old the answer may be; the schema's bound holds in any case.
+        consistency: ``strong``: the systems' present state. ``bounded``: from the materialised
+            view, even if one system could answer alone. None: the cheapest source.
+        max_staleness_s: Maximum age of the answer; the schema's bound holds in any case.
         at_least: Versions that the groups of some objects must have reached, by class and id.
-        whole: Whether writes over several systems that are under way are resolved first, so that no
-            answer shows a part of one.
+        whole: Whether pending writes over several systems are resolved first, so that no answer
+            shows one in part.
     """
 
     consistency: Literal["strong", "bounded"] | None = None
@@ -42,9 +42,9 @@ WHOLE = ReadPreference("strong", whole=True)
 
 
 def bound_of(staleness_s: float, preference: ReadPreference) -> float:
-    """Return how old an answer of the view may be; `staleness_s` is the schema's bound."""
-    wanted_s = preference.max_staleness_s
-    return staleness_s if wanted_s is None else min(staleness_s, wanted_s)
+    """Return the maximum age of an answer of the view; `staleness_s` is the schema's bound."""
+    requested_s = preference.max_staleness_s
+    return staleness_s if requested_s is None else min(staleness_s, requested_s)
 
 
 def is_for_view(
@@ -56,10 +56,10 @@ def is_for_view(
 
 
 def has_reached(outcome: Outcome, preference: ReadPreference, class_name: str) -> bool:
-    """Whether a copy has the versions that the reader has seen of this object."""
-    seen = (preference.at_least or {}).get((class_name, outcome.id), {})
+    """Whether a copy has the versions of this object that the reader has seen."""
+    required_versions = (preference.at_least or {}).get((class_name, outcome.id), {})
     return all(
         (outcome.versions.get(group) or 0) >= version
-        for group, version in seen.items()
+        for group, version in required_versions.items()
         if group in outcome.versions
     )

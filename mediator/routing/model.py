@@ -1,4 +1,4 @@
-"""The routing model: all placements, immutable, replaced as a whole, with an epoch number."""
+"""The routing model: all placements, immutable, replaced as one unit, with an epoch number."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ class ClassRoute:
     """Where the fragments of a class are.
 
     Attributes:
-        fragments: One for each system that holds fields of it; the anchor group's comes first.
+        fragments: One for each system that holds its fields; the anchor group's comes first.
         copy: The fragment of the view: copies of whole objects, maintained by the materialiser;
             None if the database has no view.
         dropped: Stored names of fields that were dropped with their values, which no other field of
             the class ever gets.
         foreign_keys: Those of the class.
         referenced_by: Those of all classes that refer to it.
-        partly_unique: Of a former schema, the fields of unique constraints of which it lacks some.
-        made_us: When the class was made or placed anew, in microseconds since 1970: changes whose
-            version is below are of a former class of the name. 0: it is not known.
+        partly_unique: Of a former schema, the fields of unique constraints that it has only in
+            part.
+        made_us: When the class was created or last placed elsewhere, in microseconds since 1970:
+            changes with a lower version are of a former class of the name. 0: unknown.
     """
 
     schema: ClassSchema
@@ -52,12 +53,12 @@ class ClassRoute:
 
     @cached_property
     def systems(self) -> frozenset[str]:
-        """The systems that hold something of the class, the copies of its objects included."""
+        """The systems that hold data of the class, including copies of its objects."""
         return frozenset(f.system for f in (*self.fragments, self.copy) if f is not None)
 
     @cached_property
     def view(self) -> ClassRoute | None:
-        """The route of reads that the view may answer, if there is one."""
+        """The route of reads that the view can answer, if there is one."""
         copy = self.copy
         return None if copy is None else ClassRoute(self.schema, self.schema_version, (copy,))
 
@@ -67,7 +68,7 @@ class ClassRoute:
 
     @cached_property
     def import_codec(self) -> Codec:
-        """The codec of objects that were exported: they keep the time of their last write."""
+        """The codec of exported objects: they keep the time of their last write."""
         fields = {
             name: replace(f, updated=False, default=Generated.NOW) if f.updated else f
             for name, f in self.schema.fields.items()
@@ -85,15 +86,15 @@ class ClassRoute:
         return {name: group for group, names in self.groups.items() for name in names}
 
     def require(self, names: Iterable[str]) -> None:
-        """Refuse fields that the class has no more: a request was read under a former schema.
+        """Refuse fields that the class no longer has: a request was read under a former schema.
 
         Raises:
-            Conflict: There are such fields; nothing was done.
+            Conflict: There are such fields; the request had no effect.
         """
-        gone = sorted(set(names) - self.fragment_of.keys())
-        if gone:
+        missing = sorted(set(names) - self.fragment_of.keys())
+        if missing:
             raise Conflict(
-                f"{self.schema.name} has no field {', '.join(gone)} any more: its schema was"
+                f"{self.schema.name} has no field {', '.join(missing)} any more: its schema was"
                 " changed meanwhile."
             )
 
@@ -108,7 +109,7 @@ class ClassRoute:
 
     @cached_property
     def has_other_names(self) -> bool:
-        """Whether changes may have stored names that are no names of fields."""
+        """Whether changes can have stored names that are not field names."""
         return bool(self.dropped) or any(fragment.stored_names for fragment in self.fragments)
 
     @cached_property
@@ -121,14 +122,14 @@ class DatabaseRoute:
     """A database: its schema and the routes of its classes. Advisory databases have no routes.
 
     Attributes:
-        id: Unique among all databases that ever had the name. Empty, where there is no catalogue:
-            the name is the id.
-        held: Classes that are being placed anew: the catalogue may have moved them by now.
-        owned_until: Until when the objects of classes had owners that have none any more
+        id: Unique among all databases that ever had the name. Empty without a catalogue: the name
+            is the id.
+        held: Classes that are being placed elsewhere: the catalogue may have moved them already.
+        owned_until: When the objects of classes without owners last had owners
             (`mediator.changes.former_owners`).
-        overrides: Systems that operators have chosen, those that have ended included.
+        overrides: Systems that operators have chosen, including ended ones.
         version: How often its schema was set, or an override.
-        retired_before: The version before which clients may pin none.
+        retired_before: The lowest version that clients can pin.
     """
 
     schema: Schema
@@ -146,7 +147,7 @@ class DatabaseRoute:
 
     @cached_property
     def wait_bounds(self) -> Mapping[tuple[str, Direction], WaitBound]:
-        """How long operations may wait for others, by class and direction; else they do not."""
+        """How long operations can wait for others, by class and direction; else they do not."""
         directions: tuple[Direction, ...] = ("read", "write")
         return {
             (name, direction): bound

@@ -1,4 +1,4 @@
-"""What alembic runs for every command; `mediator.catalogue.revisions` gives it the connection."""
+"""Alembic's environment for every command; `mediator.catalogue.revisions` sets its connection."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ def _record(
     heads: Collection[Any],  # noqa: ARG001 - alembic's shape
     run_args: Mapping[str, Any],  # noqa: ARG001 - alembic's shape
 ) -> None:
-    """Record, for code that lacks the revision, whether it can do without."""
+    """Record, for code that lacks the revision, whether it can run without it."""
     for script in ctx.script.get_revisions(step.up_revision_ids) if ctx.script else ():
         if step.is_upgrade:
             additive = script.module.additive

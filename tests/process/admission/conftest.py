@@ -18,7 +18,7 @@ async def idle(
 ) -> AsyncIterator[Replica]:
     """One that follows no rules unless a test lets it."""
     # A worker of these tests reports its load once, and lives on.
-    monkeypatch.setattr(admission, "_REPORTED_WITHIN_S", 600.0)
+    monkeypatch.setattr(admission, "_MAX_REPORT_AGE_S", 600.0)
     async with scratch_catalogue(postgresql_config) as url, service((), url) as started:
         opened = Replica(started, url)
         yield opened

@@ -137,7 +137,7 @@ async def test_a_dropped_database_is_removed_and_can_be_created_again(world: Wor
 async def test_a_replica_behind_the_noted_changes_reads_a_snapshot(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epochs, "NOTED", 3)
+    monkeypatch.setattr(epochs, "MAX_NOTES", 3)
     replica = await following(world, 5)
     moment = (await world.schemas.snapshot()).moment
     for version, outcome in ((2, Difference), (3, Difference), (4, CatalogueSnapshot)):

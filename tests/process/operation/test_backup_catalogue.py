@@ -20,7 +20,7 @@ from mediator.base.errors import MediatorError, NotFound
 from mediator.catalogue import tables
 from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.row_decoding import KEPT, decode_row
+from mediator.catalogue.row_decoding import BACKUP_TABLES, decode_row
 from mediator.catalogue.rows import AddedRows, CatalogueRows
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.tables import metadata
@@ -70,8 +70,8 @@ LEFT = (
 
 
 async def test_every_table_of_the_catalogue_is_kept_or_left() -> None:
-    assert {*KEPT, *LEFT} == {*metadata.tables.values()}
-    assert not {*KEPT} & {*LEFT}
+    assert {*BACKUP_TABLES, *LEFT} == {*metadata.tables.values()}
+    assert not {*BACKUP_TABLES} & {*LEFT}
 
 
 async def test_rows_of_the_catalogue_come_back_once(

@@ -131,7 +131,7 @@ async def test_a_file_that_is_no_history_is_refused(
         case "scalar":
             rewrite(directory, database, [*lines, 1])
         case "long":
-            monkeypatch.setattr(files, "LONGEST_LINE", 100)
+            monkeypatch.setattr(files, "MAX_LINE_BYTES", 100)
         case "damaged":
             path.write_bytes(path.read_bytes()[:-1])
         case "another":

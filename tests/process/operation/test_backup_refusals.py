@@ -88,7 +88,7 @@ async def test_an_object_too_long_for_a_line_ends_the_backup_by_its_name(
     own, _, _ = saved
     database = await filled(own, 3)
     await put(own, database, "long", title="x" * LONG)
-    monkeypatch.setattr(files, "LONGEST_LINE", LONG)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", LONG)
     with pytest.raises(Conflict, match=f"{database}/things/long cannot be saved"):
         await back_up(own, tmp_path / "c")
     assert not (tmp_path / "c" / MANIFEST).exists()
@@ -103,7 +103,7 @@ async def test_a_line_that_is_too_long_is_refused_before_anything_is_deleted(
     await back_up(own, tmp_path / "c")
     await put(own, database, "newer", title="not in the backup")
     before = await held(own, database, "things")
-    monkeypatch.setattr(files, "LONGEST_LINE", LONG)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", LONG)
     for dry_run in (True, False):
         with pytest.raises(ArchiveInvalid, match=r"Line 1 of things\.ndjson\.gz is too long"):
             await restore(own, tmp_path / "c", force=True, dry_run=dry_run)

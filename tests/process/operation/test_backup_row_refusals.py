@@ -191,7 +191,7 @@ async def test_another_number_of_lines_than_the_manifest_says_is_refused(
 async def test_a_line_that_is_too_long_is_refused(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LONGEST_LINE", 10)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 10)
     await assert_refused(saved, f"Line 1 of {CATALOGUE} is too long")
 
 
