@@ -249,7 +249,7 @@ async def stopped(bench: Bench, query: str) -> str:
 async def test_results_that_are_removed_before_they_are_written_stop_the_query(
     bench: Bench, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing_results, "MOST_RESULTS", 2)
+    monkeypatch.setattr(standing_results, "MAX_RESULTS", 2)
     faults.fails_to_write, faults.is_written = lambda _: True, False
     query = await bench.ready(JOIN)
     await sends(bench, "a")
