@@ -317,13 +317,13 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
     body = {"title": VALUE, "author": "bob"}
     assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
     assert (await running.data.delete(draft, headers=operator)).status_code == 204
-    monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", LONG)
+    monkeypatch.setattr(former_owners, "MAX_CLOCK_SKEW", LONG)
     await taken(running, database)
     await until_relayed(running, database, VALUE, operator)
     refused = await changes(running, database, reader)
     assert (refused.status_code, refused.json()["scope"]) == (403, "admin")
     # The rest goes by one clock: that of the machine that the test and the servers run on.
-    monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", timedelta(0))
+    monkeypatch.setattr(former_owners, "MAX_CLOCK_SKEW", timedelta(0))
     body["title"] = "known-to-readers"
     assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
     shown = await until_relayed(running, database, "known-to-readers", reader)
@@ -334,7 +334,7 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
 async def test_another_replica_knows_until_when_a_class_had_owners(
     running: Guarded, shared_service: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", LONG)
+    monkeypatch.setattr(former_owners, "MAX_CLOCK_SKEW", LONG)
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
     reader = bearer(await running.key(f"read:{database}", "jobs"))
     run = await submitted(running, database, job("drafts"))

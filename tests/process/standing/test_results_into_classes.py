@@ -47,7 +47,7 @@ INTO_PAIRS = {**JOIN, "into": {"class": "pairs", "values": {"n": "x.n", "share":
 @pytest.fixture
 async def bench(started: Service, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     monkeypatch.setattr(holding, "PAUSE_S", 0.01)
-    monkeypatch.setattr(class_deliveries, "_LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(class_deliveries, "_MAX_PAUSE_S", 0.2)
     async with bench_on(started, SCHEMA) as opened:
         for name in "xy":
             await opened.declare(name, TYPES, types=TYPES)

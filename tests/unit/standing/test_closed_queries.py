@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mediator.base.clock import EPOCH
-from mediator.changes.former_owners import CLOCKS_DIFFER
+from mediator.changes.former_owners import MAX_CLOCK_SKEW
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.parse import parse_schema
 from mediator.standing.closed import closed_class
@@ -55,8 +55,8 @@ def test_an_administrator_of_another_class_is_none_of_this() -> None:
     [
         (timedelta(days=1), "notes"),
         (timedelta(0), "notes"),
-        (-2 * CLOCKS_DIFFER, "notes"),
-        (-2 * CLOCKS_DIFFER - timedelta(seconds=1), None),
+        (-2 * MAX_CLOCK_SKEW, "notes"),
+        (-2 * MAX_CLOCK_SKEW - timedelta(seconds=1), None),
     ],
 )
 def test_results_do_not_go_on_for_a_class_that_had_owners_since(

@@ -47,7 +47,7 @@ async def recreate(notes: Notes) -> None:
 @pytest.fixture(params=[take_owner_field, drop, recreate])
 async def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Taken:
     """Return what leaves a class without owners, long ago for all that waits since then."""
-    monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", timedelta(0))
+    monkeypatch.setattr(former_owners, "MAX_CLOCK_SKEW", timedelta(0))
     found: Taken = request.param
     return found
 
