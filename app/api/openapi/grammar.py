@@ -13,8 +13,8 @@ from mediator.event_streams.declaration import (
     SHORTEST_RETENTION_S,
     TYPES,
 )
-from mediator.flows.parser import LONGEST_LATENCY_S, MOST_OPERATORS, OBJECTIVES, OPERATOR_NAMES
-from mediator.flows.service import MOST_MESSAGES
+from mediator.flows.parser import MAX_LATENCY_S, MAX_OPERATORS, OBJECTIVES, OPERATOR_NAMES
+from mediator.flows.service import MAX_MESSAGES
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
 from mediator.schema.ids import FIELD_NAME
@@ -278,10 +278,10 @@ GRAMMAR: Final[dict[str, Any]] = {
         {
             "name": {"type": "string", "maxLength": 100},
             "plan": {
-                **_array(_OPERATOR, MOST_OPERATORS, 2),
+                **_array(_OPERATOR, MAX_OPERATORS, 2),
                 "description": "Operators in order: docs/message-flows.md.",
             },
-            "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_LATENCY_S},
+            "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_LATENCY_S},
             "ordered": {"type": "boolean"},
             "objective": {"enum": OBJECTIVES},
             "results": _closed({"webhook": {"type": "string", "format": "uri"}}, ["webhook"]),
@@ -289,7 +289,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         ["plan", "latency_s"],
     ),
     "NewMessages": _closed(
-        {"messages": _array({"type": "object"}, MOST_MESSAGES, 1)},
+        {"messages": _array({"type": "object"}, MAX_MESSAGES, 1)},
         ["messages"],
     ),
 }
