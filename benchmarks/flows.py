@@ -35,7 +35,7 @@ from mediator.flows.http_services import HttpServices
 from mediator.flows.invocations import PlanInvoker
 from mediator.flows.measurement import Measurement
 from mediator.flows.parser import Flow, parse_flow
-from mediator.flows.queue import MOST_QUEUED, Batch, FlowKey, NewMessage
+from mediator.flows.queue import MAX_QUEUED, Batch, FlowKey, NewMessage
 from mediator.schema.parse import parse_schema
 
 __all__ = ["run"]
@@ -268,9 +268,9 @@ def _computation() -> Result:
     measurement = Measurement(flow, clock)
     for number in range(1_000):
         clock.seconds += 1.0
-        measurement.taken(Batch(number, 1, 10, number * 10, 0, False, ()))
+        measurement.add_batch(Batch(number, 1, 10, number * 10, 0, False, ()))
         started = perf_counter()
-        measurement.executed(0.01, 0.005, 10)
+        measurement.add_execution(0.01, 0.005, 10)
         times.append(perf_counter() - started)
     assert measurement.waiting is not None
     name = f"computation of the waiting time, plan of {_OPERATORS} operators"
@@ -282,7 +282,7 @@ async def _enqueuing(options: Options, redis: Redis) -> Result:
     """Measure the queue against RPUSH of the same messages, one by one in one pipeline."""
     messages = [
         NewMessage(uuid4().hex, f"{number % _CUSTOMERS:032x}", b'{"number":"m","name":"c"}')
-        for number in range(MOST_QUEUED)
+        for number in range(MAX_QUEUED)
     ]
     measures = {
         "enqueue": partial(_enqueued, redis, messages),
@@ -291,7 +291,7 @@ async def _enqueuing(options: Options, redis: Redis) -> Result:
     await _enqueued(redis, messages)
     times = await medians(5 if options.quick else 15, measures)
     options.note(f"enqueues {times['enqueue']:.3f} s, RPUSH {times['bare']:.3f} s")
-    name = f"{MOST_QUEUED:,} messages queued one by one in a pipeline, against RPUSH"
+    name = f"{MAX_QUEUED:,} messages queued one by one in a pipeline, against RPUSH"
     return Result(name, "s", times["enqueue"], times["bare"], _BARS["enqueue"], small_is_good=True)
 
 

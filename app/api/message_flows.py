@@ -24,7 +24,7 @@ from mediator.base.errors import Unavailable
 from mediator.flows.allowed_flows import RefusedFlow
 from mediator.flows.parser import Flow, parse_flow
 from mediator.flows.queue import EndedMessage, FlowKey
-from mediator.flows.service import MOST_MESSAGES, FlowService, flow_document
+from mediator.flows.service import MAX_MESSAGES, FlowService, flow_document
 from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 
@@ -86,7 +86,7 @@ class MessageFlows:
         flow = _require_executed(routed, declared)
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
             raise routed.access.meter.full()
-        messages = require_list(body, "messages", MOST_MESSAGES)
+        messages = require_list(body, "messages", MAX_MESSAGES)
         identity = routed.identity(self._ids, raw)
         retry, seed = identity.retry("messages", routed.id), uuid4().hex
         if retry is not None:  # a retry gets the same tickets

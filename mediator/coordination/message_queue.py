@@ -22,7 +22,7 @@ from mediator.coordination.scripts import RETRIED_S, text_of
 from mediator.flows.queue import (
     LEASE_S,
     LEVEL_DIGITS,
-    MOST_QUEUED,
+    MAX_QUEUED,
     Batch,
     DeadLetter,
     End,
@@ -105,7 +105,7 @@ class QueueBounds:
     """
 
     lease_s: float = LEASE_S
-    messages: int = MOST_QUEUED
+    messages: int = MAX_QUEUED
 
     @property
     def lease_ms(self) -> int:

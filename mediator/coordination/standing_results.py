@@ -37,7 +37,7 @@ from mediator.coordination.scripts import text_of
 from mediator.model.pause import Pause
 from mediator.model.result_position import ResultPosition
 from mediator.standing.results import (
-    MOST_RESULTS,
+    MAX_RESULTS,
     Delivery,
     LogEntry,
     LoggedBatch,
@@ -147,7 +147,7 @@ class RedisStandingResults:
         entries = _rows_by_id(sequence + 1, publication.tuples)
         forgotten = [_entry_id(each) for each in publication.forgotten]
         args: list[Any] = [lease.token, sequence, _text(publication.progress)]
-        args += (publication.keep_from, MOST_RESULTS, len(entries), len(forgotten))
+        args += (publication.keep_from, MAX_RESULTS, len(entries), len(forgotten))
         for id_, rows in entries.items():
             args += (id_, orjson.dumps(rows))
         args += forgotten

@@ -1,1 +1,1 @@
-"""Message flows: messages that are batched by the values their plan looks up."""
+"""Message flows: messages batched by the values that their plan looks up."""

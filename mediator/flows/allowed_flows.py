@@ -1,4 +1,4 @@
-"""Flows as the present schema of their database allows them: each is parsed once for a schema."""
+"""Flows as the current schema of their database allows them, each parsed once per schema."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from mediator.schema.tree import Schema
 __all__ = ["AllowedFlows", "NotAllowed", "RefusedFlow", "stored_flow"]
 
 _CREATED: Final = "created"
-"""When a flow was created (s since 1970): written down beside its members, which it is none of."""
+"""Time of a flow's creation (s since 1970): stored beside its members, but not one of them."""
 
 _CLASSES: Final = "classes"
-"""Likewise the classes of its plan, which is not parsed once one is gone."""
+"""Likewise the classes of its plan, which cannot be parsed once one of them is gone."""
 
-_ADDED: Final = frozenset({_CREATED, _CLASSES})
+_STORED_ONLY: Final = frozenset({_CREATED, _CLASSES})
 
 
 class NotAllowed(LeaseLost):
-    """The schema does not allow a flow any more: its worker gives up the batch that it executes."""
+    """The schema no longer allows a flow: its worker gives up the current batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedFlow:
-    """A flow whose schema has lost what its plan needs: it is not executed until that is back.
+    """A flow that its schema no longer allows: it is not executed until the schema does.
 
     Attributes:
-        document: The flow as JSON, as it was sent.
-        created: As of a `Flow`.
-        class_names: Likewise.
-        detail: What its schema refuses.
+        document: The flow in JSON, as it was sent.
+        created: As in `Flow`.
+        class_names: As in `Flow`.
+        detail: What the schema refuses.
     """
 
     document: Mapping[str, Any]
@@ -52,9 +52,9 @@ class RefusedFlow:
 
 
 def stored_flow(flow: Flow | RefusedFlow) -> dict[str, Any]:
-    """Return a flow as it is written down."""
-    added = {_CREATED: flow.created.timestamp(), _CLASSES: list(flow.class_names)}
-    return {**flow.document, **added}
+    """Return a flow in its stored form."""
+    extra = {_CREATED: flow.created.timestamp(), _CLASSES: list(flow.class_names)}
+    return {**flow.document, **extra}
 
 
 class _Parsed(NamedTuple):
@@ -64,45 +64,45 @@ class _Parsed(NamedTuple):
 
 @dataclass(eq=False)
 class AllowedFlows:
-    """The flows that a replica follows; a request for another one parses it."""
+    """The flows that a replica follows; a request for another flow parses that flow."""
 
     _followed: dict[FlowKey, _Parsed] = field(default_factory=dict, init=False)
 
     def keys(self) -> list[FlowKey]:
-        """Return what is followed."""
+        """Return the keys of the followed flows."""
         return list(self._followed)
 
     def executed(self) -> dict[FlowKey, Flow]:
-        """Return what is followed and allowed."""
-        found = {key: each.flow for key, each in self._followed.items()}
-        return {key: flow for key, flow in found.items() if isinstance(flow, Flow)}
+        """Return the followed flows that are allowed."""
+        flows = {key: parsed.flow for key, parsed in self._followed.items()}
+        return {key: flow for key, flow in flows.items() if isinstance(flow, Flow)}
 
     def document(self, key: FlowKey) -> Any:
-        """Return a flow that is followed as it was written down, for good; None: it is not."""
-        known = self._followed.get(key)
-        return None if known is None else stored_flow(known.flow)
+        """Return a followed flow in its stored form, which never changes; None: not followed."""
+        parsed = self._followed.get(key)
+        return None if parsed is None else stored_flow(parsed.flow)
 
     def parse(self, key: FlowKey, document: Any, schema: Schema) -> Flow | RefusedFlow:
-        """Return a flow that was written down as a schema allows it."""
-        known = self._followed.get(key)
-        if known is not None and known.schema is schema:
-            return known.flow
+        """Parse a stored flow by a schema."""
+        parsed = self._followed.get(key)
+        if parsed is not None and parsed.schema is schema:
+            return parsed.flow
         flow = _parse(document, schema)
-        if known is not None:
+        if parsed is not None:
             self._followed[key] = _Parsed(schema, flow)
         return flow
 
     def require(self, key: FlowKey, schema: Schema) -> None:
-        """Return if a schema allows a flow that is executed here; raises `NotAllowed`."""
-        known = self._followed.get(key)
-        if known is None:
+        """Require that a schema allows a flow that is executed here; raises `NotAllowed`."""
+        parsed = self._followed.get(key)
+        if parsed is None:
             raise NotAllowed("It is gone.")
-        flow = self.parse(key, stored_flow(known.flow), schema)
+        flow = self.parse(key, stored_flow(parsed.flow), schema)
         if isinstance(flow, RefusedFlow):
             raise NotAllowed(flow.detail)
 
     def follow(self, key: FlowKey, flow: Flow | RefusedFlow, schema: Schema) -> None:
-        """Remember a flow that was parsed."""
+        """Remember a parsed flow."""
         self._followed[key] = _Parsed(schema, flow)
 
     def forget(self, key: FlowKey) -> None:
@@ -110,7 +110,7 @@ class AllowedFlows:
 
 
 def _parse(document: Mapping[str, Any], schema: Schema) -> Flow | RefusedFlow:
-    sent = {name: member for name, member in document.items() if name not in _ADDED}
+    sent = {name: member for name, member in document.items() if name not in _STORED_ONLY}
     created = datetime.fromtimestamp(document[_CREATED], UTC)
     try:
         return replace(parse_flow(sent, schema), created=created)

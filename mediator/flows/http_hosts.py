@@ -1,4 +1,4 @@
-"""Which HTTP services flows may invoke: hosts that settings list, at addresses that are checked."""
+"""The HTTP services that flows may invoke: hosts listed in settings, at checked addresses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOST: Final = re.compile(
     r"(?P<host>(?!.*\.\.)[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])"
     r"(?::(?P<port>[1-9][0-9]{0,4}))?"
 )
-_HIGHEST_PORT: Final = 65_535
+_MAX_PORT: Final = 65_535
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -50,13 +50,13 @@ class Origin(NamedTuple):
 def parse_host(text: str) -> tuple[str, int | None]:
     """Read `host` or `host:port`; raises `ValueError`."""
     match = _HOST.fullmatch(text.lower())
-    if match is None or int(match["port"] or 1) > _HIGHEST_PORT:
+    if match is None or int(match["port"] or 1) > _MAX_PORT:
         raise ValueError(f"{text!r} is not a host, or a host with a port.")
     return match["host"], int(match["port"]) if match["port"] else None
 
 
 def parse_origin(text: str) -> Origin | None:
-    """Read the beginning of an http or https URL; None: it is none, or has a user or password."""
+    """Read the origin of an http or https URL; None: invalid, or with a user or password."""
     scheme, _, authority = text.partition("://")
     if scheme not in _PORTS:
         return None
@@ -68,18 +68,18 @@ def parse_origin(text: str) -> Origin | None:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Ask the system's resolver."""
-    found = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(each[4][0]) for each in found]
+    """Resolve a host by the system's resolver."""
+    infos = await get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(info[4][0]) for info in infos]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpHosts:
-    """The hosts that may be invoked.
+    """The hosts that flows may invoke.
 
     Attributes:
         hosts: Each with its port; None: with the default port of the scheme.
-        private: Whether their addresses may be private, or of this machine.
+        private: Whether their addresses may be private or local.
     """
 
     hosts: frozenset[tuple[str, int | None]] = frozenset()
@@ -88,11 +88,11 @@ class HttpHosts:
 
     @classmethod
     def of(cls, hosts: Iterable[str], *, private: bool, resolve: Resolve = resolve) -> HttpHosts:
-        """Raises `ValueError` for what is no host."""
+        """Parse hosts; raises `ValueError` for an invalid one."""
         return cls(frozenset(map(parse_host, hosts)), private, resolve)
 
     def check(self, origin: Origin, pointer: str | None = None) -> None:
-        """Raises `Invalid`, with the location of the URL if it has one, for a host that is not."""
+        """Raise `Invalid`, with the URL's location if given, for a host that is not listed."""
         port = None if origin.port == _PORTS[origin.scheme] else origin.port
         if self.hosts.isdisjoint({(origin.host, origin.port), (origin.host, port)}):
             detail = f"{origin.authority} is not listed in the setting {SETTING}"
@@ -100,29 +100,29 @@ class HttpHosts:
             raise Invalid(f"{detail}.", locations=locations)
 
     async def addresses(self, origin: Origin) -> list[str]:
-        """Return the addresses of a host that may be invoked; connections go to no others.
+        """Return the addresses of a permitted host, to which alone connections go.
 
         Raises:
             Invalid: The host, or one of its addresses, may not be invoked.
-            Unavailable: It has no address now.
+            Unavailable: The host has no address now.
         """
         self.check(origin)
         try:
-            found = await self.resolve(origin.host.strip("[]"), origin.port)
+            addresses = await self.resolve(origin.host.strip("[]"), origin.port)
         except OSError as error:
             detail = f"The name {origin.host} is not resolved."
             raise Unavailable(detail, system=origin.host) from error
-        for each in found:
-            if not _is_permitted(ip_address(each), private=self.private):
+        for address in addresses:
+            if not _is_permitted(ip_address(address), private=self.private):
                 detail = f"{origin.host} has an address that is not public"
                 raise Invalid(f"{detail}; {PRIVATE_SETTING} is to allow private ones.")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(addresses))
 
 
 def _is_permitted(address: _Address, *, private: bool) -> bool:
-    """Whether an address is public, or another one of a single machine that is allowed.
+    """Whether an address is public, or a permitted other address of a single machine.
 
-    Link-local ones never are: clouds keep the credentials of a machine behind one of them.
+    Link-local addresses never are: clouds serve a machine's credentials at one of them.
     """
     address = _embedded(address)
     if (
@@ -136,7 +136,7 @@ def _is_permitted(address: _Address, *, private: bool) -> bool:
 
 
 def _embedded(address: _Address) -> _Address:
-    """Return the IPv4 address that packets to an IPv6 address end at, if there is one."""
+    """Return the IPv4 address at which packets to an IPv6 address end, if there is one."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

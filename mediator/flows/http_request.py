@@ -1,4 +1,4 @@
-"""Requests to HTTP services: as a plan has them, and as they are sent for a message."""
+"""Requests to HTTP services: templates in a plan, and requests for a message."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["METHODS", "HttpRequest", "RequestTemplate", "post", "read_request"]
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _WITHOUT_BODY: Final = ("GET", "DELETE")
-_MOST_HEADERS: Final = 16
+_MAX_HEADERS: Final = 16
 _HEADER: Final = re.compile(
-    # What the client sets itself, and what belongs to the connection.
+    # Fields that the client sets, and fields of the connection.
     r"(?i:(?!(?:host|idempotency-key|content-.*|accept-encoding|connection|keep-alive|te|trailer"
     r"|transfer-encoding|upgrade|expect|proxy-.*|cookie)\Z)[a-z][a-z0-9-]{0,63})"
 )
@@ -30,10 +30,10 @@ _VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,998}[\x21-\x7e])?")
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request to be sent.
+    """A request to send.
 
     Attributes:
-        is_safe: Whether it changes nothing (RFC 9110, section 9.2.1), however often it is sent.
+        is_safe: Whether the method is safe (RFC 9110, section 9.2.1).
     """
 
     method: str
@@ -49,10 +49,10 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplate:
-    """A request in which values of a message are put into the URL and the body.
+    """A request template: values of a message are put into its URL and body.
 
     Attributes:
-        body: A template; None: there is no body.
+        body: A template; None: no body.
     """
 
     method: str
@@ -62,14 +62,14 @@ class RequestTemplate:
 
     @property
     def names(self) -> frozenset[str]:
-        """What it takes of a message."""
+        """The names of a message that it refers to."""
         return self.url.names | names_in(self.body)
 
     def fill(self, message: MessageValues, key: str | None = None) -> HttpRequest:
         """Return the request for a message, with an Idempotency-Key.
 
         Raises:
-            Invalid: The message has not what is put in, or that would be too large.
+            Invalid: The message lacks a value to put in, or the value would be too large.
         """
         headers, body = dict(self.headers), None
         if self.body is not None:
@@ -86,20 +86,20 @@ def post(url: UrlTemplate, key: str, document: Any) -> HttpRequest:
     return HttpRequest("POST", url.origin, url.fill({}), headers, orjson.dumps(document))
 
 
-def read_request(node: Node, known: Mapping[str, object]) -> RequestTemplate | None:
-    """Read a request whose values are of what a message has; None after an error."""
+def read_request(node: Node, names: Mapping[str, object]) -> RequestTemplate | None:
+    """Read a request that refers to the names of a message; None after an error."""
     node.shape("headers", "body", required=("method", "url"))
     method = node["method"].read("", METHODS.__contains__, f"one of {', '.join(METHODS)}")
-    url = read_url(node["url"], known)
+    url = read_url(node["url"], names)
     headers = {
-        name.lower(): each.read("", _is_value, "printable ASCII of 1,000 characters at most")
-        for name, each in node["headers"].members(_MOST_HEADERS, _HEADER)
+        name.lower(): member.read("", _is_value, "printable ASCII of 1,000 characters at most")
+        for name, member in node["headers"].members(_MAX_HEADERS, _HEADER)
     }
     body = None
     if node["body"].given:
         if method in _WITHOUT_BODY:
             node["body"].error(f"has no meaning for {method}")
-        body = read_template(node["body"], known)
+        body = read_template(node["body"], names)
     return None if url is None else RequestTemplate(method, url, headers, body)
 
 

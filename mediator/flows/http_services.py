@@ -1,4 +1,4 @@
-"""The HTTP client of message flows: bounded in time and size, with addresses checked."""
+"""The HTTP client of message flows: bounded in time and size, with checked addresses."""
 
 from __future__ import annotations
 
@@ -14,28 +14,26 @@ from mediator.base.errors import Invalid, MediatorError, OutcomeUnknown, Unavail
 from mediator.flows.http_hosts import HttpHosts, Origin
 from mediator.flows.http_request import HttpRequest
 
-__all__ = ["CONNECT_S", "LARGEST_RESPONSE", "MOST_CONNECTIONS", "TOTAL_S", "HttpServices"]
+__all__ = ["CONNECT_S", "MAX_CONNECTIONS", "MAX_RESPONSE_BYTES", "TOTAL_S", "HttpServices"]
 
 CONNECT_S: Final = 2.0
 TOTAL_S: Final = 10.0
-"""Seconds for one request, from the look-up of the name to the last byte of the response."""
+"""Seconds for one request, from the name lookup to the last byte of the response."""
 
-LARGEST_RESPONSE: Final = 2**20
-"""Bytes."""
+MAX_RESPONSE_BYTES: Final = 2**20
+MAX_CONNECTIONS: Final = 16
+"""Maximum connections of a replica to one host."""
 
-MOST_CONNECTIONS: Final = 16
-"""Of a replica to one host."""
-
-_KEPT_S: Final = 30.0
-_RETRIED: Final = frozenset({408, 425, 429})
-"""4xx that say: later (RFC 9110, RFC 8470, RFC 6585)."""
+_KEEPALIVE_S: Final = 30.0
+_RETRYABLE: Final = frozenset({408, 425, 429})
+"""4xx status codes that allow a retry (RFC 9110, RFC 8470, RFC 6585)."""
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(eq=False)
 class HttpServices:
-    """Sends requests to the hosts that are allowed; one pool of connections for each of them.
+    """Sends requests to permitted hosts, with one connection pool per host.
 
     It keeps no cookies, follows no redirects, and takes no proxy from the environment.
     """
@@ -45,11 +43,11 @@ class HttpServices:
     _pools: dict[Origin, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
 
     async def send(self, request: HttpRequest) -> Any:
-        """Return the JSON of the response; None: it has no content.
+        """Return the response's JSON; None: no content.
 
         Raises:
             Invalid: The host may not be invoked, or its response cannot be used.
-            Unavailable: The service does not answer, or not now.
+            Unavailable: The service does not respond, or refuses for now.
             OutcomeUnknown: The same, and the request may have taken effect.
         """
         try:
@@ -66,10 +64,10 @@ class HttpServices:
         for address in await self.hosts.addresses(request.origin):
             try:
                 response = await self._pool(request.origin).handle_async_request(
-                    _bound_to(address, request, self.total_s)
+                    _request_to(address, request, self.total_s)
                 )
             except _NEVER_SENT:
-                continue  # it may answer at another address
+                continue  # it may respond at another address
             except httpx.TransportError as error:
                 raise _unknown(request, type(error).__name__) from error
             try:
@@ -81,17 +79,18 @@ class HttpServices:
         raise Unavailable(f"{request.origin} takes no connection.", system=request.origin.host)
 
     def _pool(self, origin: Origin) -> httpx.AsyncHTTPTransport:
-        # One for each host: hosts may share an address, and a connection is for one certificate.
+        # One per host: hosts can share an address, but a connection has one certificate.
         pool = self._pools.get(origin)
         if pool is None:
-            limits = httpx.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=_KEPT_S)
-            # Of the environment a transport takes SSL_CERT_FILE; proxies are the client's.
+            limits = httpx.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=_KEEPALIVE_S)
+            # From the environment, a transport takes only SSL_CERT_FILE; proxies are up to the
+            # client.
             pool = self._pools[origin] = httpx.AsyncHTTPTransport(limits=limits)
         return pool
 
 
-def _bound_to(address: str, request: HttpRequest, total_s: float) -> httpx.Request:
-    """Return a request to an address, whatever the name of its host stands for meanwhile."""
+def _request_to(address: str, request: HttpRequest, total_s: float) -> httpx.Request:
+    """Return a request to an address, even if the host's name resolves differently by now."""
     origin = request.origin
     timeout = {"connect": CONNECT_S, "read": total_s, "write": total_s, "pool": total_s}
     extensions: dict[str, Any] = {"timeout": timeout}
@@ -112,38 +111,38 @@ def _bound_to(address: str, request: HttpRequest, total_s: float) -> httpx.Reque
 
 async def _content(request: HttpRequest, response: httpx.Response) -> Any:
     status = response.status_code
-    if response.is_server_error or status in _RETRIED:
+    if response.is_server_error or status in _RETRYABLE:
         raise _unknown(request, f"It answers {status}.")
     if not response.is_success:
-        raise _useless(request, f"answers {status}")
+        raise _invalid_response(request, f"answers {status}")
     content = await _read(request, response)
     if not content:
         return None
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise _useless(request, "does not answer with JSON")
+        raise _invalid_response(request, "does not answer with JSON")
     if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise _useless(request, "answers with compressed content, which was not accepted")
+        raise _invalid_response(request, "answers with compressed content, which was not accepted")
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
-        raise _useless(request, "answers with what is no JSON") from None
+        raise _invalid_response(request, "answers with invalid JSON") from None
 
 
 async def _read(request: HttpRequest, response: httpx.Response) -> bytes:
     content = bytearray()
     async for chunk in response.aiter_raw():
         content += chunk
-        if len(content) > LARGEST_RESPONSE:
-            raise _useless(request, f"answers with more than {LARGEST_RESPONSE} bytes")
+        if len(content) > MAX_RESPONSE_BYTES:
+            raise _invalid_response(request, f"answers with more than {MAX_RESPONSE_BYTES} bytes")
     return bytes(content)
 
 
-def _unknown(request: HttpRequest, why: str) -> MediatorError:
-    """Return the error of a request that was sent, and whose response was not received."""
+def _unknown(request: HttpRequest, reason: str) -> MediatorError:
+    """Return the error of a request that was sent without receiving a response."""
     kind = Unavailable if request.is_safe else OutcomeUnknown
-    return kind(f"{request.origin} does not answer: {why}", system=request.origin.host)
+    return kind(f"{request.origin} does not answer: {reason}", system=request.origin.host)
 
 
-def _useless(request: HttpRequest, what: str) -> Invalid:
-    return Invalid(f"{request.origin} {what}.")
+def _invalid_response(request: HttpRequest, predicate: str) -> Invalid:
+    return Invalid(f"{request.origin} {predicate}.")

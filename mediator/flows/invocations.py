@@ -1,4 +1,4 @@
-"""What plans invoke: queries of classes, writes that happen once, and HTTP services."""
+"""Invocations by plans: queries of classes, writes that happen once, and HTTP services."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from mediator.schema.ids import check_id
 __all__ = ["PlanInvoker"]
 
 
-def _nothing() -> None:
-    """Require nothing."""
+def _require_nothing() -> None:
+    """Accept every flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +29,44 @@ class PlanInvoker:
     """Implements `mediator.flows.execution.Invoker` for a database.
 
     Args:
-        _require: Raises an error, which is none of a message, if the flow may not be executed now.
+        _require: Raises an error, not of a single message, if the flow may not be executed now.
     """
 
     _plane: DataPlane
     _database: str
     _services: HttpServices
     _admitted: Admitted = at_once
-    _require: Callable[[], None] = _nothing
+    _require: Callable[[], None] = _require_nothing
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
         route = self._route(query.class_name)
         schema = self._plane.model.databases[self._database].schema
         parsed = parse_query_document(document, schema, query.class_name)
         async with self._admitted(self._plane, self._database) as plane:
-            self._require()  # the schema may have changed while this waited
-            found = await plane.query(parsed.query)
-        outcomes = [item.outcome for item in found.items]
-        return [{"id": each.id, **route.codec.encode(each.values or {})} for each in outcomes]
+            self._require()  # the schema may have changed during the wait
+            page = await plane.query(parsed.query)
+        outcomes = [item.outcome for item in page.items]
+        return [
+            {"id": outcome.id, **route.codec.encode(outcome.values or {})} for outcome in outcomes
+        ]
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
         if not isinstance(id_, str):
             detail = "must be a string"
             raise Invalid(f"The id {detail}.", locations=[Location("/write/id", detail)])
-        planned = self._planned(write, check_id(id_, "/write/id"), body, operation)
+        write_operation = self._operation(write, check_id(id_, "/write/id"), body, operation)
         async with self._admitted(self._plane, self._database) as plane:
             self._require()
-            if await plane.recall(planned) is None:
-                await plane.write(planned)
+            if await plane.recall(write_operation) is None:
+                await plane.write(write_operation)
 
     async def send(self, request: HttpRequest) -> Any:
         return await self._services.send(request)
 
-    def _planned(self, write: Write, id_: str, body: Any, operation: str) -> WriteOperation:
+    def _operation(self, write: Write, id_: str, body: Any, operation: str) -> WriteOperation:
         route = self._route(write.class_name)
         head = self._database, write.class_name, id_, operation
-        fingerprint = operation  # it says already which write it is
+        fingerprint = operation  # it already identifies the write
         match write.kind:
             case "delete":
                 return Delete(*head, fingerprint=fingerprint)

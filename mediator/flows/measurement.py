@@ -1,4 +1,4 @@
-"""What a worker measures of a flow: costs, rate and selectivity, with less weight for the past."""
+"""A worker's measurements of a flow: costs, rate and selectivity, with less weight for the past."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Measurement"]
 
 @dataclass(eq=False)
 class Measurement:
-    """The measured numbers of a flow, and the waiting time that follows from them."""
+    """Measurements of a flow, and the waiting time computed from them."""
 
     _flow: Flow
     _clock: Clock
@@ -29,26 +29,26 @@ class Measurement:
 
     @property
     def wait_s(self) -> float:
-        """Seconds from one batch to the next; none, while nothing is measured."""
+        """Seconds from one batch to the next; 0 while nothing is measured."""
         return 0.0 if self.waiting is None else self.waiting.wait_s
 
-    def taken(self, batch: Batch) -> None:
-        # What has queued up in a pause says nothing of how many partitions share the waiting time.
+    def add_batch(self, batch: Batch) -> None:
+        # A backlog after a pause does not tell how many partitions share the waiting time.
         if not batch.is_behind:
             self._partitions.add(batch.partitions)
         self._rate.counted(batch.arrived, self._clock.monotonic())
 
-    def sent(self, took_s: float, messages: int) -> None:
-        """Add what is executed for each message only when its turn has come."""
+    def add_outbound(self, took_s: float, messages: int) -> None:
+        """Add time of the outbound part, which an ordered flow executes message by message."""
         self._sent_s.add(took_s / messages)
 
-    def executed(self, took_s: float, linear_s: float, messages: int) -> None:
-        """Compute the waiting time anew after a batch with so many messages.
+    def add_execution(self, took_s: float, linear_s: float, messages: int) -> None:
+        """Recompute the waiting time after a batch with this many messages.
 
         Args:
-            took_s: From the request for a batch to the record of its end. What the queue takes of
-                it belongs to the batch, too: the next one is executed only afterwards.
-            linear_s: What of it was spent on each message by itself.
+            took_s: From the request for a batch to the record of its end. The queue's time belongs
+                to the batch as well, as the next batch is executed only afterwards.
+            linear_s: The time of it spent on single messages.
         """
         self._constant_s.add(max(0.0, took_s - linear_s))
         self._linear_s.add(linear_s / messages)

@@ -1,4 +1,4 @@
-"""Checking messages as they are received: each has the attributes of its plan, and no others."""
+"""Validation of received messages: each has exactly the attributes of its plan."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mediator.schema.errors import invalid
 
 __all__ = ["check_message"]
 
-MOST_MESSAGE_BYTES: Final = 2**16
+MAX_MESSAGE_BYTES: Final = 2**16
 
 
 def check_message(plan: Plan, message: Any, pointer: str) -> bytes:
-    """Return a message as JSON; raises `Invalid` if it has not the attributes of the plan."""
+    """Return a message as JSON; raises `Invalid` if its attributes differ from the plan's."""
     node = Node(message, pointer, [])
     node.shape(required=tuple(plan.attributes))
     if isinstance(message, dict) and not node.errors:
@@ -27,15 +27,15 @@ def check_message(plan: Plan, message: Any, pointer: str) -> bytes:
     if node.errors:
         raise invalid(node.errors)
     encoded = orjson.dumps(message)
-    if len(encoded) > MOST_MESSAGE_BYTES:
-        node.error(f"must have {MOST_MESSAGE_BYTES} bytes at most")
+    if len(encoded) > MAX_MESSAGE_BYTES:
+        node.error(f"must have {MAX_MESSAGE_BYTES} bytes at most")
         raise invalid(node.errors)
     return encoded
 
 
 def _check_type(node: Node, type_: str) -> None:
     kinds = ATTRIBUTE_TYPES[type_]
-    # A boolean is an integer in Python, and not in JSON.
+    # A boolean is an integer in Python, but not in JSON.
     is_disguised = isinstance(node.value, bool) and bool not in kinds
     if is_disguised or not isinstance(node.value, kinds):
         node.error(f"must be of the type {type_}")

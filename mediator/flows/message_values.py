@@ -1,7 +1,7 @@
-"""What a message has while it is under way: values by name, whose sizes as JSON are bounded.
+"""The values of a message in execution, by name, with bounded sizes as JSON.
 
-Values share parts in memory: forty small operators may make one that no memory could hold as JSON.
-So what is shared counts each time that it is put in.
+Values share substructures in memory: forty small operators can make a value whose JSON no memory
+could hold. A shared substructure therefore counts each time it is put in.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mediator.base.errors import Invalid, Location
 from mediator.query.json_node import Node
 
 __all__ = [
-    "DEEPEST",
-    "MOST_BYTES",
+    "MAX_BYTES",
+    "MAX_DEPTH",
     "MessageValues",
     "SizedValue",
     "check_depth",
     "depth_of",
-    "sized",
-    "wrong",
+    "invalid_value",
+    "measure",
 ]
 
-MOST_BYTES: Final = 2**20
-"""Of JSON, of all values of a message together."""
+MAX_BYTES: Final = 2**20
+"""Maximum bytes of JSON of all values of a message together."""
 
-DEEPEST: Final = 64
-"""Arrays and objects within each other, in one value."""
+MAX_DEPTH: Final = 64
+"""Maximum nesting of arrays and objects in one value."""
 
 _CONTAINERS: Final = (dict, list)
 
@@ -38,8 +38,8 @@ class SizedValue(NamedTuple):
     """A value of a message.
 
     Attributes:
-        size: Bytes that it has as JSON.
-        depth: Arrays and objects within each other; 0: it is a scalar.
+        size: Its size as JSON, in bytes.
+        depth: Nesting of arrays and objects; 0: a scalar.
     """
 
     value: Any
@@ -47,45 +47,45 @@ class SizedValue(NamedTuple):
     depth: int
 
 
-def sized(value: Any, pointer: str) -> SizedValue:
-    """Measure a value that comes from outside.
+def measure(value: Any, pointer: str) -> SizedValue:
+    """Measure a value from outside.
 
     Args:
-        value: A tree, as parsers return it: its parts are gone through one by one.
-        pointer: Where the message gets it.
+        value: A tree, as parsers return it: every node is visited.
+        pointer: Its location in the message.
 
     Raises:
-        Invalid: It is larger or deeper than a value may be.
+        Invalid: The value is too large or too deep.
     """
     try:
         size = len(orjson.dumps(value))
-    except orjson.JSONEncodeError:  # it gives up at 254 levels
-        raise wrong(pointer, f"must be JSON of {DEEPEST} levels at most") from None
-    if size > MOST_BYTES:
-        raise wrong(pointer, f"must have {MOST_BYTES} bytes of JSON at most")
-    if (depth := depth_of(value)) > DEEPEST:
-        raise wrong(pointer, f"must be JSON of {DEEPEST} levels at most")
+    except orjson.JSONEncodeError:  # it fails at 254 levels
+        raise invalid_value(pointer, f"must be JSON of {MAX_DEPTH} levels at most") from None
+    if size > MAX_BYTES:
+        raise invalid_value(pointer, f"must have {MAX_BYTES} bytes of JSON at most")
+    if (depth := depth_of(value)) > MAX_DEPTH:
+        raise invalid_value(pointer, f"must be JSON of {MAX_DEPTH} levels at most")
     return SizedValue(value, size, depth)
 
 
 def depth_of(value: Any) -> int:
-    """Return how many arrays and objects are within each other, or one more than may be."""
+    """Return the nesting of arrays and objects, up to one more than allowed."""
     depth, containers = 0, [value] if type(value) in _CONTAINERS else []
-    while containers and depth <= DEEPEST:
+    while containers and depth <= MAX_DEPTH:
         depth += 1
         containers = [
             member
-            for each in containers
-            for member in (each.values() if type(each) is dict else each)
+            for container in containers
+            for member in (container.values() if type(container) is dict else container)
             if type(member) in _CONTAINERS
         ]
     return depth
 
 
 def check_depth(node: Node) -> bool:
-    """Note it if a value is deeper than a message may have it; return whether it may."""
-    if depth_of(node.value) > DEEPEST:
-        node.error(f"is nested more than {DEEPEST} levels deep")
+    """Return whether a value's depth is allowed; if not, report an error."""
+    if depth_of(node.value) > MAX_DEPTH:
+        node.error(f"is nested more than {MAX_DEPTH} levels deep")
         return False
     return True
 
@@ -99,22 +99,24 @@ class MessageValues(Mapping[str, Any]):
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> MessageValues:
-        """Measure what a message has; raises `Invalid` if it is beyond the bounds."""
+        """Measure the values of a message; raises `Invalid` beyond the bounds."""
         values = cls()
         for name, value in document.items():
-            values.put(name, sized(value, f"/{name}"))
+            values.put(name, measure(value, f"/{name}"))
         return values
 
     def put(self, name: str, value: SizedValue) -> None:
-        """Add a value, or replace the one of this name.
+        """Add or replace a value.
 
         Raises:
-            Invalid: All values together would be too large; nothing has changed.
+            Invalid: All values together would be too large; nothing is changed.
         """
-        present = self._values.get(name)
-        size = self._size + value.size - (0 if present is None else present.size)
-        if size > MOST_BYTES:
-            raise wrong(f"/{name}", f"makes a message of more than {MOST_BYTES} bytes of JSON")
+        former = self._values.get(name)
+        size = self._size + value.size - (0 if former is None else former.size)
+        if size > MAX_BYTES:
+            raise invalid_value(
+                f"/{name}", f"makes a message of more than {MAX_BYTES} bytes of JSON"
+            )
         self._values[name] = value
         self._size = size
 
@@ -137,6 +139,6 @@ class MessageValues(Mapping[str, Any]):
         return len(self._values)
 
 
-def wrong(pointer: str, detail: str) -> Invalid:
-    """Return the error of a message that is wrong at a location."""
+def invalid_value(pointer: str, detail: str) -> Invalid:
+    """Return the error for an invalid location in a message."""
     return Invalid(f"{pointer} {detail}.", locations=[Location(pointer, detail)])

@@ -1,4 +1,4 @@
-"""Parsing flows from JSON, or naming every mistake with its location."""
+"""Parser of flows in JSON, which reports every mistake with its location."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mediator.base.clock import EPOCH
 from mediator.base.errors import Invalid, Location
-from mediator.flows.condition_parser import MOST_CASES, RANGE, read_condition
+from mediator.flows.condition_parser import MAX_CASES, RANGE, read_condition
 from mediator.flows.http_request import read_request
 from mediator.flows.partitioning import Grain, PartitioningAttribute, finer
 from mediator.flows.plan import (
@@ -42,23 +42,23 @@ from mediator.schema.ids import FIELD_NAME
 from mediator.schema.tree import Schema
 
 __all__ = [
-    "LONGEST_LATENCY_S",
-    "MOST_OPERATORS",
+    "MAX_LATENCY_S",
+    "MAX_OPERATORS",
     "OBJECTIVES",
     "OPERATOR_NAMES",
     "Flow",
     "parse_flow",
 ]
 
-MOST_OPERATORS: Final = 64
-MOST_ATTRIBUTES: Final = 64
-MOST_DEPTH: Final = 8
-"""Switches inside of each other."""
+MAX_OPERATORS: Final = 64
+MAX_ATTRIBUTES: Final = 64
+MAX_SWITCH_DEPTH: Final = 8
+"""Maximum nesting of switches."""
 
-LONGEST_NAME: Final = 100
-"""Characters."""
+MAX_NAME_LENGTH: Final = 100
+"""In characters."""
 
-LONGEST_LATENCY_S: Final = 3600.0
+MAX_LATENCY_S: Final = 3600.0
 
 OBJECTIVES: Final = ("latency", "work")
 OPERATOR_NAMES: Final = ("receive", "assign", "invoke", "join", "translate", "switch")
@@ -68,13 +68,13 @@ _QUERY: Final = ("filter", "order", "limit", "fields", "allow_scan")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Origin:
-    """Where a name of a message got its value.
+    """The origin of a named value of a message.
 
-    Two origins are never equal: alike needs do not make alike values.
+    Two origins are never equal: equal needs do not imply equal values.
 
     Attributes:
         needs: What the value depends on.
-        attribute: The attribute whose value it is, unchanged; None: it is no attribute's.
+        attribute: The attribute whose unchanged value it is; None: no attribute.
     """
 
     needs: Grain
@@ -90,12 +90,12 @@ class Flow:
     """A message flow.
 
     Attributes:
-        name: What its owner calls it.
-        latency_s: The bound of the time from a message's arrival to its end, which is soft.
+        name: A name for people.
+        latency_s: The soft bound of the time from a message's arrival to its end.
         ordered: Whether messages end in the order of their arrival.
-        objective: What the waiting time is chosen for.
-        document: The flow as JSON, as it was sent.
-        created: When, by the clock of a replica; `EPOCH`: it is not yet.
+        objective: What the waiting time optimises.
+        document: The flow in JSON, as it was sent.
+        created: Time of creation, by a replica's clock; `EPOCH`: not created yet.
     """
 
     name: str
@@ -119,12 +119,12 @@ def parse_flow(document: Any, schema: Schema) -> Flow:
     plan = _PlanParser(schema).read(node["plan"])
     if (delivery := _delivery(node["results"])) is not None:
         plan = replace(plan, operators=(*plan.operators, delivery))
-    name = node["name"].read("", _is_name, f"a string of {LONGEST_NAME} characters at most")
-    bound = f"a number of seconds above 0, and {LONGEST_LATENCY_S:g} at most"
+    name = node["name"].read("", _is_name, f"a string of {MAX_NAME_LENGTH} characters at most")
+    bound = f"a number of seconds above 0, and {MAX_LATENCY_S:g} at most"
     latency_s = node["latency_s"].read(1.0, _is_latency, bound)
     ordered = node["ordered"].boolean()
-    wanted = f"one of {', '.join(OBJECTIVES)}"
-    objective = node["objective"].read("latency", OBJECTIVES.__contains__, wanted)
+    choices = f"one of {', '.join(OBJECTIVES)}"
+    objective = node["objective"].read("latency", OBJECTIVES.__contains__, choices)
     if node.errors:
         raise invalid(node.errors)
     return Flow(name, plan, float(latency_s), ordered, objective, document)
@@ -139,24 +139,24 @@ def _delivery(node: Node) -> Delivery | None:
 
 
 class _PlanParser:
-    """Reads one plan; what is returned after an error is thrown away."""
+    """Parses one plan; results after an error are discarded."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._left = MOST_OPERATORS
+        self._remaining = MAX_OPERATORS
 
     def read(self, node: Node) -> Plan:
-        elements = node.elements(MOST_OPERATORS, least=2)
+        elements = node.elements(MAX_OPERATORS, least=2)
         if not elements:
             if not node.errors:
-                node.error(f"must have 2 to {MOST_OPERATORS} elements")
+                node.error(f"must have 2 to {MAX_OPERATORS} elements")
             return Plan({}, ())
-        receive, *rest = elements
+        receive, *operators = elements
         attributes = self._receive(receive)
         names = {
             name: _Origin(frozenset([PartitioningAttribute(name)]), name) for name in attributes
         }
-        return Plan(attributes, self._operators(rest, names, MOST_DEPTH))
+        return Plan(attributes, self._operators(operators, names, MAX_SWITCH_DEPTH))
 
     def _receive(self, node: Node) -> dict[str, str]:
         node.shape(required=("op", "attributes"))
@@ -164,20 +164,20 @@ class _PlanParser:
             node.error("must be the operator receive, with which every plan begins")
             return {}
         attributes = {}
-        for name, each in node["attributes"].members(MOST_ATTRIBUTES, FIELD_NAME):
-            wanted = f"one of {', '.join(ATTRIBUTE_TYPES)}"
-            attributes[name] = each.read("json", _is_attribute_type, wanted)
+        for name, member in node["attributes"].members(MAX_ATTRIBUTES, FIELD_NAME):
+            choices = f"one of {', '.join(ATTRIBUTE_TYPES)}"
+            attributes[name] = member.read("json", _is_attribute_type, choices)
         return attributes
 
     def _operators(self, nodes: Sequence[Node], names: _Names, depth: int) -> tuple[Operator, ...]:
-        """Read operators in order; `names` becomes what a message has after them."""
-        found = [self._operator(node, names, depth) for node in nodes]
-        return tuple(each for each in found if each is not None)
+        """Read operators in order; update `names` to the message's names after them."""
+        operators = [self._operator(node, names, depth) for node in nodes]
+        return tuple(operator for operator in operators if operator is not None)
 
     def _operator(self, node: Node, names: _Names, depth: int) -> Operator | None:
-        self._left -= 1
-        if self._left == 0:
-            node.error(f"is beyond the {MOST_OPERATORS} operators that a plan may have")
+        self._remaining -= 1
+        if self._remaining == 0:
+            node.error(f"is beyond the {MAX_OPERATORS} operators that a plan may have")
         op = node.value.get("op") if isinstance(node.value, dict) else None
         match op:
             case "assign":
@@ -194,8 +194,8 @@ class _PlanParser:
                 return self._translate(node, names)
             case "switch":
                 return self._switch(node, names, depth)
-        known = OPERATOR_NAMES[1:]
-        node["op"].unknown(f"must be one of {', '.join(known)}", op, known)
+        operator_names = OPERATOR_NAMES[1:]
+        node["op"].unknown(f"must be one of {', '.join(operator_names)}", op, operator_names)
         return None
 
     def _assign(self, node: Node, names: _Names) -> Assign:
@@ -221,13 +221,13 @@ class _PlanParser:
         return Query(node.pointer, needs, to, class_name, document)
 
     def _check_query(self, node: Node, document: Mapping[str, Any], class_name: str) -> None:
-        """Note what is wrong in a query whatever values messages have."""
+        """Report errors of a query that do not depend on values of messages."""
         references = pointers_to_references(document)
         try:
             parse_query_document(document, self._schema, class_name)
         except Invalid as error:
             for at in error.locations:
-                if not any(at.pointer.startswith(each) for each in references):
+                if not any(at.pointer.startswith(reference) for reference in references):
                     node.errors.append(Location(node.pointer + at.pointer, at.detail))
 
     def _write(self, node: Node, names: _Names) -> Write | None:
@@ -265,8 +265,8 @@ class _PlanParser:
         source = node["with"].read("", lambda value: isinstance(value, str), "a name")
         if node["with"].given and source not in names:
             node["with"].unknown(f"names {source!r}, which no message has here", source, names)
-        on = dict(node["on"].members(MOST_ATTRIBUTES, FIELD_NAME))
-        values = {name: read_template(each, names) for name, each in on.items()}
+        on = dict(node["on"].members(MAX_ATTRIBUTES, FIELD_NAME))
+        values = {name: read_template(member, names) for name, member in on.items()}
         needs = _needs(names, names_in(values) | {source})
         to = _target(node["to"])
         names[to] = _Origin(needs)
@@ -274,42 +274,42 @@ class _PlanParser:
 
     def _translate(self, node: Node, names: _Names) -> Translate:
         node.shape(required=("op", "value"))
-        members = dict(node["value"].members(MOST_ATTRIBUTES, FIELD_NAME))
-        value = {name: read_template(each, names) for name, each in members.items()}
+        members = dict(node["value"].members(MAX_ATTRIBUTES, FIELD_NAME))
+        value = {name: read_template(member, names) for name, member in members.items()}
         needs = _needs(names, names_in(value))
-        translated = {
-            name: _Origin(_needs(names, names_in(each)), _attribute(names, each))
-            for name, each in value.items()
+        origins = {
+            name: _Origin(_needs(names, names_in(template)), _attribute(names, template))
+            for name, template in value.items()
         }
         names.clear()
-        names.update(translated)
+        names.update(origins)
         return Translate(node.pointer, needs, value)
 
     def _switch(self, node: Node, names: _Names, depth: int) -> Switch:
         node.shape(required=("op", "on", "cases", "default"))
         if depth == 0:
-            node.error(f"is inside of more than {MOST_DEPTH} switches")
+            node.error(f"is inside of more than {MAX_SWITCH_DEPTH} switches")
             return Switch(node.pointer, frozenset(), None, (), ())
         on = read_template(node["on"], names)
         branches: list[_Names] = []
         cases = tuple(
-            self._case(each, _branch(names, branches), depth)
-            for each in node["cases"].elements(MOST_CASES, least=1)
+            self._case(element, _branch(names, branches), depth)
+            for element in node["cases"].elements(MAX_CASES, least=1)
         )
         needs = _needs(names, names_in(on))
         if (attribute := _attribute(names, on)) is not None:
             conditions = tuple(case.condition for case in cases)
             needs = frozenset([PartitioningAttribute(attribute, conditions)])
-        rest = node["default"].elements(MOST_OPERATORS)
-        default = self._operators(rest, _branch(names, branches), depth - 1)
+        elements = node["default"].elements(MAX_OPERATORS)
+        default = self._operators(elements, _branch(names, branches), depth - 1)
         names.clear()
-        names.update(_merged(branches, needs))
+        names.update(_merge(branches, needs))
         return Switch(node.pointer, needs, on, cases, default)
 
     def _case(self, node: Node, names: _Names, depth: int) -> Case:
         node.shape("equals", *RANGE, required=("operators",))
-        rest = node["operators"].elements(MOST_OPERATORS)
-        return Case(read_condition(node), self._operators(rest, names, depth - 1))
+        elements = node["operators"].elements(MAX_OPERATORS)
+        return Case(read_condition(node), self._operators(elements, names, depth - 1))
 
     def _class(self, node: Node) -> str | None:
         name = node.value if isinstance(node.value, str) else ""
@@ -320,18 +320,18 @@ class _PlanParser:
         return None
 
 
-def _needs(names: _Names, used: Iterable[str]) -> Grain:
-    return _union(names[name].needs for name in used if name in names)
+def _needs(names: _Names, referenced: Iterable[str]) -> Grain:
+    return _union(names[name].needs for name in referenced if name in names)
 
 
 def _union(grains: Iterable[Grain]) -> Grain:
-    together: Grain = frozenset().union(*grains)
-    by_value = frozenset(each for each in together if not each.conditions)
-    return by_value | finer(together, by_value)
+    union: Grain = frozenset().union(*grains)
+    by_value = frozenset(attribute for attribute in union if not attribute.conditions)
+    return by_value | finer(union, by_value)
 
 
 def _attribute(names: _Names, template: Any) -> str | None:
-    """Return the attribute whose value a template has whatever the message; None if no one's."""
+    """Return the attribute whose value a template always has; None: no attribute."""
     name = referred_name(template)
     return names[name].attribute if name in names else None
 
@@ -341,32 +341,32 @@ def _branch(names: _Names, branches: list[_Names]) -> _Names:
     return branches[-1]
 
 
-def _merged(branches: Sequence[_Names], needs: Grain) -> _Names:
-    """Return the names that a message has whatever branch it took.
+def _merge(branches: Sequence[_Names], needs: Grain) -> _Names:
+    """Return the names that a message has after any branch.
 
-    What a branch may have changed depends on what chose the branch, too.
+    A value that a branch may have changed also depends on what chose the branch.
     """
-    merged = {}
+    names = {}
     for name in set(branches[0]).intersection(*branches[1:]):
         origins = {branch[name] for branch in branches}
         changed = _union([needs, *(origin.needs for origin in origins)])
-        merged[name] = origins.pop() if len(origins) == 1 else _Origin(changed)
-    return merged
+        names[name] = origins.pop() if len(origins) == 1 else _Origin(changed)
+    return names
 
 
 def _target(node: Node) -> str:
-    found = node.read("", lambda value: isinstance(value, str), "a name")
-    if node.given and not re.fullmatch(FIELD_NAME, found):
+    name = node.read("", lambda value: isinstance(value, str), "a name")
+    if node.given and not re.fullmatch(FIELD_NAME, name):
         node.error(f"must be named like {FIELD_NAME.pattern}")
-    return str(found)
+    return str(name)
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_NAME
+    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH
 
 
 def _is_latency(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value <= LONGEST_LATENCY_S
+    return type(value) in (int, float) and 0 < value <= MAX_LATENCY_S
 
 
 def _is_attribute_type(value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""Plans of message flows: operators, and the attributes of a message that each depends on.
+"""Plans of message flows: operators, and the attributes of a message that they depend on.
 
-A plan is a list and refers backwards only, so no plan has a cycle.
+A plan is a list with only backward references, so it has no cycle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute,
 from mediator.flows.url_template import UrlTemplate
 
 __all__ = [
-    "MOST_LEVELS",
+    "MAX_LEVELS",
     "Assign",
     "Case",
     "Delivery",
@@ -34,13 +34,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """What all operators have.
+    """The base class of operators.
 
     Attributes:
-        pointer: Where in the plan it is; its name in reports.
-        needs: What its input depends on: messages that agree on it agree on its result.
+        pointer: Its location in the plan, and its name in reports.
+        needs: The attributes that its input depends on: messages that agree on them agree on its
+            result.
         is_shared: Whether one execution serves all messages of a batch that agree on `needs`; its
-            cost is constant then, and else linear in the messages.
+            cost is then constant, otherwise linear in the messages.
     """
 
     is_shared: ClassVar[bool] = False
@@ -52,7 +53,7 @@ class _Operator:
 
 @dataclass(frozen=True, slots=True)
 class Assign(_Operator):
-    """Give a message a name with the value of a template."""
+    """Set a name of a message to the value of a template."""
 
     is_shared = True
     op = "assign"
@@ -63,7 +64,7 @@ class Assign(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class Query(_Operator):
-    """Give a message a name with the objects that a query finds; `document` is a template."""
+    """Set a name of a message to the objects that a query finds; `document` is a template."""
 
     is_shared = True
     op = "invoke"
@@ -75,7 +76,7 @@ class Query(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class HttpGet(_Operator):
-    """Give a message a name with what an HTTP service answers."""
+    """Set a name of a message to the response of an HTTP service."""
 
     is_shared = True
     op = "invoke"
@@ -86,7 +87,7 @@ class HttpGet(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class HttpWrite(_Operator):
-    """Send a request that may change something; `to` names the answer, unless it is None."""
+    """Send a request that may have effects; `to` names the response, unless it is None."""
 
     op = "invoke"
 
@@ -108,7 +109,7 @@ class Write(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class Delivery(_Operator):
-    """Send the result of a message to a webhook; the last operator of a plan, if it has one."""
+    """Send a message's result to a webhook; if present, the last operator of a plan."""
 
     op = "deliver"
 
@@ -117,7 +118,7 @@ class Delivery(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class Join(_Operator):
-    """Give a message the first object of a list whose fields equal the message's; null if none."""
+    """Set a name to a list's first object whose fields match the message; null if none does."""
 
     op = "join"
 
@@ -128,7 +129,7 @@ class Join(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class Translate(_Operator):
-    """Make a message the value of a template."""
+    """Replace a message by the value of a template."""
 
     op = "translate"
 
@@ -143,7 +144,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Switch(_Operator):
-    """Go on with the operators of the first case whose condition holds for a template's value."""
+    """Continue with the first case whose condition holds for a template's value."""
 
     is_shared = True
     op = "switch"
@@ -168,8 +169,8 @@ Operator: TypeAlias = (
 _LOOKUPS: Final = (Query, HttpGet)
 _WRITES: Final = (Write, HttpWrite, Delivery)
 
-MOST_LEVELS: Final = 4
-"""Levels that messages may be queued by; lookups with further attributes are not at the top."""
+MAX_LEVELS: Final = 4
+"""Levels by which messages can be queued; lookups with further attributes are not at the top."""
 
 ATTRIBUTE_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -182,10 +183,10 @@ ATTRIBUTE_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done with a message.
+    """The plan of a flow.
 
     Attributes:
-        attributes: What a message has, and of which type.
+        attributes: The attributes of a message, with their types.
         operators: In order.
     """
 
@@ -194,59 +195,63 @@ class Plan:
 
     @property
     def shared_part(self) -> tuple[Operator, ...]:
-        """The operators before the first write: nothing is seen of their execution outside."""
+        """The operators before the first write, whose execution has no outside effects."""
         return self.operators[: self._first_write]
 
     @property
     def outbound_part(self) -> tuple[Operator, ...]:
-        """The first operator that writes, and all after it: executed message by message."""
+        """The first writing operator and all later ones, executed message by message."""
         return self.operators[self._first_write :]
 
     @property
     def _first_write(self) -> int:
-        found = (i for i, each in enumerate(self.operators) if writes([each]))
-        return next(found, len(self.operators))
+        indexes = (i for i, operator in enumerate(self.operators) if writes([operator]))
+        return next(indexes, len(self.operators))
 
     @property
     def levels(self) -> tuple[tuple[PartitioningAttribute, ...], ...]:
-        """What messages may be queued by: the attributes of each lookup, the first ones at first.
+        """The levels by which messages can be queued: the attributes of each lookup, in order.
 
-        Without a lookup those of the first switch; else none: all messages are one partition.
+        Without a lookup, the attributes of the first switch; without one, a single partition.
         """
         operators = list(operators_of(self.shared_part))
-        lookups = [each.needs for each in operators if isinstance(each, _LOOKUPS)]
-        switches = [each.needs for each in operators if isinstance(each, Switch)]
+        lookups = [operator.needs for operator in operators if isinstance(operator, _LOOKUPS)]
+        switches = [operator.needs for operator in operators if isinstance(operator, Switch)]
         levels = list(dict.fromkeys(lookups)) or switches[:1] or [frozenset()]
-        return tuple(in_order(level) for level in levels[:MOST_LEVELS])
+        return tuple(in_order(level) for level in levels[:MAX_LEVELS])
 
     @property
     def reads_classes(self) -> frozenset[str]:
-        every = operators_of(self.operators)
-        return frozenset(each.class_name for each in every if isinstance(each, Query))
+        operators = operators_of(self.operators)
+        return frozenset(
+            operator.class_name for operator in operators if isinstance(operator, Query)
+        )
 
     @property
     def writes_classes(self) -> frozenset[str]:
-        every = operators_of(self.operators)
-        return frozenset(each.class_name for each in every if isinstance(each, Write))
+        operators = operators_of(self.operators)
+        return frozenset(
+            operator.class_name for operator in operators if isinstance(operator, Write)
+        )
 
     @property
     def urls(self) -> Iterator[tuple[str, UrlTemplate]]:
-        """The URLs of HTTP services, each behind the pointer to it."""
-        for each in operators_of(self.operators):
-            if isinstance(each, HttpGet | HttpWrite):
-                yield f"{each.pointer}/http/url", each.request.url
-            elif isinstance(each, Delivery):
-                yield each.pointer, each.url
+        """The URLs of HTTP services, each with its pointer."""
+        for operator in operators_of(self.operators):
+            if isinstance(operator, HttpGet | HttpWrite):
+                yield f"{operator.pointer}/http/url", operator.request.url
+            elif isinstance(operator, Delivery):
+                yield operator.pointer, operator.url
 
 
 def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
-    """Go through operators and those inside of them."""
-    for each in operators:
-        yield each
-        if isinstance(each, Switch):
-            for branch in each.branches:
+    """Yield operators, including nested ones."""
+    for operator in operators:
+        yield operator
+        if isinstance(operator, Switch):
+            for branch in operator.branches:
                 yield from operators_of(branch)
 
 
 def writes(operators: Iterable[Operator]) -> bool:
-    return any(isinstance(each, _WRITES) for each in operators_of(operators))
+    return any(isinstance(operator, _WRITES) for operator in operators_of(operators))

@@ -1,7 +1,7 @@
 """The port of the queue of messages: partitions in order of their creation, shared by replicas.
 
-A batch is acknowledged after its execution. Until then a lease says who executes it; when that
-ends, another worker gets the batch, so nothing is lost with a worker.
+A batch is acknowledged after its execution. Until then a lease names its worker; if the lease
+expires, another worker gets the batch, so a lost worker loses nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mediator.model.result_position import ResultPosition
 __all__ = [
     "LEASE_S",
     "LEVEL_DIGITS",
-    "MOST_QUEUED",
+    "MAX_QUEUED",
     "Batch",
     "DeadLetter",
     "End",
@@ -37,23 +37,23 @@ __all__ = [
 
 LEASE_S: Final = 10.0
 LEVEL_DIGITS: Final = 32
-MOST_QUEUED: Final = 10_000
-"""Messages of a flow that have not ended, its dead letters included."""
+MAX_QUEUED: Final = 10_000
+"""Maximum messages of a flow that have not ended, including dead letters."""
 
 
 class FlowKey(NamedTuple):
-    """A flow: the id of its database, which no other has had, and its own."""
+    """A flow: the id of its database, which is never reused, and its own id."""
 
     database: str
     flow: str
 
 
 class NewMessage(NamedTuple):
-    """A message to be queued.
+    """A message to queue.
 
     Attributes:
-        partition: What it has of each level that it may be queued by, `LEVEL_DIGITS` of each. Of
-            the present one they are equal for messages of one batch.
+        partition: Its values of each level by which it can be queued, in `LEVEL_DIGITS` digits
+            each. Messages of one batch are equal at the current level.
     """
 
     ticket: str
@@ -65,8 +65,8 @@ class QueuedMessage(NamedTuple):
     """A message of a batch.
 
     Attributes:
-        position: Its place in the order of arrival.
-        arrived_ms: When it arrived, by the clock of the queue.
+        position: Its position in the order of arrival.
+        arrived_ms: Time of arrival, by the clock of the queue.
     """
 
     position: int
@@ -77,14 +77,14 @@ class QueuedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A partition that a worker is to execute.
+    """A partition for a worker to execute.
 
     Attributes:
-        attempt: 1 when it is given out for the first time.
-        partitions: How many there were when it was taken, this one included.
-        arrived: Messages of the flow that have arrived, ever.
-        level: By which messages are queued now.
-        is_behind: Whether the queue has not caught up yet with what a pause has delayed.
+        attempt: 1 at its first execution.
+        partitions: Number of partitions when it was taken, this one included.
+        arrived: Total messages of the flow that have ever arrived.
+        level: The level by which messages are queued now.
+        is_behind: Whether the queue has not caught up yet after a pause.
     """
 
     number: int
@@ -98,9 +98,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class NoBatch:
-    """Nothing to be executed now; `due_in_s` until the next batch is, if any message waits.
+    """No batch is due now; `due_in_s` until the next one is, if any message waits.
 
-    While a flow is paused: until its pause ends.
+    While a flow is paused, it is the time until the end of the pause.
     """
 
     due_in_s: float | None
@@ -112,11 +112,11 @@ class End(StrEnum):
 
 
 class Ended(NamedTuple):
-    """How the execution of a message ended.
+    """The end of a message's execution.
 
     Attributes:
         document: Its result, or its dead letter.
-        attempt: How many workers have begun to send it, this one included; 1: nobody did before.
+        attempt: How many workers have started to send it, this one included.
     """
 
     message: QueuedMessage
@@ -126,19 +126,19 @@ class Ended(NamedTuple):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether a worker that is gone may have sent it before."""
+        """Whether a former worker may have sent it before."""
         return self.attempt > 1
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Ends of messages were recorded; `late`: how many were beyond the latency bound."""
+    """Recorded ends of messages; `late`: how many exceeded the latency bound."""
 
     late: int
 
 
 class Ticket(NamedTuple):
-    """State of a message: `queued`, `done` or `failed`; the document of the last two."""
+    """State of a message: `queued`, `done` or `failed`, the last two with a document."""
 
     state: str
     document: Any = None
@@ -148,8 +148,8 @@ class DeadLetter(NamedTuple):
     """A message that failed.
 
     Attributes:
-        position: Where it stands in the list of dead letters.
-        age_s: Seconds since it arrived, whether it was replayed since or not.
+        position: Its position in the list of dead letters.
+        age_s: Seconds since it arrived, even if it was replayed since.
     """
 
     position: int
@@ -159,14 +159,14 @@ class DeadLetter(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """How many dead letters were queued again, and how many `expired` ones were left."""
+    """How many dead letters were queued again, and how many `expired` ones were not."""
 
     replayed: int
     expired: int
 
 
 class EndedMessage(NamedTuple):
-    """`position`: after it, in the order in which messages ended."""
+    """An ended message; `position`: after it, in the order in which messages ended."""
 
     position: ResultPosition
     ticket: str
@@ -175,19 +175,19 @@ class EndedMessage(NamedTuple):
 
 
 class EndedMessages(NamedTuple):
-    """Messages that ended up to a position, without those whose documents are kept no longer."""
+    """Messages that ended up to a position, except those whose documents are no longer kept."""
 
     position: ResultPosition
     items: list[EndedMessage]
 
 
 class FlowLoad(NamedTuple):
-    """What admission control knows of a flow.
+    """Measurements of a flow for admission control.
 
     Attributes:
-        queued: Messages that have not ended, without dead letters.
-        late: Those that ended beyond the latency bound in the last 30 to 60 seconds.
-        late_ever: Those that ever did.
+        queued: Messages that have not ended, except dead letters.
+        late: Messages that exceeded the latency bound in the last 30 to 60 seconds.
+        late_ever: Messages that ever exceeded it.
         paused_s: Seconds for which the flow is still paused.
     """
 
@@ -198,38 +198,37 @@ class FlowLoad(NamedTuple):
 
 
 class MessageQueue(Protocol):
-    """Queues of all flows. Every method raises `Unavailable`; then it may have happened or not."""
+    """The queues of all flows. Every method raises `Unavailable`, with an unknown outcome."""
 
     async def put_flow(
         self, key: FlowKey, document: Mapping[str, Any], bound_s: float, most: int
     ) -> bool:
-        """Write down a flow with its latency bound; false if its database has `most` already."""
+        """Store a flow with its latency bound; false if its database has `most` already."""
 
     async def flows(self) -> set[FlowKey]:
         """Return all flows."""
 
     async def flow(self, key: FlowKey) -> Any:
-        """Return the document of a flow, which never changes; None: there is no such flow."""
+        """Return a flow's document, which never changes; None: no such flow."""
 
     async def drop_flow(self, key: FlowKey) -> bool:
         """Remove a flow and its messages; false if there is none."""
 
     async def clear(self, database: str) -> None:
-        """Remove all flows of a database that was dropped."""
+        """Remove all flows of a dropped database."""
 
     async def enqueue(
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
     ) -> str | None:
-        """Queue all messages, or none.
+        """Queue all messages or none.
 
         Args:
-            messages: At least one, with tickets of their own.
-            retry: Idempotency-Key of the request, and its fingerprint; it is known for as long as
-                stores know the writes of its messages.
+            messages: At least one, each with its own ticket.
+            retry: Idempotency-Key and fingerprint of the request; remembered for as long as stores
+                remember the writes of its messages.
 
         Returns:
-            None; the ticket of the first message of the request that queued them before under the
-            same key.
+            None; or the first ticket of the request that queued them before under the same key.
 
         Raises:
             NotFound: There is no such flow.
@@ -238,16 +237,16 @@ class MessageQueue(Protocol):
         """
 
     async def replay(self, key: FlowKey, messages: Sequence[NewMessage]) -> int:
-        """Queue dead letters again, behind all messages; return how many there were."""
+        """Queue dead letters again, after all messages; return how many there were."""
 
     async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
-        """Lease a batch of a worker that is gone; else the oldest partition, every `wait_s`."""
+        """Lease the batch of a lost worker, or every `wait_s` the oldest partition."""
 
     async def pause(self, key: FlowKey, pause: Pause) -> bool | None:
-        """Let no batch be taken for some time; messages are queued as before.
+        """Hand out no batches for some time; messages are queued as before.
 
         Returns:
-            False if the flow was paused before, and is until now on; None: there is no such flow.
+            False if the flow was already paused, which now lasts as this pause; None: no such flow.
         """
 
     async def resume(self, key: FlowKey) -> bool:
@@ -257,10 +256,10 @@ class MessageQueue(Protocol):
         """End the pauses by rules of versions before this one."""
 
     async def loads(self, keys: Collection[FlowKey]) -> list[FlowLoad]:
-        """Return the loads of flows, in their order; nothing is queued in one that is gone."""
+        """Return the loads of flows, in order; a removed flow has nothing queued."""
 
     async def renew(self, key: FlowKey, batch: int | None, token: str) -> bool:
-        """Prolong the lease of a batch, or (None) of who sends in order; false if it is lost."""
+        """Renew the lease of a batch, or (None) of sending in order; false if it is lost."""
 
     async def end_batch(
         self,
@@ -272,58 +271,57 @@ class MessageQueue(Protocol):
         *,
         ordered: bool,
     ) -> Recorded | None:
-        """End the next messages of a batch; None if its lease is not held: nothing was done then.
+        """End the next messages of a batch; None if its lease is not held, and nothing was done.
 
-        The batch ends with its last message. If its worker dies before, another one gets it with
-        the messages that have not ended. Messages that were ended before are left alone, so a call
-        that is sent again ends none of them twice.
+        The batch ends with its last message. If its worker dies before, another one gets the
+        messages that have not ended. Messages that have ended are skipped, so a repeated call ends
+        none of them twice.
 
         Args:
             key: The flow's.
             batch: Its number.
-            token: Of the worker that holds the lease.
-            ended: Some MiB at most, in the order in which the batch has them.
-            counts: What the batch counts; added when it ends.
-            ordered: Whether each message ends only by `release`, in the order of arrival.
+            token: The token of the worker that holds the lease.
+            ended: Some MiB at most, in the order of the batch.
+            counts: The counts of the batch, added when it ends.
+            ordered: Whether messages end only by `release`, in order of arrival.
         """
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
-        """Return the messages held that are next in order; none if another worker does that.
+        """Return the held messages that are next in order; none if another worker sends them.
 
         Args:
             key: The flow's.
-            token: Of the worker.
-            most: Messages; fewer if they have more than a MiB.
+            token: The worker's token.
+            most: Maximum messages; fewer if they exceed a MiB.
         """
 
     async def release(
         self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
     ) -> Recorded | None:
-        """End a message that is next in order; None if another worker does that."""
+        """End the message that is next in order; None if another worker sends it."""
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
-        """Return the state of a message; None: unknown, or its result is kept no longer."""
+        """Return the state of a message; None: unknown, or its result is no longer kept."""
 
     async def dead_letters(self, key: FlowKey, after: int, most: int) -> list[DeadLetter]:
-        """Return dead letters behind a position."""
+        """Return dead letters after a position."""
 
     async def set_level(self, key: FlowKey, level: int) -> None:
-        """Queue messages by another level from now on; those that are queued stay where they are.
+        """Queue messages by another level from now on; queued messages stay where they are.
 
-        A flow that is gone stays so.
+        Does nothing for a removed flow.
         """
 
     async def results(self, key: FlowKey, after: ResultPosition | None, most: int) -> EndedMessages:
-        """Return what ended behind a position; None: from the oldest that is known on.
+        """Return the messages that ended after a position; None: from the oldest known on.
 
         Raises:
             NotFound: There is no such flow.
-            PositionGone: What ended behind the position is not known any more, or there is no such
-                position.
+            PositionGone: The messages after the position are no longer known, or it does not exist.
         """
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
-        """Replace the report of the flow's worker; a flow that is gone stays so."""
+        """Replace the report of the flow's worker; does nothing for a removed flow."""
 
     async def report(self, key: FlowKey) -> dict[str, Any]:
-        """Return counts, sizes, the level, the pause if there is one, and the last report."""
+        """Return counts, sizes, the level, the pause (if any) and the last report."""

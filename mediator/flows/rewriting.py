@@ -1,7 +1,7 @@
-"""Rewriting a plan for batches (P to P'): every operator at the coarsest grain that it may have.
+"""Rewriting of a plan for batches (P to P'): every operator at its coarsest possible grain.
 
-Messages of a batch agree on the attributes that they are queued by. Before the first operator that
-needs further ones the batch is split by them; after the last one it is merged again.
+Messages of a batch agree on the attributes by which they are queued. The batch is split before the
+first operator that needs further attributes, and merged after the last one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["Iterate", "Once", "Step", "describe", "rewrite", "steps_of_message"]
 
 @dataclass(frozen=True, slots=True)
 class Iterate:
-    """Split a batch by attributes, do the body for each part of it, and merge them.
+    """Split a batch by attributes, execute the body for each part, and merge the parts.
 
     Attributes:
-        attributes: In addition to those that all messages of the batch agree on.
+        attributes: Those on which the messages of the batch do not agree yet.
     """
 
     attributes: tuple[PartitioningAttribute, ...]
@@ -36,10 +36,10 @@ class Iterate:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """An operator, executed for the batch as its cost class says; branches of a switch rewritten.
+    """An operator, executed for the batch by its cost class; branches of a switch are rewritten.
 
     Attributes:
-        branches: Of a switch: those of the cases, and at the end that of the default.
+        branches: Of a switch: the branches of its cases, then of the default.
     """
 
     operator: Operator
@@ -50,32 +50,36 @@ Step: TypeAlias = Once | Iterate
 
 
 def rewrite(plan: Plan, agreed: Iterable[PartitioningAttribute] = ()) -> tuple[Step, ...]:
-    """Return P' of the operators before the first write; those after it are for one message.
+    """Return P' of the operators before the first write; later ones are for single messages.
 
     Args:
-        agreed: What the messages of every batch agree on. If they agree on more, a split makes one
-            part of them.
+        agreed: The attributes on which the messages of every batch agree. If they agree on more, a
+            split makes a single part.
     """
     return _rewrite(plan.shared_part, frozenset(agreed))
 
 
 def steps_of_message(operators: Sequence[Operator]) -> tuple[Step, ...]:
     """Return steps for one message, which is never split."""
-    return _rewrite(operators, frozenset().union(*(each.needs for each in operators_of(operators))))
+    return _rewrite(
+        operators, frozenset().union(*(operator.needs for operator in operators_of(operators)))
+    )
 
 
 def _rewrite(operators: Sequence[Operator], grain: Grain) -> tuple[Step, ...]:
     steps: list[Step] = []
-    rest = list(operators)
-    while rest:
-        split_by = _split_by(rest[0], grain)
+    remaining = list(operators)
+    while remaining:
+        split_by = _split_by(remaining[0], grain)
         if not split_by:
-            steps.append(_once(rest.pop(0), grain))
+            steps.append(_rewrite_operator(remaining.pop(0), grain))
             continue
-        body = [rest.pop(0)]
-        # Linear operators cost the same at any grain: they stay where the one before them is.
-        while rest and (not rest[0].is_shared or _split_by(rest[0], grain) == split_by):
-            body.append(rest.pop(0))
+        body = [remaining.pop(0)]
+        # Linear operators cost the same at any grain: they stay with the preceding operator.
+        while remaining and (
+            not remaining[0].is_shared or _split_by(remaining[0], grain) == split_by
+        ):
+            body.append(remaining.pop(0))
         steps.append(Iterate(in_order(split_by), _rewrite(body, grain | split_by)))
     return tuple(steps)
 
@@ -85,7 +89,7 @@ def _split_by(operator: Operator, grain: Grain) -> Grain:
     return finer(operator.needs, grain) if operator.is_shared else frozenset()
 
 
-def _once(operator: Operator, grain: Grain) -> Once:
+def _rewrite_operator(operator: Operator, grain: Grain) -> Once:
     if not isinstance(operator, Switch):
         return Once(operator)
     return Once(operator, tuple(_rewrite(branch, grain) for branch in operator.branches))
@@ -93,21 +97,21 @@ def _once(operator: Operator, grain: Grain) -> Once:
 
 def describe(steps: Iterable[Step]) -> list[dict[str, Any]]:
     """Return steps as JSON."""
-    described: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, Iterate):
-            described.append({"op": "split", "by": describe_grain(step.attributes)})
-            described.append({"op": "iterate", "operators": describe(step.body)})
-            described.append({"op": "merge"})
+            documents.append({"op": "split", "by": describe_grain(step.attributes)})
+            documents.append({"op": "iterate", "operators": describe(step.body)})
+            documents.append({"op": "merge"})
         else:
-            described.append(_described(step))
-    return described
+            documents.append(_describe_operator(step))
+    return documents
 
 
-def _described(step: Once) -> dict[str, Any]:
+def _describe_operator(step: Once) -> dict[str, Any]:
     operator = step.operator
-    described: dict[str, Any] = {"op": operator.op, "operator": operator.pointer}
-    described["cost"] = "constant" if operator.is_shared else "linear"
+    document: dict[str, Any] = {"op": operator.op, "operator": operator.pointer}
+    document["cost"] = "constant" if operator.is_shared else "linear"
     if step.branches:
-        described["branches"] = [describe(branch) for branch in step.branches]
-    return described
+        document["branches"] = [describe(branch) for branch in step.branches]
+    return document

@@ -1,4 +1,4 @@
-"""Message flows of an installation: their definitions, their messages, and a worker for each."""
+"""Message flows of an installation: definitions, messages, and one worker per flow."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ from mediator.model.result_position import ResultPosition
 from mediator.routing.model import DatabaseRoute
 from mediator.stores.port import REPEATABLE_S
 
-__all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "FlowState", "Queued", "flow_document"]
+__all__ = ["MAX_FLOWS", "MAX_MESSAGES", "FlowService", "FlowState", "Queued", "flow_document"]
 
-MOST_FLOWS: Final = 100
-"""Flows of a database."""
+MAX_FLOWS: Final = 100
+"""Maximum flows of a database."""
 
-MOST_MESSAGES: Final = 1_000
-"""Messages of one request, and dead letters of one."""
+MAX_MESSAGES: Final = 1_000
+"""Maximum messages, or dead letters, of one request."""
 
-_FOLLOW_EVERY_S: Final = 1.0
+_FOLLOW_INTERVAL_S: Final = 1.0
 
 
 class FlowState(NamedTuple):
@@ -72,10 +72,10 @@ class Queued(NamedTuple):
 
 @dataclass(eq=False)
 class FlowService:
-    """Serves flows by a queue that all replicas share; each has one worker for every flow.
+    """Serves flows with a queue shared by all replicas, each with one worker per flow.
 
     Attributes:
-        admitted: Lets in what flows read and write; the composition root sets it.
+        admitted: Admits reads and writes of flows; the composition root sets it.
     """
 
     _plane: DataPlane
@@ -84,16 +84,16 @@ class FlowService:
     _clock: Clock
     _services: HttpServices = field(default_factory=HttpServices)
     _observe: Observer = ignore
-    # By a factory: a function that is an attribute of the class would be bound as a method.
+    # By a factory: a function as a class attribute would be bound as a method.
     admitted: Admitted = field(default_factory=lambda: at_once, init=False)
     _allowed: AllowedFlows = field(default_factory=AllowedFlows, init=False)
     _workers: dict[FlowKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        return [PeriodicTask("follow message flows", _FOLLOW_EVERY_S, self.follow)]
+        return [PeriodicTask("follow message flows", _FOLLOW_INTERVAL_S, self.follow)]
 
     async def create(self, database: DatabaseRoute, flow: Flow) -> str:
-        """Write a flow down, and execute its messages from now on; return its id.
+        """Store a flow, and execute its messages from now on; return its id.
 
         Raises:
             Conflict: The database has too many flows.
@@ -103,25 +103,25 @@ class FlowService:
             self._services.hosts.check(url.origin, pointer)
         key = FlowKey(database.id, uuid4().hex)
         flow = replace(flow, created=datetime.fromtimestamp(self._clock.now(), UTC))
-        if not await self._queue.put_flow(key, stored_flow(flow), flow.latency_s, MOST_FLOWS):
-            raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
+        if not await self._queue.put_flow(key, stored_flow(flow), flow.latency_s, MAX_FLOWS):
+            raise Conflict(f"A database has {MAX_FLOWS} message flows at most.")
         # `follow` may have found it meanwhile.
         if key not in self._workers:
             self._start(key, flow, database)
         return key.flow
 
     async def of_database(self, database: DatabaseRoute) -> dict[str, Flow | RefusedFlow]:
-        """Return the flows of a database by id, those that its schema has come to refuse, too."""
+        """Return the flows of a database by id, including those that its schema now refuses."""
         keys = sorted(key for key in await self._queue.flows() if key.database == database.id)
-        found = [(key.flow, await self._find(key, database)) for key in keys]
-        return {id_: flow for id_, flow in found if flow is not None}
+        flows = [(key.flow, await self._find(key, database)) for key in keys]
+        return {id_: flow for id_, flow in flows if flow is not None}
 
     async def find(self, database: DatabaseRoute, flow: str) -> Flow | RefusedFlow:
         """Return a flow, executed or not; raises `NotFound`."""
-        found = await self._find(FlowKey(database.id, flow), database)
-        if found is None:
+        result = await self._find(FlowKey(database.id, flow), database)
+        if result is None:
             raise NotFound("There is no such message flow.")
-        return found
+        return result
 
     async def _find(self, key: FlowKey, database: DatabaseRoute) -> Flow | RefusedFlow | None:
         document = self._allowed.document(key) or await self._queue.flow(key)
@@ -132,7 +132,7 @@ class FlowService:
     async def report(
         self, database: DatabaseRoute, id_: str, flow: Flow | RefusedFlow
     ) -> dict[str, Any]:
-        """Return a flow with its counts and measured numbers, and its plans if it is executed."""
+        """Return a flow with its counts and measurements, and its plans if it is executed."""
         sizes = await self._queue.report(FlowKey(database.id, id_))
         level, pause = sizes.pop("level"), sizes.pop("paused")
         return {
@@ -143,24 +143,24 @@ class FlowService:
         }
 
     async def states(self) -> list[FlowState]:
-        """Return the flows that are executed here, which are all but those just created."""
+        """Return the flows executed here: all except those just created."""
         names = {route.id: name for name, route in self._plane.model.databases.items()}
-        known = [
+        flows = [
             (key, flow) for key, flow in self._allowed.executed().items() if key.database in names
         ]
-        loads = await self._queue.loads([key for key, _ in known])
+        loads = await self._queue.loads([key for key, _ in flows])
         return [
             FlowState(key.flow, names[key.database], flow.name, load)
-            for (key, flow), load in zip(known, loads, strict=True)
+            for (key, flow), load in zip(flows, loads, strict=True)
         ]
 
     async def pause(self, database: str, flow: str, pause: Pause) -> bool:
-        """Let a flow execute no batch for some time; false if there is none."""
+        """Pause the execution of a flow for some time; false if there is none."""
         key = self._key(database, flow)
-        began = None if key is None else await self._queue.pause(key, pause)
-        if began:
+        started = None if key is None else await self._queue.pause(key, pause)
+        if started:
             self._observe(FlowCounted(database, flow, {"pauses": 1}))
-        return began is not None
+        return started is not None
 
     async def resume(self, database: str, flow: str) -> bool:
         """End a pause; false if there is none."""
@@ -196,17 +196,17 @@ class FlowService:
             key: The flow's.
             flow: What it does.
             messages: At least one.
-            seed: What only this request has, and the same one when it comes again.
-            retry: Its Idempotency-Key, which is known for a day, and its fingerprint.
+            seed: Unique to this request, but equal when it is repeated.
+            retry: Its Idempotency-Key, which is remembered for a day, and its fingerprint.
 
         Raises:
-            Invalid: A message has not the attributes of the plan; none is queued then.
+            Invalid: A message does not have the plan's attributes; then none is queued.
             TooManyRequests: The queue is full.
             IdempotencyReused: The key was used for other messages.
         """
         tickets = tickets_of(seed, self._clock.now(), len(messages))
         queued = [
-            _new(flow, ticket, message, f"/messages/{index}")
+            _new_message(flow, ticket, message, f"/messages/{index}")
             for index, (ticket, message) in enumerate(zip(tickets, messages, strict=True))
         ]
         first = await self._queue.enqueue(key, queued, retry)
@@ -216,64 +216,67 @@ class FlowService:
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket:
         """Return the state of a message; raises `NotFound`."""
-        found = await self._queue.ticket(key, ticket)
-        if found is None:
-            detail = "There is no such message, or its result is kept no longer."
+        state = await self._queue.ticket(key, ticket)
+        if state is None:
+            detail = "There is no such message, or its result is no longer kept."
             raise NotFound(detail)
-        return found
+        return state
 
     async def results(self, key: FlowKey, after: ResultPosition | None, most: int) -> EndedMessages:
-        """Return messages that ended behind a position; raises `PositionGone`, `NotFound`."""
+        """Return messages that ended after a position; raises `PositionGone`, `NotFound`."""
         return await self._queue.results(key, after, most)
 
     async def dead_letters(self, key: FlowKey, after: int = 0, most: int = 100) -> list[DeadLetter]:
         return await self._queue.dead_letters(key, after, most)
 
     async def replay(self, key: FlowKey, flow: Flow, *, expired: bool = False) -> Replayed:
-        """Queue dead letters again, at most `MOST_MESSAGES`.
+        """Queue at most `MAX_MESSAGES` dead letters again.
 
         Args:
             key: The flow's.
             flow: What it does.
-            expired: Whether also those whose writes stores may have forgotten, so that what was
-                written already is written again.
+            expired: Whether to include letters whose writes stores may have forgotten, so that
+                completed writes are repeated.
 
         Raises:
-            Conflict: All there are have expired.
+            Conflict: All dead letters have expired.
         """
-        repeats = expired or not flow.plan.outbound_part  # a flow that writes nothing may always
-        letters, left = await self._replayable(key, expired=repeats)
-        if left and not letters:
+        # Always allowed for a flow without writes.
+        includes_expired = expired or not flow.plan.outbound_part
+        letters, skipped = await self._replayable(key, expired=includes_expired)
+        if skipped and not letters:
             detail = (
-                f"All {left} dead letters are older than {REPEATABLE_S // 3600} hours: what they"
+                f"All {skipped} dead letters are older than {REPEATABLE_S // 3600} hours: what they"
                 " have written already would be written again. Replay them with expired=true if"
                 " that does no harm."
             )
-            raise Conflict(detail, extra={"expired": left})
-        messages = [_new(flow, each.ticket, each.document["message"], "") for each in letters]
+            raise Conflict(detail, extra={"expired": skipped})
+        messages = [
+            _new_message(flow, letter.ticket, letter.document["message"], "") for letter in letters
+        ]
         replayed = await self._queue.replay(key, messages) if messages else 0
-        return Replayed(replayed, left)
+        return Replayed(replayed, skipped)
 
     async def _replayable(self, key: FlowKey, *, expired: bool) -> tuple[list[DeadLetter], int]:
-        """Return the first dead letters that may be replayed, and how many before them may not."""
+        """Return the first dead letters that can be replayed, and how many before them cannot."""
         letters: list[DeadLetter] = []
-        left = after = 0
-        while page := await self._queue.dead_letters(key, after, MOST_MESSAGES):
+        skipped = after = 0
+        while page := await self._queue.dead_letters(key, after, MAX_MESSAGES):
             after = page[-1].position
-            fresh = [each for each in page if expired or each.age_s < REPEATABLE_S]
-            left += len(page) - len(fresh)
+            fresh = [letter for letter in page if expired or letter.age_s < REPEATABLE_S]
+            skipped += len(page) - len(fresh)
             letters += fresh
-            if len(letters) >= MOST_MESSAGES:
+            if len(letters) >= MAX_MESSAGES:
                 break
-        return letters[:MOST_MESSAGES], left
+        return letters[:MAX_MESSAGES], skipped
 
     async def follow(self) -> None:
-        """Execute the flows that there are, as far as the schemas of their databases allow them."""
-        present = await self._queue.flows()
+        """Execute the existing flows that the schemas of their databases allow."""
+        keys = await self._queue.flows()
         databases = {route.id: route for route in self._plane.model.databases.values()}
-        known = self._allowed.keys()
-        await self._stop([k for k in known if k not in present or k.database not in databases])
-        for key in present:
+        followed = self._allowed.keys()
+        await self._stop([k for k in followed if k not in keys or k.database not in databases])
+        for key in keys:
             if (database := databases.get(key.database)) is not None:
                 await self._follow(key, database)
 
@@ -294,7 +297,7 @@ class FlowService:
         name = database.schema.database
         require = partial(self._require, key, name)
         invoker = PlanInvoker(self._plane, name, self._services, self._admit, require)
-        # A token for each worker: one that was stopped must not hold what the next one takes.
+        # A token per worker: a stopped worker must not hold leases of the next one.
         token = f"{self._replica}:{uuid4().hex}"
 
         def count(counts: Mapping[str, int], wait_s: float | None) -> None:
@@ -305,7 +308,7 @@ class FlowService:
         self._workers[key] = asyncio.create_task(worker.run())
 
     def _require(self, key: FlowKey, name: str) -> None:
-        """Return if the present schema allows a flow; raises `NotAllowed`."""
+        """Require that the current schema allows a flow; raises `NotAllowed`."""
         database = self._plane.model.databases.get(name)
         if database is None or database.id != key.database:
             raise NotAllowed("Its database is gone.")
@@ -325,20 +328,20 @@ class FlowService:
 
 
 def flow_document(id_: str, flow: Flow | RefusedFlow) -> dict[str, Any]:
-    """Return what lists show of a flow: if it is not executed, why."""
+    """Return a flow for lists; if it is not executed, with the reason."""
     document = flow.document
-    shown = {
+    members = {
         "id": id_,
         "name": document.get("name", ""),
         "latency_s": float(document["latency_s"]),
         "ordered": document.get("ordered", False),
         "objective": document.get("objective", OBJECTIVES[0]),
     }
-    return shown | ({"detail": flow.detail} if isinstance(flow, RefusedFlow) else {})
+    return members | ({"detail": flow.detail} if isinstance(flow, RefusedFlow) else {})
 
 
 def _plans(flow: Flow, level: int) -> dict[str, Any]:
-    """Return what a flow does, while it queues messages by a level."""
+    """Return the plans of a flow whose messages are queued by a level."""
     plan = flow.plan
     return {
         "partitioned_by": describe_grain(plan.levels[level]),
@@ -348,14 +351,14 @@ def _plans(flow: Flow, level: int) -> dict[str, Any]:
     }
 
 
-def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:
+def _new_message(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:
     body = check_message(flow.plan, message, pointer)
     values = "".join(_digest(canonical(message, level)) for level in flow.plan.levels)
     return NewMessage(ticket, values, body)
 
 
 def _digest(value: bytes) -> str:
-    """Return a value in `LEVEL_DIGITS`: it may be long."""
+    """Return a value, which can be long, in `LEVEL_DIGITS` digits."""
     return blake2b(value, digest_size=LEVEL_DIGITS // 2).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Tickets of messages: 32 hexadecimal digits, of which the first ones are those of the request."""
+"""Tickets of messages: 32 hexadecimal digits, the first of which identify the request."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _STEM_DIGITS: Final = 24
 
 
 def tickets_of(seed: str, now_s: float, count: int) -> list[str]:
-    """Return the tickets of a request: others when its Idempotency-Key has expired.
+    """Return the tickets of a request; they change once its Idempotency-Key has expired.
 
-    Stores would take writes under former tickets for those that they know. If the queue has lost
-    the key a moment ago, they are to: the request has most likely the same tickets then.
+    Stores would take writes under former tickets for repetitions. If the queue has just lost the
+    key, this is intended: the request then most likely has the same tickets.
 
     Args:
-        seed: What only this request has, and the same one when it comes again.
+        seed: Unique to this request, but equal when it is repeated.
         now_s: The time (s since the epoch).
-        count: Of its messages.
+        count: The number of its messages.
     """
-    # Shorter than keys are known, as the clocks of replicas and of the queue differ.
+    # Shorter than keys are remembered, as the clocks of replicas and of the queue differ.
     period = int(now_s // REPEATABLE_S)
     stem = blake2b(f"{seed}:{period}".encode(), digest_size=_STEM_DIGITS // 2).hexdigest()
     return tickets_like(stem, count)
 
 
 def tickets_like(ticket: str, count: int) -> list[str]:
-    """Return the tickets of a request that has this one."""
+    """Return all tickets of the request with this ticket."""
     return [f"{ticket[:_STEM_DIGITS]}{index:08x}" for index in range(count)]

@@ -1,7 +1,7 @@
-"""URLs with expressions such as `{name}`, which stand for values of a message (RFC 6570, level 1).
+"""URLs with expressions such as `{name}` for values of a message (RFC 6570, level 1).
 
-An expression may stand in a segment of the path or in a value of the query. What it stands for is
-percent-encoded, so it never becomes a host, a separator or another parameter.
+Expressions are allowed in path segments and in query values. Their values are percent-encoded, so
+they never become a host, a separator or another parameter.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from mediator.base.errors import Invalid, Location
 from mediator.flows.http_hosts import Origin, parse_origin
 from mediator.query.json_node import Node
 
-__all__ = ["LONGEST_URL", "UrlTemplate", "read_url"]
+__all__ = ["MAX_URL_LENGTH", "UrlTemplate", "read_url"]
 
-LONGEST_URL: Final = 8_000
-"""Characters; RFC 9110, section 4.1, has every server take that many."""
+MAX_URL_LENGTH: Final = 8_000
+"""In characters, which RFC 9110, section 4.1, recommends every server to support."""
 
-_NAMED: Final = r"\{[^{}/?#&=%]+\}"
+_NAME_EXPRESSION: Final = r"\{[^{}/?#&=%]+\}"
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _ENCODED: Final = r"%[0-9A-Fa-f]{2}"
-_SEGMENT: Final = rf"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|{_ENCODED}|{_NAMED})*"
+_SEGMENT: Final = rf"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|{_ENCODED}|{_NAME_EXPRESSION})*"
 _PARAMETER: Final = rf"(?:[A-Za-z0-9._~!$'()*+,;:@/?-]|{_ENCODED})+"
-_VALUE: Final = rf"(?:[A-Za-z0-9._~!$'()*+,;:@/?-]|{_ENCODED}|{_NAMED})*"
+_VALUE: Final = rf"(?:[A-Za-z0-9._~!$'()*+,;:@/?-]|{_ENCODED}|{_NAME_EXPRESSION})*"
 _URL: Final = re.compile(
     rf"(?P<origin>[a-z]+://[^/?#{{}}]+)(?P<path>(?:/{_SEGMENT})*)"
     rf"(?:\?(?P<query>{_PARAMETER}={_VALUE}(?:&{_PARAMETER}={_VALUE})*))?"
@@ -51,35 +51,35 @@ class UrlTemplate:
 
     @property
     def names(self) -> frozenset[str]:
-        """What the expressions stand for."""
+        """The names in the expressions."""
         return frozenset(_EXPRESSION.findall(f"{self.path}?{self.query}"))
 
     def fill(self, message: Mapping[str, Any]) -> str:
         """Return the URL for a message.
 
         Raises:
-            Invalid: A value is no scalar, would change the path, or is too long.
+            Invalid: A value is not a scalar, would change the path, or is too long.
         """
-        path = "/".join(_segment(each, message) for each in self.path.split("/"))
+        path = "/".join(_segment(segment, message) for segment in self.path.split("/"))
         query = _expand(self.query, message)
         url = f"{self.origin}{path or '/'}" + (f"?{query}" if query else "")
-        if len(url) > LONGEST_URL:
-            raise Invalid(f"The URL has more than {LONGEST_URL} characters.")
+        if len(url) > MAX_URL_LENGTH:
+            raise Invalid(f"The URL has more than {MAX_URL_LENGTH} characters.")
         return url
 
 
-def read_url(node: Node, known: Iterable[str]) -> UrlTemplate | None:
-    """Read a template whose expressions name what a message has; None after an error."""
+def read_url(node: Node, names: Iterable[str]) -> UrlTemplate | None:
+    """Read a template whose expressions are names of a message; None after an error."""
     text = node.value if isinstance(node.value, str) else ""
-    match = _URL.fullmatch(text) if len(text) <= LONGEST_URL and text.isprintable() else None
+    match = _URL.fullmatch(text) if len(text) <= MAX_URL_LENGTH and text.isprintable() else None
     origin = parse_origin(match["origin"]) if match else None
     if match is None or origin is None:
         if node.given:
             node.error("must be a URL such as https://host/path/{name}?parameter={name}")
         return None
     template = UrlTemplate(origin, match["path"], match["query"] or "")
-    for name in sorted(template.names.difference(known)):
-        node.unknown(f"names {name!r}, which no message has here", name, known)
+    for name in sorted(template.names.difference(names)):
+        node.unknown(f"names {name!r}, which no message has here", name, names)
     return template
 
 
@@ -96,10 +96,10 @@ def _segment(template: str, message: Mapping[str, Any]) -> str:
 
 
 def _expand(template: str, message: Mapping[str, Any]) -> str:
-    return _EXPRESSION.sub(lambda found: _encoded(found[1], message), template)
+    return _EXPRESSION.sub(lambda match: _encode(match[1], message), template)
 
 
-def _encoded(name: str, message: Mapping[str, Any]) -> str:
+def _encode(name: str, message: Mapping[str, Any]) -> str:
     value = message.get(name)
     if isinstance(value, bool | int | float):
         return quote(orjson.dumps(value), safe="")

@@ -15,7 +15,7 @@ from mediator.relocation.plans import JoinOrders, cheapest_order, left_deep_plan
 from mediator.standing.model import Join, Statistics, Workload, stream_store
 from mediator.standing.rules import Probe, Rules, Store, compile_rules
 from mediator.standing.runtime import Result
-from mediator.standing.state import JoinedTuple, StreamTuple, Task, joined
+from mediator.standing.state import JoinedTuple, StreamTuple, Task, join_pair
 
 __all__ = ["Adopted", "JoinStates", "NumberedTuple", "adopt", "state_id"]
 
@@ -253,7 +253,7 @@ class JoinStates:
                 yield from self._handle(partition, out, both)
 
     def _join(self, one: JoinedTuple, other: JoinedTuple, window_s: float) -> JoinedTuple | None:
-        both = joined(one, other, window_s)
+        both = join_pair(one, other, window_s)
         self.joined += both is not None
         return both
 

@@ -1,4 +1,4 @@
-"""The plan that is active, what is measured of it, and the search for a better one."""
+"""The active plan, its measurements, and the search for a better plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mediator.base.concurrency import end
 from mediator.base.lease import Lease
 from mediator.base.offload import offload
 from mediator.base.slices import Slices
-from mediator.standing.batch_run import MOST_PAIRS
+from mediator.standing.batch_run import MAX_PAIRS
 from mediator.standing.context import HolderContext, OutOfDate
 from mediator.standing.model import Join
 from mediator.standing.needs import Needs
@@ -28,7 +28,7 @@ __all__ = ["ActivePlan"]
 
 @dataclass(eq=False)
 class ActivePlan:
-    """Plans the queries of one database, given by its id, that each batch is executed for."""
+    """Plans the queries of one database, given by its id, that every batch executes."""
 
     _context: HolderContext
     _database: str
@@ -40,7 +40,7 @@ class ActivePlan:
     _sampling: Sampling = field(default_factory=Sampling, init=False)
 
     async def open(self) -> None:
-        """Go on from what the last holder has measured."""
+        """Load the last holder's measurements."""
         report = await self._context.results.report(self._database)
         if report is not None:
             self._sampling = Sampling.from_json(orjson.loads(report)["statistics"])
@@ -52,50 +52,50 @@ class ActivePlan:
     async def replace(self, joins: Mapping[str, Join]) -> None:
         """Activate a plan for these queries.
 
-        It is greedy, which takes no time: queries must not wait for a solver. A better one follows.
+        The plan is greedy: queries must not wait for a solver. A better plan follows.
 
         Raises:
             Invalid: There are too many candidate probe orders.
             OutOfDate: Intermediate results are larger than expected.
         """
         await self._activate(await self._choose(joins, "greedy"))
-        self._begin_search(joins)
+        self._start_search(joins)
 
     async def of_one(self, query: str, join: Join) -> Plan:
-        """Return a plan for a query that is executed apart from the others."""
+        """Return a plan for a query that is executed separately."""
         workload = workload_of({query: join}, self._sampling.statistics([join]))
         return await offload(True, choose_plan, workload, "greedy", materialise=False)
 
     async def take_better(self, joins: Mapping[str, Join]) -> None:
-        """Activate the plan that was found, if it is of these queries and saves enough."""
+        """Activate the plan that the search found, if it fits these queries and saves enough."""
         if self._search is None or not self._search.done():
             return
         plan, self._search = self._search.result(), None
         if plan.workload.queries != joins:
-            self._begin_search(joins)
+            self._start_search(joins)
         elif self._plan is not None and is_cheaper(plan, self._plan):
             await self._activate(plan)
 
     async def sample(self, tuples: Sequence[LoggedTuple], needs: Needs) -> None:
-        """Measure now and then, and look for a better plan by that.
+        """Measure periodically, and search for a better plan by the measurements.
 
         Args:
-            tuples: Those of a batch that were not late.
-            needs: What the batch was executed for.
+            tuples: Tuples of a batch that were not late.
+            needs: The needs of the queries that the batch executed.
         """
         self._sampling.count(tuples)
-        relations = [each.relation for each in needs.sources]
+        relations = [source.relation for source in needs.sources]
         if self._plan is None or not self._sampling.take(self._runtime, relations, needs.window_s):
             return
-        self._begin_search(needs.executed)
+        self._start_search(needs.executed)
         await self._put_report()
 
     async def _choose(self, joins: Mapping[str, Join], mode: Mode) -> Plan:
         workload = workload_of(joins, self._sampling.statistics(joins.values()))
         return await offload(True, choose_plan, workload, mode, materialise=self._materialise)
 
-    def _begin_search(self, joins: Mapping[str, Join]) -> None:
-        """Look for a better plan while batches go on."""
+    def _start_search(self, joins: Mapping[str, Join]) -> None:
+        """Search for a better plan while batches continue."""
         if self._search is None:
             self._search = asyncio.create_task(self._choose(joins, "shared"))
 
@@ -103,7 +103,7 @@ class ActivePlan:
         slices = Slices(self._context.clock)
         for steps, _ in enumerate(self._runtime.activation(plan)):
             await slices.checkpoint()
-            if steps > MOST_PAIRS:
+            if steps > MAX_PAIRS:
                 raise OutOfDate(materialise=False)
         self._plan = plan
         self._sampling.restart(self._runtime)

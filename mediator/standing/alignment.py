@@ -1,4 +1,4 @@
-"""Aligning what is read of several inputs by time, so that no backlog makes tuples late."""
+"""Alignment of several inputs by time, so that no backlog makes tuples late."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["InputPage", "aligned"]
 
 
 class InputPage(NamedTuple):
-    """What was read of an input: a stream, or the classes of a database.
+    """A page read from an input: a stream, or the classes of a database.
 
     Attributes:
-        tuples: In the order of the input.
-        until_s: Up to which time it was read, in seconds since 1970, if more of it is waiting: the
-            latest of what was read, also of what made no tuple; infinity: nothing is waiting.
+        tuples: In the input's order.
+        until_s: If more is waiting, the latest time read, in seconds since 1970, including changes
+            that made no tuple; infinity: nothing is waiting.
     """
 
     tuples: Sequence[LoggedTuple]
@@ -28,21 +28,21 @@ class InputPage(NamedTuple):
 
 
 def aligned(pages: Sequence[InputPage], watermark_s: float) -> list[LoggedTuple]:
-    """Merge pages of inputs by time; each keeps its own order.
+    """Merge pages of inputs by time; each input keeps its order.
 
-    Where more of an input is waiting, tuples of others that are later than what was read of it wait
-    as well: they would raise the watermark above what is not read yet.
+    If more of an input is waiting, later tuples of other inputs wait as well: they would raise the
+    watermark above tuples not read yet.
 
     Args:
-        pages: What was read, by input.
-        watermark_s: The present watermark. An input that was read up to an earlier time is late
-            anyway, and nothing waits for it.
+        pages: One per input.
+        watermark_s: The current watermark. An input read up to an earlier time is late anyway, so
+            nothing waits for it.
     """
-    # By the latest time so far: a stream may have tuples that are earlier than those before.
+    # By the latest time so far: a stream may have tuples out of order.
     timed = [
-        list(zip(accumulate((each.time_s for each in page.tuples), max), page.tuples, strict=True))
+        list(zip(accumulate((item.time_s for item in page.tuples), max), page.tuples, strict=True))
         for page in pages
     ]
     ends = (page.until_s for page in pages)
     until_s = min((end_s for end_s in ends if end_s >= watermark_s), default=inf)
-    return [each for time_s, each in merge(*timed, key=itemgetter(0)) if time_s <= until_s]
+    return [item for time_s, item in merge(*timed, key=itemgetter(0)) if time_s <= until_s]

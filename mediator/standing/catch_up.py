@@ -1,8 +1,8 @@
-"""A query that was paused executes what it has missed, from the log of batches.
+"""Catch-up of a paused query, which executes the tuples it missed from the log of batches.
 
-The log has every tuple that was not late, in the order in which the other queries have met them. So
-the query has the results that it would have had without the pause, in a runtime of its own until it
-is where the others are.
+The log has every tuple that was not late, in the order in which the other queries executed them.
+The query therefore gets the same results as without the pause, in a separate runtime until it has
+caught up with the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mediator.standing.runtime import Runtime
 
 __all__ = ["CatchUp"]
 
-_AT_ONCE: Final = 500
+_BATCH_TUPLES: Final = 500
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class CatchUp:
 
     Attributes:
         id: Its id.
-        numbers: How far it has got: the number of the last tuple, by relation.
+        numbers: Its progress: the number of the last tuple, by relation.
     """
 
     id: str
@@ -49,52 +49,54 @@ class CatchUp:
     async def open(
         self, logged: AsyncIterator[Sequence[LoggedTuple]], plan: Plan, slices: Slices
     ) -> None:
-        """Read the log, and have the state that the query had when it was paused.
+        """Read the log, and restore the state that the query had when it was paused.
 
         Args:
-            logged: The tuples of each batch that is kept.
-            plan: Of this query alone.
+            logged: The tuples of each kept batch.
+            plan: The plan of this query alone.
         """
-        taken: list[LoggedTuple] = []
+        executed: list[LoggedTuple] = []
         missed: list[LoggedTuple] = []
         async for tuples in logged:
-            # By numbers, and not by batches: history that another query needs is logged late.
-            for each in tuples:
-                if each.stream in self.numbers:
-                    (missed if self._misses(each) else taken).append(each)
+            # By numbers, not by batches: history that another query needs is logged late.
+            for item in tuples:
+                if item.stream in self.numbers:
+                    (missed if self._misses(item) else executed).append(item)
             await slices.checkpoint()
-        self._latest_s = taken_s = max((each.time_s for each in taken), default=float("-inf"))
+        self._latest_s = executed_s = max((item.time_s for item in executed), default=float("-inf"))
         self.add(missed)
-        window_s, reach_s = self._query.join.window_s, taken_s - self._lateness_s
-        reached = [each for each in taken if reach_s - each.time_s <= window_s]
+        window_s, reach_s = self._query.join.window_s, executed_s - self._lateness_s
+        reachable = [item for item in executed if reach_s - item.time_s <= window_s]
         self._runtime = Runtime(self._query.join.relations, 1, window_s, self._lateness_s)
-        for _ in self._runtime.restore(reached, taken_s):
+        for _ in self._runtime.restore(reachable, executed_s):
             await slices.checkpoint()
         self._runtime.activate(plan)
 
     def add(self, tuples: Iterable[LoggedTuple]) -> None:
-        """Take what the others have executed meanwhile, none of which is late here.
+        """Add tuples that the other queries have executed meanwhile; none is late here.
 
-        It was let in when the watermark of all streams was lower: by batches that end elsewhere, or
-        by a more patient query that is gone.
+        They were accepted at a lower watermark: in batches with other ends, or for a query with
+        more lateness that is gone.
         """
-        for each in tuples:
-            if each.stream in self.numbers and self._misses(each):
-                self._lateness_s = max(self._lateness_s, self._latest_s - each.time_s)
-                self._latest_s = max(self._latest_s, each.time_s)
-                self._missed.append(each)
+        for item in tuples:
+            if item.stream in self.numbers and self._misses(item):
+                self._lateness_s = max(self._lateness_s, self._latest_s - item.time_s)
+                self._latest_s = max(self._latest_s, item.time_s)
+                self._missed.append(item)
 
     async def run(self, slices: Slices) -> BatchRun:
         """Execute the next tuples; raises `MustStop`."""
         self._runtime.lateness_s = self._lateness_s
         run = BatchRun(self._runtime, {self.id: self._query})
-        for _ in run.run(islice(self._missed, _AT_ONCE)):
+        for _ in run.run(islice(self._missed, _BATCH_TUPLES)):
             await slices.checkpoint()
-        # A log may have history in it that is out of order.
-        self.numbers |= {name: max(self.numbers[name], last) for name, last in run.taken.items()}
+        # The log may have history that is out of order.
+        self.numbers |= {
+            name: max(self.numbers[name], last) for name, last in run.last_numbers.items()
+        }
         while self._missed and not self._misses(self._missed[0]):
             self._missed.popleft()
         return run
 
-    def _misses(self, each: LoggedTuple) -> bool:
-        return each.number > self.numbers[each.stream]
+    def _misses(self, item: LoggedTuple) -> bool:
+        return item.number > self.numbers[item.stream]

@@ -1,7 +1,8 @@
-"""Results that go into classes: written by a replica that serves, under a lease of its own.
+"""Deliveries of results into classes: a serving replica writes them under a separate lease.
 
-The process that relays must not write objects. It keeps no copies in caches coherent, and does not
-take part in changes of schemas. So one of the replicas that do has the lease of these deliveries.
+The relaying process must not write objects: it does not keep caches coherent and takes no part in
+schema changes. One of the serving replicas, which do, therefore holds the lease of these
+deliveries.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from mediator.standing.results import Delivery, QueryKey, StoredResult
 
 __all__ = ["ClassDeliveries"]
 
-_AT_ONCE: Final = 500
+_BATCH_RESULTS: Final = 500
 _POLL_S: Final = 0.1
-_LOOK_S: Final = 0.25
-"""How soon a new query, and another schema, is seen."""
+_REFRESH_S: Final = 0.25
+"""How soon a new query or a schema change is noticed, in seconds."""
 
 _FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 5.0
+_MAX_PAUSE_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class ClassDeliveries:
-    """Delivers the results of one database, given by its id, whenever it gets the lease."""
+    """Delivers the results of one database, given by its id, while it has the lease."""
 
     _context: HolderContext
     _database: str
@@ -52,13 +53,15 @@ class ClassDeliveries:
     async def run(self) -> None:
         """Deliver until the process is about to end, whatever happens."""
         context, id_ = self._context, self._database
-        name, held = f"standing-deliveries:{id_}", f"the deliveries of results of {id_}"
-        holder = Holder(context.leases, context.replica, name, held, lambda: context.has_ended)
+        name, description = f"standing-deliveries:{id_}", f"the deliveries of results of {id_}"
+        holder = Holder(
+            context.leases, context.replica, name, description, lambda: context.has_ended
+        )
         await holder.run(lambda lease: _Deliveries(context, id_, self._admitted, lease).run())
 
 
 class _Pause(NamedTuple):
-    """Of a query whose results wait: how long, and until when by the monotonic clock (s)."""
+    """A pause of a query's deliveries: how long, and until when by the monotonic clock (s)."""
 
     seconds: float
     until: float
@@ -66,56 +69,57 @@ class _Pause(NamedTuple):
 
 @dataclass(eq=False)
 class _Deliveries:
-    """What is delivered under one lease."""
+    """The deliveries under one lease."""
 
     _context: HolderContext
     _database: str
     _admitted: Admitted
     _lease: Lease
-    _at: dict[str, Delivery] = field(default_factory=dict, init=False)
-    _into: Mapping[str, Destination] = field(default_factory=dict, init=False)
+    _progress: dict[str, Delivery] = field(default_factory=dict, init=False)
+    _destinations: Mapping[str, Destination] = field(default_factory=dict, init=False)
     _pauses: dict[str, _Pause] = field(default_factory=dict, init=False)
     _route: DatabaseRoute | None = field(default=None, init=False)
     _revision: int = field(default=0, init=False)
-    _looked_at: float = field(default=float("-inf"), init=False)
+    _refreshed_at: float = field(default=float("-inf"), init=False)
 
     async def run(self) -> None:
-        """Continue where the last holder has ended, until the database is gone."""
+        """Continue where the last holder ended, until the database is gone."""
         context = self._context
         while not context.has_ended:
             route = context.plane.model.by_id.get(self._database)
             if route is None:
                 return
-            await self._look(route)
+            await self._refresh(route)
             delivered = await concurrently(
-                self._deliver(route, id_, into) for id_, into in self._into.items()
+                self._deliver(route, id_, into) for id_, into in self._destinations.items()
             )
             if not any(delivered):
                 await asyncio.sleep(_POLL_S)
 
-    async def _look(self, route: DatabaseRoute) -> None:
-        """Look now and then for queries that came and went, and at once for another schema."""
+    async def _refresh(self, route: DatabaseRoute) -> None:
+        """Refresh the queries periodically, and at once after a schema change."""
         now = self._context.clock.monotonic()
-        if route is self._route and now - self._looked_at < _LOOK_S:
+        if route is self._route and now - self._refreshed_at < _REFRESH_S:
             return
-        self._looked_at = now
+        self._refreshed_at = now
         results, id_ = self._context.results, self._database
-        # Nobody else writes it down, but the coordination Redis may return to an older state.
-        self._at = await results.deliveries(id_)
+        # Nobody else writes the progress, but the coordination Redis may roll back to an older
+        # state.
+        self._progress = await results.deliveries(id_)
         revision = (await results.published(id_)).revision
         if route is self._route and revision == self._revision:
             return
-        # Those that are stopped, too: what they have found until then is not lost. But of a class
-        # that got owners not even that is for everybody.
+        # Stopped queries as well: their earlier results are not lost. But if a class has got
+        # owners, not everybody may see even these.
         stored = (await results.queries(id_)).items()
-        known = (
-            (query, destination_of(each.document))
-            for query, each in stored
-            if closed_class(each, route) is None
+        destinations = (
+            (query, destination_of(definition.document))
+            for query, definition in stored
+            if closed_class(definition, route) is None
         )
-        self._into = {
+        self._destinations = {
             query: into
-            for query, into in known
+            for query, into in destinations
             if into is not None
             and into.target.kind == "class"
             and into.target.name in route.classes
@@ -123,26 +127,28 @@ class _Deliveries:
         self._route, self._revision = route, revision
 
     async def _deliver(self, route: DatabaseRoute, query: str, into: Destination) -> bool:
-        """Write what is due; return whether there may be more."""
-        at, now = self._at.get(query, Delivery()), self._context.clock.monotonic()
-        if at.is_refused or now < self._pauses.get(query, _NO_PAUSE).until:
+        """Write due results; return whether more may be due."""
+        progress, now = self._progress.get(query, Delivery()), self._context.clock.monotonic()
+        if progress.is_refused or now < self._pauses.get(query, _NO_PAUSE).until:
             return False
         key = QueryKey(self._database, query)
         try:
-            due = await self._context.results.results(key, ResultPosition(at.done), _AT_ONCE)
+            due = await self._context.results.results(
+                key, ResultPosition(progress.done), _BATCH_RESULTS
+            )
         except PositionGone:
-            return False  # the holder of the queries sees it, and stops this one
+            return False  # the holder of the queries notices it and stops this query
         if not due:
             return False
-        taken, error = await self._write(route, key, into, due)
-        done = at.done + taken
+        written, error = await self._write(route, key, into, due)
+        last = progress.done + written
         if isinstance(error, Invalid | NotFound | IdempotencyReused):
             if await is_outdated(self._context.plane, route):
-                return True  # by the newer schema the class may take it
-            await self._note(key, Delivery(done, is_refused=True))
+                return True  # by the newer schema the class may accept it
+            await self._note(key, Delivery(last, is_refused=True))
             return False
-        if taken:
-            await self._note(key, Delivery(done))
+        if written:
+            await self._note(key, Delivery(last))
         self._pause(query, error, now)
         return error is None
 
@@ -153,49 +159,49 @@ class _Deliveries:
         into: Destination,
         due: Sequence[StoredResult],
     ) -> tuple[int, MediatorError | None]:
-        """Create objects; return how many results have theirs, and why the next one has not."""
+        """Create objects; return how many results were written, and why the next was not."""
         if into.target.name not in route.classes:
             return 0, NotFound(f"There is no class {into.target.name}.")
         creations, refusal = _creations_of(route, key, into, due)
-        taken = 0
+        written = 0
         try:
-            # Objects that results are of may have got owners before this process knows of it.
+            # Source objects may have got owners before this process knows of it.
             if await is_outdated(self._context.plane, route):
                 return 0, None
             async with self._admitted(self._context.plane, route.schema.database) as plane:
                 for answer in await plane.batch(creations):
-                    # An object that has the id is the result's, whatever clients made of it.
+                    # An object with this id is the result's, however clients have changed it.
                     if isinstance(answer, MediatorError) and not isinstance(answer, AlreadyExists):
                         raise answer
-                    taken += 1
+                    written += 1
         except MediatorError as error:
-            return taken, error
-        return taken, refusal
+            return written, error
+        return written, refusal
 
     async def _note(self, key: QueryKey, delivery: Delivery) -> None:
         await self._context.results.put_delivery(key, self._lease, delivery)
-        self._at[key.query] = delivery
+        self._progress[key.query] = delivery
 
     def _pause(self, query: str, error: MediatorError | None, now: float) -> None:
-        """Let a query wait after an error, each time twice as long, and end its pause without."""
-        before = self._pauses.pop(query, None)
+        """Pause a query after an error, each time twice as long; without one, end its pause."""
+        former = self._pauses.pop(query, None)
         if error is None:
             return
-        if before is None:  # once for each outage
+        if former is None:  # once for each outage
             _log.warning("results of the standing query %s wait: %s", query, error.detail)
-        seconds = _FIRST_PAUSE_S if before is None else 2 * before.seconds
-        seconds = min(seconds, _LONGEST_PAUSE_S)
+        seconds = _FIRST_PAUSE_S if former is None else 2 * former.seconds
+        seconds = min(seconds, _MAX_PAUSE_S)
         self._pauses[query] = _Pause(seconds, now + seconds)
 
 
 def _creations_of(
     route: DatabaseRoute, key: QueryKey, into: Destination, due: Sequence[StoredResult]
 ) -> tuple[list[Create], Invalid | None]:
-    """Return the writes of results up to the first that the class refuses, and why it does."""
+    """Return the writes of results up to the first that the class refuses, and the reason."""
     creations: list[Create] = []
-    for each in due:
+    for result in due:
         try:
-            creations.append(creation_of(route, key, into, each))
+            creations.append(creation_of(route, key, into, result))
         except Invalid as error:
             return creations, error
     return creations, None

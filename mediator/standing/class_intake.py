@@ -1,15 +1,15 @@
-"""Classes as streams: tuples of objects that changed, by the change feed.
+"""Classes as streams: tuples of changed objects, from the change feed.
 
-A change has the touched fields only. So an object is read from its systems when the feed has its
-change, and the tuple has all attributes as they are then: after the change, or after a later one.
-Of several changes that were read at once, or that an earlier tuple has already, there is one tuple:
-a write over several cache groups comes as several changes. A deletion gives none.
+A change has only the touched fields. When the feed has a change, the object is therefore read from
+its systems, and the tuple has all attributes as of then: after this change, or after a later one.
+Several changes that are read at once, or that an earlier tuple already has, make one tuple: a write
+to several cache groups arrives as several changes. A deletion makes none.
 
-A tuple is known by the versions of its groups, which the log of batches keeps with it. So what a
-holder has logged is not made again by the next one, which may read the same changes once more.
+A tuple is identified by the versions of its groups, which the log of batches keeps with it. The
+next holder, which may read the same changes again, therefore does not repeat logged tuples.
 
-How many tuples there are says nothing of whether more changes are waiting: most may be of other
-classes. So the feed is read up to where it ended when reading began.
+The number of tuples does not tell whether more changes are waiting: most may be of other classes.
+The feed is therefore read up to its end at the start of the read.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from mediator.standing.sources import attributes_of_class
 
 __all__ = ["ClassIntake"]
 
-_KNOWN: Final = 10_000
-"""Objects whose last tuple is known, beyond those in the log: what is read again is recent."""
+_MAX_OBJECTS: Final = 10_000
+"""Objects whose last tuple is remembered: changes that are read again are recent."""
 
 TAKEN_BYTES: Final = 2**20
-"""Bytes of changes, those of other classes included, after which no more are read for a batch."""
+"""Bytes of changes, other classes included, after which a batch reads no more."""
 
 _WAIT_S: Final = 0.1
-"""How long a change that the feed has may be on its way here."""
+"""How long a change may take from the feed to this process."""
 
 _US: Final = 1_000_000
 
@@ -59,7 +59,7 @@ class ClassIntake:
     """Makes tuples of the classes that queries read.
 
     Attributes:
-        numbers: That of the last tuple that was made, by relation.
+        numbers: The number of the last tuple made, by relation.
     """
 
     _plane: DataPlane
@@ -70,16 +70,16 @@ class ClassIntake:
     _subscription: Subscription | None = field(default=None, init=False)
     _position: str = field(default="", init=False)
     _pending: deque[LoggedTuple] = field(default_factory=deque, init=False)
-    _known: OrderedDict[_Object, str] = field(default_factory=OrderedDict, init=False)
+    _last_versions: OrderedDict[_Object, str] = field(default_factory=OrderedDict, init=False)
     _taken_until_s: float = field(default=-inf, init=False)
     _read_until_s: float = field(default=-inf, init=False)
 
     async def open(self, position: str, latest_s: float) -> None:
-        """Follow the feed from a position on.
+        """Follow the feed from a position.
 
         Args:
-            latest_s: The latest time of all tuples that were taken, in seconds since 1970. A former
-                holder may have read the feed up to there, and further at once than this one does.
+            latest_s: The latest time of all tuples taken, in seconds since 1970. A former holder
+                may have read the feed up to there, and more at once than this one.
 
         Raises:
             PositionGone: Changes after it are no longer kept.
@@ -94,22 +94,22 @@ class ClassIntake:
             self._subscriptions.close(self._subscription)
 
     def restore(self, tuples: Iterable[LoggedTuple]) -> None:
-        """Note tuples that were logged."""
-        for each in tuples:
-            source = Source.of(each.stream)
+        """Register logged tuples."""
+        for item in tuples:
+            source = Source.of(item.stream)
             if source.kind == "class":
-                self._note(_Object(source.name, each.values["id"]), each.versions)
+                self._note(_Object(source.name, item.values["id"]), item.versions)
 
     @property
     def position(self) -> str:
-        """The position of the feed up to which every tuple was taken; empty: it is not followed."""
+        """The position of the feed up to which all tuples were taken; empty: not followed."""
         return self._position
 
-    async def read(self, most: int) -> InputPage:
-        """Return tuples that were not taken yet; the feed is read when all were.
+    async def read(self, limit: int) -> InputPage:
+        """Return tuples not taken yet; if all were taken, read the feed.
 
         Args:
-            most: Tuples after which no more changes are read.
+            limit: Tuples after which no more changes are read.
 
         Raises:
             PositionGone: Changes are no longer kept.
@@ -117,19 +117,19 @@ class ClassIntake:
         has_all = self._subscription is None
         if self._subscription is not None and not self._pending:
             self._position = self._subscription.position.text
-            has_all = await self._read_feed(self._subscription, most)
+            has_all = await self._read_feed(self._subscription, limit)
         until_s = inf if has_all else max(self._read_until_s, self._taken_until_s)
         return InputPage(list(self._pending), until_s)
 
     def take(self, last: Mapping[str, int]) -> None:
-        """Forget tuples up to a number, by relation, which are published now."""
+        """Forget published tuples, up to a number by relation."""
         while self._pending and self._pending[0].number <= last.get(self._pending[0].stream, 0):
             self._pending.popleft()
         if not self._pending and self._subscription is not None:
             self._position = self._subscription.position.text
 
-    async def _read_feed(self, subscription: Subscription, most: int) -> bool:
-        """Read changes up to the present end of the feed, or as many as are read for a batch.
+    async def _read_feed(self, subscription: Subscription, limit: int) -> bool:
+        """Read changes up to the current end of the feed, or as many as a batch takes.
 
         Returns:
             Whether the end was reached.
@@ -140,53 +140,55 @@ class ClassIntake:
             events = [event for event, _ in await subscription.next(wait_s)]
             changes = [change_from(event.data, self._route.id) for event in events]
             await self._take_changes(changes)
-            times += (each.time_us / _US for each in changes)
+            times += (change.time_us / _US for change in changes)
             size += sum(len(event.data) for event in events)
             has_all = subscription.position.has_reached(end)
-            if has_all or not events or size >= TAKEN_BYTES or len(self._pending) >= most:
+            if has_all or not events or size >= TAKEN_BYTES or len(self._pending) >= limit:
                 self._read_until_s = max(times, default=self._read_until_s)
                 return has_all
 
     async def _take_changes(self, changes: Iterable[Change]) -> None:
-        """Make tuples of the objects that changed, as they are now."""
+        """Make tuples of the changed objects, as they are now."""
         latest: dict[_Object, Change] = {}
-        for each in changes:
-            if each.class_name in self._classes and each.after is not None:
-                latest[_Object(each.class_name, each.object_id)] = each
+        for change in changes:
+            if change.class_name in self._classes and change.after is not None:
+                latest[_Object(change.class_name, change.object_id)] = change
         if not latest:
             return
         database = self._route.schema.database
-        found = await self._plane.batch([Get(database, *each) for each in latest], whole=True)
-        for (object_, change), outcome in zip(latest.items(), found, strict=True):
+        outcomes = await self._plane.batch(
+            [Get(database, *object_) for object_ in latest], whole=True
+        )
+        for (object_, change), outcome in zip(latest.items(), outcomes, strict=True):
             if isinstance(outcome, NotFound):
                 continue  # it was deleted meanwhile
             if isinstance(outcome, MediatorError):
                 raise outcome
-            self._make(object_, change, outcome)
+            self._add_tuple(object_, change, outcome)
 
-    def _make(self, object_: _Object, change: Change, outcome: Outcome) -> None:
+    def _add_tuple(self, object_: _Object, change: Change, outcome: Outcome) -> None:
         versions = ",".join(f"{name}:{v}" for name, v in sorted(outcome.versions.items()) if v)
-        if self._known.get(object_) == versions:
+        if self._last_versions.get(object_) == versions:
             return
         self._note(object_, versions)
         relation = Source("class", object_.class_name).relation
         number = self.numbers[relation] = self.numbers[relation] + 1
         class_ = self._route.schema.classes[object_.class_name]
-        values = {"id": object_.id, **_encoded(class_, outcome.values or {})}
+        values = {"id": object_.id, **_encode(class_, outcome.values or {})}
         time_s = change.time_us / _US
         self._pending.append(LoggedTuple(relation, time_s, values, number, versions))
 
     def _note(self, object_: _Object, versions: str) -> None:
-        self._known[object_] = versions
-        self._known.move_to_end(object_)
-        if len(self._known) > _KNOWN:
-            self._known.popitem(last=False)
+        self._last_versions[object_] = versions
+        self._last_versions.move_to_end(object_)
+        if len(self._last_versions) > _MAX_OBJECTS:
+            self._last_versions.popitem(last=False)
 
 
-def _encoded(class_: ClassSchema, values: Mapping[str, Any]) -> dict[str, Any]:
+def _encode(class_: ClassSchema, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of an object in their JSON form."""
-    shown = {}
+    encoded = {}
     for name in attributes_of_class(class_).keys() & values.keys():
         encode, value = encoder(class_.fields[name]), values[name]
-        shown[name] = value if encode is None or value is None else encode(value)
-    return shown
+        encoded[name] = value if encode is None or value is None else encode(value)
+    return encoded

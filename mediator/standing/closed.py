@@ -1,7 +1,8 @@
-"""Queries whose results go somewhere, and classes that got owners since these were created.
+"""Queries with a destination, and classes that have got owners since the query's creation.
 
-Nobody requests results that go into a stream or a class, so no request is refused. Who may read the
-stream would receive objects of all owners; who may not write others' objects would go on doing so.
+Nobody requests results that go into a stream or a class, so no request can be refused. Readers of
+the stream would receive objects of all owners; creators without permission would keep writing other
+owners' objects.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ __all__ = ["closed_class"]
 
 
 def closed_class(stored: StoredQuery, database: DatabaseRoute) -> str | None:
-    """Return a class because of which results may not go where they are to go; None: they may.
+    """Return a class that bars results from their destination; None: none does.
 
-    That is one that the query reads, or that its results go into, whose objects have owners, or had
-    since the query was created, unless who created it could administer the class.
+    Such a class is read by the query or receives its results, and its objects have owners, or had
+    since the query was created. A class that the query's creator could administer bars nothing.
     """
     into = destination_of(stored.document)
     if into is None:
         return None
-    used = {into.target, *map(Source.of, stored.relations)}
-    names = {each.name for each in used if each.kind == "class"} - stored.administered
-    owned = (name for name in sorted(names) if _had_owners(database, name, stored.created))
-    return next(owned, None)
+    sources = {into.target, *map(Source.of, stored.relations)}
+    names = {source.name for source in sources if source.kind == "class"} - stored.administered
+    barring = (name for name in sorted(names) if _had_owners(database, name, stored.created))
+    return next(barring, None)
 
 
 def _had_owners(database: DatabaseRoute, class_name: str, since: datetime) -> bool:
-    """Whether objects of a class have owners, or had some time since a moment."""
+    """Whether objects of a class have owners, or had at any time after `since`."""
     class_ = database.schema.classes.get(class_name)
     if class_ is not None and class_.owner_field is not None:
         return True

@@ -1,8 +1,8 @@
-"""Whether queries can be divided by value: each result then lies in one partition of all stores.
+"""Co-partitioning of queries by value: each result lies in one partition of all stores.
 
-An equivalence class of attributes that covers every relation of a query has one value in a result.
-Queries that agree on it are partitioned by it together; of any others a partition cannot be moved,
-since its tuples have partners in other partitions (D-CAPE, section 2).
+An equivalence class of attributes that covers every relation of a query has a single value in a
+result. Queries that agree on such a class are partitioned by it together. A partition of other
+queries cannot be moved, since its tuples have partners in other partitions (D-CAPE, section 2).
 """
 
 from __future__ import annotations
@@ -23,77 +23,80 @@ _DETAIL: Final = (
 
 
 class NotCoPartitioned(Conflict):
-    """Queries that cannot be divided by value."""
+    """The queries cannot be partitioned by value."""
 
 
 def partition_attributes(queries: Iterable[Join]) -> Mapping[str, Attribute]:
     """Return the attribute of each relation by which all queries are partitioned.
 
-    Time grows with the square of the queries. Where equal attributes of one relation leave a choice
-    it is made once, so that rare sets of queries are refused for which another choice would do.
+    The time is quadratic in the number of queries. If equal attributes of one relation leave a
+    choice, only one is tried, so rare sets of queries are refused that another choice would allow.
 
     Raises:
-        NotCoPartitioned: There is none.
+        NotCoPartitioned: No such attributes exist.
     """
-    left = sorted(set(queries), key=lambda query: sorted(query.relations))
-    found: dict[str, Attribute] = {}
-    while left:
-        first, *left = left
-        group = _take_joined(first, left)
-        for equal in _coverings(first):
-            chosen = _agreed(group, equal)
-            if chosen is not None:
-                found |= chosen
+    remaining = sorted(set(queries), key=lambda query: sorted(query.relations))
+    attributes: dict[str, Attribute] = {}
+    while remaining:
+        first, *remaining = remaining
+        group = _take_joined(first, remaining)
+        for covering in _coverings(first):
+            agreed = _agree(group, covering)
+            if agreed is not None:
+                attributes |= agreed
                 break
         else:
             raise NotCoPartitioned(_DETAIL)
-    return found
+    return attributes
 
 
 def partition_of(key: Hashable | None, partitions: int) -> int | None:
     """Return the partition of a value, the same in every process; None: nothing equals it.
 
     Args:
-        key: What `JoinedTuple.key` returns.
+        key: A result of `JoinedTuple.key`.
     """
     if key is None:
         return None
     _, value = cast("tuple[bool, str | int | float | bool]", key)
-    # Python hashes texts anew in each process, and numbers that are equal always alike.
+    # Python's hash of a string differs by process; equal numbers always have the same hash.
     number = zlib.crc32(value.encode()) if isinstance(value, str) else hash(value)
     return number % partitions
 
 
-def _take_joined(first: Join, left: list[Join]) -> list[Join]:
-    """Take out of a list what shares relations with a query, or with what does so."""
+def _take_joined(first: Join, remaining: list[Join]) -> list[Join]:
+    """Remove from a list the queries that transitively share relations with a query."""
     group, reached = [first], set(first.relations)
-    while more := [query for query in left if query.relations & reached]:
+    while more := [query for query in remaining if query.relations & reached]:
         for query in more:
-            left.remove(query)
+            remaining.remove(query)
             reached |= query.relations
         group += more
     return group
 
 
-def _agreed(group: Sequence[Join], equal: frozenset[Attribute]) -> dict[str, Attribute] | None:
-    """Choose the attributes of some queries, from a class of the first; None: they disagree."""
-    allowed = _by_relation(equal)
+def _agree(group: Sequence[Join], covering: frozenset[Attribute]) -> dict[str, Attribute] | None:
+    """Choose the attributes of some queries from a class of the first; None: they disagree."""
+    allowed = _by_relation(covering)
     for query in group[1:]:
-        for each in map(_by_relation, _coverings(query)):
-            both = {name: of & allowed.get(name, of) for name, of in each.items()}
-            if all(both.values()):
-                allowed |= both
+        for candidate in map(_by_relation, _coverings(query)):
+            common = {
+                name: attributes & allowed.get(name, attributes)
+                for name, attributes in candidate.items()
+            }
+            if all(common.values()):
+                allowed |= common
                 break
         else:
             return None
-    return {name: min(of) for name, of in allowed.items()}
+    return {name: min(attributes) for name, attributes in allowed.items()}
 
 
 def _coverings(query: Join) -> list[frozenset[Attribute]]:
-    """Return the classes of equal attributes that have one of every relation."""
-    named = {at for predicate in query.predicates for at in predicate}
-    classes = {query.equal_to(attribute) for attribute in named}
-    covering = (each for each in classes if {at.relation for at in each} == query.relations)
+    """Return the classes of equal attributes that cover every relation."""
+    attributes = {at for predicate in query.predicates for at in predicate}
+    classes = {query.equal_to(attribute) for attribute in attributes}
+    covering = (equal for equal in classes if {at.relation for at in equal} == query.relations)
     return sorted(covering, key=sorted)
 
 

@@ -1,4 +1,4 @@
-"""What the holders of the standing queries of all databases share."""
+"""The context shared by the holders of all databases' standing queries."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ __all__ = ["HolderContext", "MustStop", "OutOfDate"]
 
 
 class OutOfDate(Exception):
-    """Everything has to be loaded anew.
+    """Everything must be reloaded.
 
     Attributes:
-        materialise: Whether intermediate results may be kept then, or one was larger than expected.
+        materialise: False if an intermediate result was larger than expected: none may be kept
+            then.
     """
 
     def __init__(self, *, materialise: bool = True) -> None:
@@ -29,7 +30,7 @@ class OutOfDate(Exception):
 
 
 class MustStop(Exception):
-    """Queries that cannot be executed any more, and why."""
+    """Queries can no longer be executed, for the reason `detail`."""
 
     def __init__(self, queries: Iterable[str], detail: str) -> None:
         super().__init__(detail)

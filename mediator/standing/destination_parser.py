@@ -1,4 +1,4 @@
-"""Parsing where the results of a standing query go."""
+"""Parser of the destination of a standing query's results."""
 
 from __future__ import annotations
 
@@ -16,35 +16,42 @@ from mediator.standing.sources import KINDS, attributes_of, attributes_of_class,
 
 __all__ = ["destination_of", "parse_destination"]
 
-_MOST_VALUES: Final = 64
+_MAX_VALUES: Final = 64
 
 
 def parse_destination(
     node: Node, sources: Mapping[str, Source], schema: Schema, streams: Mapping[str, EventStream]
 ) -> Destination | None:
-    """Read the stream or class, and what its attributes are taken from; None after an error."""
+    """Read the stream or class, and the sources of its values; None after an error."""
     node.shape(*KINDS, required=("values",))
     target = parse_source(node, schema, streams)
     if target is None:
         return None
     if node["values"].value == {}:
         node["values"].error("must have a member")
-    known = {alias: attributes_of(each, schema, streams) for alias, each in sources.items()}
+    source_types = {
+        alias: attributes_of(source, schema, streams) for alias, source in sources.items()
+    }
     class_ = schema.classes[target.name] if target.kind == "class" else None
-    wanted = attributes_of(target, schema, streams)
+    target_types = attributes_of(target, schema, streams)
     values: dict[str, tuple[str, str]] = {}
-    for attribute, each in node["values"].members(_MOST_VALUES, FIELD_NAME):
+    for attribute, member in node["values"].members(_MAX_VALUES, FIELD_NAME):
         if class_ is not None:
-            _check_field(each, class_, attribute)
-        elif attribute not in wanted:
-            each.unknown(f"{target.name} has no attribute {attribute}", attribute, wanted)
-        path = each.value if isinstance(each.value, str) else ""
-        alias, _, of = path.partition(".")
-        if of not in known.get(alias, ()):
-            each.error('must be an attribute of a relation, such as "R.a"')
+            _check_field(member, class_, attribute)
+        elif attribute not in target_types:
+            member.unknown(f"{target.name} has no attribute {attribute}", attribute, target_types)
+        path = member.value if isinstance(member.value, str) else ""
+        alias, _, name = path.partition(".")
+        if name not in source_types.get(alias, ()):
+            member.error('must be an attribute of a relation, such as "R.a"')
             continue
-        _check_type(each, known[alias][of], wanted.get(attribute), of_class=class_ is not None)
-        values[attribute] = (alias, of)
+        _check_type(
+            member,
+            source_types[alias][name],
+            target_types.get(attribute),
+            of_class=class_ is not None,
+        )
+        values[attribute] = (alias, name)
     if class_ is not None:
         _check_required(node["values"], class_)
         if schema.mode is Mode.ADVISORY:
@@ -53,14 +60,15 @@ def parse_destination(
 
 
 def destination_of(document: Mapping[str, Any]) -> Destination | None:
-    """Return where the results of a query go, which was parsed when it was created."""
+    """Return the destination of a query's results, which was validated at its creation."""
     into = document.get("into")
     if into is None:
         return None
     kind: SourceKind = "stream" if "stream" in into else "class"
     paths = ((attribute, path.partition(".")) for attribute, path in into["values"].items())
     return Destination(
-        Source(kind, into[kind]), {attribute: (alias, of) for attribute, (alias, _, of) in paths}
+        Source(kind, into[kind]),
+        {attribute: (alias, name) for attribute, (alias, _, name) in paths},
     )
 
 
@@ -76,15 +84,15 @@ def _check_field(node: Node, class_: ClassSchema, name: str) -> None:
         node.error(f"is of the type {field.type}, which no attribute has")
 
 
-def _check_type(node: Node, given: str | None, wanted: str | None, *, of_class: bool) -> None:
-    if wanted is None or given == wanted:
+def _check_type(node: Node, actual: str | None, expected: str | None, *, of_class: bool) -> None:
+    if expected is None or actual == expected:
         return
     if not of_class:
-        node.error(f"must have the type {wanted}, which the attribute is declared with")
-    # In JSON an integer is a number, and whether a text is a time, say, its value decides.
-    elif (given, wanted) != (FieldType.INTEGER, FieldType.FLOAT):
-        declared = "; its stream declares no type" if given is None else ""
-        node.error(f"must have the type {wanted}, as values of the field have in JSON{declared}")
+        node.error(f"must have the type {expected}, which the attribute is declared with")
+    # In JSON an integer is a number, but only its value tells whether a string is a time.
+    elif (actual, expected) != (FieldType.INTEGER, FieldType.FLOAT):
+        declared = "; its stream declares no type" if actual is None else ""
+        node.error(f"must have the type {expected}, as values of the field have in JSON{declared}")
 
 
 def _check_required(node: Node, class_: ClassSchema) -> None:

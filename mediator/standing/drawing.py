@@ -1,4 +1,4 @@
-"""Plans of standing queries as a drawing: their probe trees."""
+"""Drawings of standing queries' plans: their probe trees."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _STYLE: Final = (
 
 
 def drawing(report: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
-    """Return the probe trees of plans as SVG; what several joins share is drawn thicker.
+    """Return the probe trees of plans as SVG; steps that several joins share are thicker.
 
-    `names` are those of queries, by what they are in the report.
+    `names` maps the queries' identifiers in the report to names.
     """
     names = names or {}
     shapes: list[str] = []
     row = 0
     for plan in report["plans"]:
-        queries = ", ".join(names.get(each) or each for each in plan["queries"])
+        queries = ", ".join(names.get(query) or query for query in plan["queries"])
         shapes.append(_heading(row, f"{queries}: {plan['cost']:,.6g} tuples/s"))
         row += 1
         for tree in _trees(plan["hops"]):
-            drawn, row = _drawn(tree, row)
-            shapes += drawn
+            tree_shapes, row = _draw_tree(tree, row)
+            shapes += tree_shapes
     depth = max(len(_steps(hop)) for plan in report["plans"] for hop in plan["hops"])
     width = _COLUMN * depth + 2 * _MARGIN
     height = _ROW * row + 2 * _MARGIN
@@ -50,7 +50,7 @@ def drawing(report: Mapping[str, Any], names: Mapping[str, str] | None = None) -
 
 
 def _trees(hops: Sequence[Mapping[str, Any]]) -> Iterator[dict[tuple[str, ...], Any]]:
-    """Divide hops by the relation that they begin with; each by its path."""
+    """Group hops by their first relation, and by path."""
     by_path = {tuple(_steps(hop)): hop for hop in hops}
     for start in dict.fromkeys(path[0] for path in by_path):
         yield {path: hop for path, hop in by_path.items() if path[0] == start}
@@ -60,15 +60,15 @@ def _steps(hop: Mapping[str, Any]) -> list[str]:
     return str(hop["order"]).strip("⟨⟩").split(", ")
 
 
-def _drawn(tree: Mapping[tuple[str, ...], Any], row: int) -> tuple[list[str], int]:
-    """Draw a tree from a row on; return the shapes, and the first row below it."""
+def _draw_tree(tree: Mapping[tuple[str, ...], Any], row: int) -> tuple[list[str], int]:
+    """Draw a tree from a row on; return the shapes and the first row below it."""
     root = next(iter(tree))[:1]
     shapes: list[str] = []
 
     def draw(path: tuple[str, ...], at: int) -> int:
         shapes.append(_box(len(path) - 1, at, path[-1], is_start=path == root))
         below = at
-        children = [each for each in tree if each[:-1] == path]
+        children = [other for other in tree if other[:-1] == path]
         for child in children:
             shapes.append(_edge(len(path) - 1, at, below, tree[child]))
             below = draw(child, below)

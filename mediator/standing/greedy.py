@@ -1,7 +1,7 @@
-"""The greedy choice: query by query, relation by relation, the order that adds least to the cost.
+"""The greedy choice: for each query and relation, the order that adds the least cost.
 
-It is always valid, and takes no more time than listing the candidates did. It materialises nothing
-but what is asked for anyway.
+It is always valid, and takes no longer than listing the candidates. It materialises only joins that
+are queries.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ __all__ = ["greedy_choice"]
 
 def greedy_choice(problem: Problem) -> Choice:
     """Return a valid choice."""
-    asked = set(problem.queries)
+    queried = set(problem.queries)
     chosen: dict[Start, ProbeOrder] = {}
-    paid: set[ProbeOrder] = set()
+    paid_steps: set[ProbeOrder] = set()
     layouts: dict[Join, StoreLayout] = {}
 
     def is_possible(order: ProbeOrder) -> bool:
         return all(
-            (len(step.join.relations) == 1 or step.join in asked)
+            (len(step.join.relations) == 1 or step.join in queried)
             and (problem.replicas or layouts.get(step.join, step) == step)
             for step in order.steps
         )
 
     def added_cost(order: ProbeOrder) -> float:
-        return sum(problem.costs[each] for each in order.prefixes if each not in paid)
+        return sum(problem.costs[prefix] for prefix in order.prefixes if prefix not in paid_steps)
 
     for query in problem.queries:
         for start in sorted(query.relations):
-            # Whatever the layouts are, some order probes the streams alone.
+            # Whatever the layouts are, some order probes only streams.
             possible = filter(is_possible, problem.candidates[query, start])
             order = chosen[query, start] = min(possible, key=added_cost)
-            paid.update(order.prefixes)
+            paid_steps.update(order.prefixes)
             layouts.update((step.join, step) for step in order.steps)
     return chosen

@@ -1,8 +1,8 @@
-"""The history of streams: what arrived before a query was there that its window still reaches.
+"""The history of streams: tuples from before a query's creation that its window reaches.
 
-It is written into the log of batches once, page by page from the latest tuple back, so that a
-holder that dies on the way leaves a log that the next one completes. Tuples may have any order of
-times, of which ranges of them have bounds: ranges that no window reaches are not read.
+It is written to the log of batches once, page by page backwards from the latest tuple, so that the
+next holder can complete the log if one dies on the way. Tuples can be in any order of time, but
+ranges of tuples have time bounds, and ranges that no window reaches are not read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mediator.standing.results import LoggedTuple, Offset
 
 __all__ = ["complete_history", "is_present"]
 
-_PAGE: Final = 1_000
-"""Tuples that are read, or logged as history, at a time."""
+_PAGE_TUPLES: Final = 1_000
+"""Tuples that are read or logged at a time."""
 
 
 async def complete_history(
@@ -33,21 +33,21 @@ async def complete_history(
     streams: EventStreams,
     subscriptions: Subscriptions,
 ) -> None:
-    """Log what windows reach and the log does not have; streams that nobody reads are left out.
+    """Log the tuples that windows reach and the log lacks; drop streams that nobody reads.
 
-    A class has no history, as what its objects were is not kept: it begins at the present position
-    of the feed.
+    A class has no history, as former states of objects are not kept: it starts at the current
+    position of the feed.
     """
     if not needs.queries:
         if log.progress.offsets:
             await log.clear()
         return
-    await _note_less(log, needs)
-    known = log.progress.offsets
-    present = {source.relation: known.get(source.relation) for source in needs.sources}
-    firsts = await _first_numbers(log, present)
+    await _reduce_reach(log, needs)
+    offsets = log.progress.offsets
+    current = {source.relation: offsets.get(source.relation) for source in needs.sources}
+    first_numbers = await _first_numbers(log, current)
     for source in sorted(needs.sources):
-        relation, offset = source.relation, present[source.relation]
+        relation, offset = source.relation, current[source.relation]
         if source.kind == "class":
             if not log.progress.feed:
                 feed = (await subscriptions.now(database)).text
@@ -58,50 +58,50 @@ async def complete_history(
             key = StreamKey(database, source.name)
             if offset is None:
                 offset = Offset(await streams.last(key), log.sequence + 1, 0.0)
-            first = firsts.get(relation, offset.number + 1)
-            history = _History(streams, key, _before(needs, relation, first))
+            first = first_numbers.get(relation, offset.number + 1)
+            history = _History(streams, key, _upper_bound(needs, relation, first))
             await _log_history(log, needs, history, source, offset)
-    if known.keys() - present.keys():
-        left = {name: at for name, at in log.progress.offsets.items() if name in present}
-        feed = log.progress.feed if any(each.kind == "class" for each in needs.sources) else ""
-        await log.publish(progress=replace(log.progress, offsets=left, feed=feed))
+    if offsets.keys() - current.keys():
+        remaining = {name: at for name, at in log.progress.offsets.items() if name in current}
+        feed = log.progress.feed if any(other.kind == "class" for other in needs.sources) else ""
+        await log.publish(progress=replace(log.progress, offsets=remaining, feed=feed))
 
 
-async def _note_less(log: BatchLog, needs: Needs) -> None:
-    """Note that the log reaches less far, before anything is forgotten: the widest query is gone.
+async def _reduce_reach(log: BatchLog, needs: Needs) -> None:
+    """Record that the log reaches less far, before it forgets tuples: the widest query is gone.
 
-    Whoever needs more later, a holder that follows one that died included, completes it again.
+    Whoever needs more later, including the successor of a dead holder, completes it again.
     """
-    known = log.progress.offsets
+    former = log.progress.offsets
     offsets = {
         name: offset._replace(reach_s=min(offset.reach_s, needs.reach_s))
-        for name, offset in known.items()
+        for name, offset in former.items()
     }
-    if offsets != known:
+    if offsets != former:
         await log.publish(progress=replace(log.progress, offsets=offsets))
 
 
-def _before(needs: Needs, relation: str, first: int) -> int:
-    """Return the number below which a stream has what the log, from `first` on, may lack.
+def _upper_bound(needs: Needs, relation: str, first: int) -> int:
+    """Return the number below which a stream has tuples that the log, from `first` on, may lack.
 
-    Of what a query has missed the log has everything but what was late, which stays late.
+    The log has all tuples that a query has missed, except late ones, which stay late.
     """
-    numbers = (each.numbers for each in needs.behind.values())
-    return min([first, *(each[relation] + 1 for each in numbers if relation in each)])
+    numbers = (state.numbers for state in needs.behind.values())
+    return min([first, *(lasts[relation] + 1 for lasts in numbers if relation in lasts)])
 
 
 async def _first_numbers(log: BatchLog, offsets: Mapping[str, Offset | None]) -> dict[str, int]:
-    """Return the lowest number in the log of each relation that is read already."""
+    """Return the lowest number in the log of each relation, for relations already read."""
     firsts: dict[str, int] = {}
     async for batch in log.read():
-        for each in batch.tuples:
-            if is_present(batch.sequence, offsets.get(each.stream)):
-                firsts[each.stream] = min(each.number, firsts.get(each.stream, each.number))
+        for item in batch.tuples:
+            if is_present(batch.sequence, offsets.get(item.stream)):
+                firsts[item.stream] = min(item.number, firsts.get(item.stream, item.number))
     return firsts
 
 
 def is_present(sequence: int, offset: Offset | None) -> bool:
-    """Whether the tuples of a batch are for those who read their relation now."""
+    """Whether the tuples of a batch are for the current readers of their relation."""
     return offset is not None and sequence >= offset.since
 
 
@@ -111,14 +111,14 @@ async def _log_history(
     ranges = await history.ranges()
     latest_s = await history.latest_s(ranges, log.progress.latest_s)
     watermark_s = latest_s - needs.lateness_s
-    reached = [each for each in ranges if watermark_s - each.latest_s <= needs.window_s]
-    for first, last in (page for each in reversed(reached) for page in history.pages(each)):
+    reachable = [range_ for range_ in ranges if watermark_s - range_.latest_s <= needs.window_s]
+    for first, last in (page for range_ in reversed(reachable) for page in history.pages(range_)):
         tuples = [
-            LoggedTuple(source.relation, each.time_s, each.values, each.number)
-            for each in await history.read(first, last)
-            if watermark_s - each.time_s <= needs.window_s
-            # What is nearer and not in the log was late, and older queries must not join it.
-            and latest_s - each.time_s >= offset.reach_s
+            LoggedTuple(source.relation, item.time_s, item.values, item.number)
+            for item in await history.read(first, last)
+            if watermark_s - item.time_s <= needs.window_s
+            # Nearer tuples that the log lacks were late, and older queries must not join them.
+            and latest_s - item.time_s >= offset.reach_s
         ]
         if tuples:
             offsets = {**log.progress.offsets, source.relation: offset}
@@ -135,42 +135,44 @@ async def _log_offset(log: BatchLog, relation: str, offset: Offset) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """What a stream keeps below a number, of which a page at a time is in memory."""
+    """A stream's tuples below a number, of which one page at a time is in memory."""
 
     streams: EventStreams
     key: StreamKey
     before: int
 
     async def ranges(self) -> list[TupleRange]:
-        return [each for each in await self.streams.ranges(self.key) if each.first < self.before]
+        return [
+            range_ for range_ in await self.streams.ranges(self.key) if range_.first < self.before
+        ]
 
     def pages(self, tuples: TupleRange) -> Iterator[tuple[int, int]]:
-        """Go through pages of a range from its end on: their first and last numbers."""
-        for last in range(min(tuples.last, self.before - 1), tuples.first - 1, -_PAGE):
-            yield max(tuples.first, last - _PAGE + 1), last
+        """Yield the first and last numbers of a range's pages, from its end on."""
+        for last in range(min(tuples.last, self.before - 1), tuples.first - 1, -_PAGE_TUPLES):
+            yield max(tuples.first, last - _PAGE_TUPLES + 1), last
 
     async def read(self, first: int, last: int) -> list[StoredTuple]:
-        """Return tuples in their order, without those that the stream has removed meanwhile."""
-        found: list[StoredTuple] = []
+        """Return tuples in order, without those that the stream has removed meanwhile."""
+        tuples: list[StoredTuple] = []
         with suppress(PositionGone):
             # In several steps, as large tuples come a few at a time.
             while page := (await self.streams.read(self.key, first - 1, last - first + 1)).tuples:
-                found += page
+                tuples += page
                 if (first := page[-1].number + 1) > last:
                     break
-        return found
+        return tuples
 
-    async def latest_s(self, ranges: Sequence[TupleRange], at_least_s: float) -> float:
-        """Return the latest time of all tuples, or another one if none is later.
+    async def latest_s(self, ranges: Sequence[TupleRange], min_s: float) -> float:
+        """Return the latest time of all tuples, or `min_s` if none is later.
 
-        Bounds are whole seconds, and of tuples from the number on, too. So ranges are read, those
-        of the latest bounds first, until no further one can have a later tuple.
+        Bounds are whole seconds, and include tuples from the number on. Ranges are therefore read,
+        latest bounds first, until no other can have a later tuple.
         """
-        latest_s = at_least_s
-        for each in sorted(ranges, key=lambda tuples: tuples.latest_s, reverse=True):
-            if each.latest_s <= latest_s:
+        latest_s = min_s
+        for range_ in sorted(ranges, key=lambda tuples: tuples.latest_s, reverse=True):
+            if range_.latest_s <= latest_s:
                 break
-            for first, last in self.pages(each):
-                times = [one.time_s for one in await self.read(first, last)]
+            for first, last in self.pages(range_):
+                times = [item.time_s for item in await self.read(first, last)]
                 latest_s = max([latest_s, *times])
         return latest_s

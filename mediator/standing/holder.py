@@ -1,8 +1,8 @@
 """The holder of a database's standing queries: the one replica that executes them.
 
 It keeps the tuples that windows reach in memory, takes batches of all streams, and publishes each
-batch with its results. docs/standing-queries.md goes through what may happen on the way. Whatever
-happens, everything is read again from the log of batches, without results, and goes on from there.
+batch with its results. docs/standing-queries.md describes the possible failures. After any of them,
+it reads everything again from the log of batches, without results, and continues from there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PAUSE_S: Final = 0.25
 
 @dataclass(eq=False)
 class StandingHolder:
-    """Holds the standing queries of one database, given by its id, whenever it gets the lease."""
+    """Holds the standing queries of one database, given by its id, while it has the lease."""
 
     _context: HolderContext
     _database: str
@@ -31,8 +31,10 @@ class StandingHolder:
     async def run(self) -> None:
         """Hold until the process is about to end, whatever happens."""
         context, id_ = self._context, self._database
-        name, held = f"standing:{id_}", f"the standing queries of {id_}"
-        holder = Holder(context.leases, context.replica, name, held, lambda: context.has_ended)
+        name, description = f"standing:{id_}", f"the standing queries of {id_}"
+        holder = Holder(
+            context.leases, context.replica, name, description, lambda: context.has_ended
+        )
         await holder.run(self._work)
 
     async def _work(self, lease: Lease) -> None:

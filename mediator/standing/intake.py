@@ -1,4 +1,4 @@
-"""What is new of all streams and classes that the queries of a database read."""
+"""Intake of new tuples from all streams and classes that a database's queries read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mediator.standing.results import LoggedTuple, Offset
 
 __all__ = ["Intake", "Lost"]
 
-_TAKEN: Final = 500
-"""Tuples of each stream that a batch has at most; and of classes after which no more are read."""
+_BATCH_TUPLES: Final = 500
+"""Maximum tuples of each stream in a batch; and of classes, after which reading stops."""
 
 _CONSUMER: Final = "standing-queries"
 
@@ -52,25 +52,25 @@ class Intake:
         sources: Iterable[Source],
         offsets: Mapping[str, Offset],
     ) -> Self:
-        """Return an intake of sources, of which so much was taken; classes are not read yet."""
+        """Return an intake of sources from these offsets; classes are not read yet."""
         by_kind: dict[str, list[Source]] = {"class": [], "stream": []}
-        for each in sorted(sources):
-            by_kind[each.kind].append(each)
-        relations = frozenset(each.relation for each in by_kind["class"])
+        for source in sorted(sources):
+            by_kind[source.kind].append(source)
+        relations = frozenset(source.relation for source in by_kind["class"])
         classes = ClassIntake(
             context.plane,
             context.subscriptions,
             route,
-            frozenset(each.name for each in by_kind["class"]),
-            {each: offsets[each].number for each in relations},
+            frozenset(source.name for source in by_kind["class"]),
+            {relation: offsets[relation].number for relation in relations},
         )
         return cls(context, route, classes, relations, by_kind["stream"])
 
     async def follow(self, feed: str, latest_s: float) -> None:
-        """Follow the feed for classes from a position on.
+        """Follow the feed for classes from a position.
 
         Args:
-            latest_s: The latest time of all tuples that were taken, in seconds since 1970.
+            latest_s: The latest time of all tuples taken, in seconds since 1970.
 
         Raises:
             Lost: Changes after it are no longer kept.
@@ -84,50 +84,52 @@ class Intake:
         self._classes.close()
 
     def restore(self, tuples: Iterable[LoggedTuple]) -> None:
-        """Note tuples that were logged, so that they are not made of the feed again."""
+        """Register logged tuples, so that the feed does not make them again."""
         self._classes.restore(tuples)
 
     @property
     def feed(self) -> str:
-        """The position of the feed up to which all was taken; empty: it is not followed."""
+        """The position up to which the feed was taken; empty: it is not followed."""
         return self._classes.position
 
     async def read(self, offsets: Mapping[str, Offset], watermark_s: float) -> list[LoggedTuple]:
-        """Read what is new, in the order of time, as a batch may end early.
+        """Read new tuples in the order of time, as a batch may end early.
 
         Args:
-            offsets: How far each relation was taken.
-            watermark_s: Tuples from before are late.
+            offsets: The progress of each relation.
+            watermark_s: Earlier tuples are late.
 
         Raises:
-            Lost: Something was removed that was not taken yet.
+            Lost: Tuples or changes were removed before they were taken.
             OutOfDate: A stream is gone.
         """
         streams = [
-            await self._read_stream(each, offsets[each.relation].number) for each in self._streams
+            await self._read_stream(source, offsets[source.relation].number)
+            for source in self._streams
         ]
         try:
-            # After the streams: what was in the feed when a tuple was sent is waited for.
-            classes = await self._classes.read(_TAKEN)
+            # After the streams: the read waits for changes that were in the feed when a tuple was
+            # sent.
+            classes = await self._classes.read(_BATCH_TUPLES)
         except PositionGone:
             raise self._lost_changes() from None
         return aligned([classes, *streams], watermark_s)
 
     def take(self, last: Mapping[str, int]) -> None:
-        """Forget what is published now: up to a number, by relation."""
+        """Forget published tuples: up to a number, by relation."""
         self._classes.take(last)
 
     async def note_consumed(self, offsets: Mapping[str, Offset]) -> None:
-        """Tell streams how far they were taken, which keeps them from running away."""
-        for each in self._streams:
-            number = offsets[each.relation].number
-            key = StreamKey(self._route.id, each.name)
+        """Report to streams how far they were taken, so that they hold back their writers."""
+        for source in self._streams:
+            number = offsets[source.relation].number
+            key = StreamKey(self._route.id, source.name)
             await self._context.streams.consumed(key, _CONSUMER, number)
 
     async def _read_stream(self, source: Source, after: int) -> InputPage:
         relation, key = source.relation, StreamKey(self._route.id, source.name)
         try:
-            page, last = await self._context.streams.read(key, after, _TAKEN)
+            page, last = await self._context.streams.read(key, after, _BATCH_TUPLES)
         except NotFound:
             raise OutOfDate from None
         except PositionGone:
@@ -136,11 +138,11 @@ class Intake:
                 " that keeps more of them, or keeps them for longer."
             )
             raise Lost([relation], detail) from None
-        tuples = [LoggedTuple(relation, each.time_s, each.values, each.number) for each in page]
+        tuples = [LoggedTuple(relation, item.time_s, item.values, item.number) for item in page]
         if not page or page[-1].number >= last:
             return InputPage(tuples, inf)
-        # More is waiting: a page may end before it is full, by its bytes.
-        return InputPage(tuples, max(each.time_s for each in page))
+        # More is waiting: the byte limit may end a page before it is full.
+        return InputPage(tuples, max(item.time_s for item in page))
 
     def _lost_changes(self) -> Lost:
         detail = "The change feed has lost changes that were not taken yet."

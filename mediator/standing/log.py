@@ -1,4 +1,4 @@
-"""The log of batches as its holder sees it: what is published next, and what may be forgotten."""
+"""The holder's view of the log of batches: it publishes batches and forgets old entries."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from mediator.standing.results import (
 
 __all__ = ["BatchLog", "Reach"]
 
-_MOST_FORGOTTEN: Final = 1_000
-"""Entries that are forgotten with a batch, as a long pause may leave many."""
+_MAX_FORGOTTEN: Final = 1_000
+"""Maximum entries forgotten with a batch, as a long pause may leave many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What of the log is still needed.
+    """The tuples of the log that are still needed.
 
     Attributes:
-        watermark_s: Tuples from before will not come.
-        window_s: The longest one, in which tuples are reached from the watermark.
-        missed: Relations of which everything is needed: a query has not executed some of it.
+        watermark_s: Earlier tuples will not come.
+        window_s: The longest window, which reaches back from the watermark.
+        missed: Relations whose tuples are all needed: a query has not executed some of them.
     """
 
     watermark_s: float = float("-inf")
@@ -39,7 +39,7 @@ class Reach:
     missed: frozenset[str] = frozenset()
 
 
-class _Kept(NamedTuple):
+class _Entry(NamedTuple):
     """The tuples of a relation in a batch: the batch, and their latest time."""
 
     sequence: int
@@ -50,9 +50,8 @@ class _Kept(NamedTuple):
 class BatchLog:
     """Publishes the batches of one database, one after the other.
 
-    The tuples of a relation in a batch are forgotten when they are further back than any window
-    reaches from the watermark. Only those before all others of the relation: a later one costs
-    little, and goes in its turn.
+    The tuples of a relation in a batch are forgotten once no window reaches back to them from the
+    watermark, strictly in the order of batches: a later entry costs little and goes in its turn.
     """
 
     _results: StandingResults
@@ -61,24 +60,24 @@ class BatchLog:
     sequence: int = field(default=0, init=False)
     revision: int = field(default=-1, init=False)
     progress: Progress = field(default_factory=Progress, init=False)
-    _kept: defaultdict[str, deque[_Kept]] | None = field(default=None, init=False)
-    """What is kept of each relation; None: not known, and nothing is forgotten."""
+    _entries: defaultdict[str, deque[_Entry]] | None = field(default=None, init=False)
+    """Kept entries by relation; None: unknown, and nothing is forgotten."""
 
     async def open(self) -> None:
-        """Continue after the last batch that was published."""
+        """Continue after the last published batch."""
         published = await self._results.published(self._database)
         self.sequence, self.revision, self.progress = published
 
     async def read(self) -> AsyncIterator[LoggedBatch]:
-        """Go through the batches that are kept."""
-        self._kept = defaultdict(deque)
+        """Yield the kept batches."""
+        self._entries = defaultdict(deque)
         async for batch in self._results.batches(self._database):
             self._note(batch)
             yield batch
 
     async def clear(self) -> None:
         """Forget everything: nothing is read any more."""
-        self._kept = defaultdict(deque)
+        self._entries = defaultdict(deque)
         await self.publish(progress=Progress())
 
     async def publish(
@@ -93,9 +92,9 @@ class BatchLog:
         """Publish a batch.
 
         Args:
-            tuples: Those that were not late.
-            progress: With the batch; None: it stays.
-            reach: What is needed: the rest is forgotten; None: nothing is.
+            tuples: Tuples that were not late.
+            progress: The progress after the batch; None: unchanged.
+            reach: The tuples still needed, others are forgotten; None: nothing is forgotten.
             states: The next states of queries.
             results: New results by query.
 
@@ -113,25 +112,25 @@ class BatchLog:
             self._note(LoggedBatch(self.sequence, tuples))
 
     def _forget(self, reach: Reach) -> tuple[int, Sequence[LogEntry]]:
-        """Return the first batch that is needed, and what of it and later ones is not."""
-        if self._kept is None:
+        """Return the first needed batch, and the entries from it on that are not needed."""
+        if self._entries is None:
             return 0, ()
         forgotten: list[LogEntry] = []
-        for relation in self._kept.keys() - reach.missed:
-            kept = self._kept[relation]
-            while kept and len(forgotten) < _MOST_FORGOTTEN:
-                if reach.watermark_s - kept[0].newest_s <= reach.window_s:
+        for relation in self._entries.keys() - reach.missed:
+            entries = self._entries[relation]
+            while entries and len(forgotten) < _MAX_FORGOTTEN:
+                if reach.watermark_s - entries[0].newest_s <= reach.window_s:
                     break
-                forgotten.append(LogEntry(kept.popleft().sequence, relation))
-        firsts = (kept[0].sequence for kept in self._kept.values() if kept)
-        keep_from = min(firsts, default=self.sequence + 1)
-        return keep_from, [each for each in forgotten if each.sequence >= keep_from]
+                forgotten.append(LogEntry(entries.popleft().sequence, relation))
+        first_batches = (entries[0].sequence for entries in self._entries.values() if entries)
+        keep_from = min(first_batches, default=self.sequence + 1)
+        return keep_from, [entry for entry in forgotten if entry.sequence >= keep_from]
 
     def _note(self, batch: LoggedBatch) -> None:
-        if self._kept is None:
+        if self._entries is None:
             return
         newest: dict[str, float] = {}
-        for each in batch.tuples:
-            newest[each.stream] = max(each.time_s, newest.get(each.stream, each.time_s))
+        for item in batch.tuples:
+            newest[item.stream] = max(item.time_s, newest.get(item.stream, item.time_s))
         for relation, newest_s in newest.items():
-            self._kept[relation].append(_Kept(batch.sequence, newest_s))
+            self._entries[relation].append(_Entry(batch.sequence, newest_s))

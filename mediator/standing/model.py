@@ -1,7 +1,7 @@
-"""Standing queries: joins of streams by equality, within a window; and statistics of their sizes.
+"""Standing queries as windowed equi-joins of streams, and statistics of their sizes.
 
-Nothing here names a query: joins of the same relations, by the same predicates, within the same
-window are one join, whoever asks for it.
+Joins do not refer to queries: equal relations, predicates and windows are one join, whichever
+queries use it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Attribute(NamedTuple):
 
 
 Predicate: TypeAlias = frozenset[Attribute]
-"""Two attributes of different relations, which are equal."""
+"""An equality of two attributes of different relations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A join of relations, or a single one.
+    """A join of relations, or a single relation.
 
     Attributes:
-        relations: Each is a stream.
-        predicates: All of them hold for a result.
-        window_s: No two tuples of a result are further apart in time. Zero of a single relation,
-            which is the same in whatever window it is read.
+        relations: Names of streams.
+        predicates: All hold for every result.
+        window_s: Maximum time between two tuples of a result, in seconds. Zero for a single
+            relation, which no window changes.
     """
 
     relations: frozenset[str]
@@ -45,29 +45,35 @@ class Join:
         return "⋈".join(sorted(self.relations))
 
     def to_json(self) -> dict[str, Any]:
-        predicates = sorted(sorted(map(list, each)) for each in self.predicates)
+        predicates = sorted(sorted(map(list, predicate)) for predicate in self.predicates)
         relations = sorted(self.relations)
         return {"relations": relations, "predicates": predicates, "window_s": self.window_s}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Join:
-        predicates = (frozenset(Attribute(*at) for at in each) for each in document["predicates"])
+        predicates = (
+            frozenset(Attribute(*at) for at in predicate) for predicate in document["predicates"]
+        )
         return cls(frozenset(document["relations"]), frozenset(predicates), document["window_s"])
 
     def within(self, relations: frozenset[str]) -> Join:
-        """Return the join of some of the relations, with the predicates among them."""
+        """Return the join of a subset of the relations, with the predicates among them."""
         if len(relations) == 1:
             return Join(relations)
-        inner = (each for each in self.predicates if {at.relation for at in each} <= relations)
+        inner = (
+            predicate
+            for predicate in self.predicates
+            if {at.relation for at in predicate} <= relations
+        )
         return Join(relations, frozenset(inner), self.window_s)
 
     def neighbours(self, relations: frozenset[str]) -> frozenset[str]:
-        """Return the relations outside of some that a predicate joins to them."""
-        found = {outer.relation for _, outer in self.across(relations)}
-        return frozenset(found)
+        """Return the relations that a predicate joins to some relations, without these."""
+        names = {outer.relation for _, outer in self.across(relations)}
+        return frozenset(names)
 
     def across(self, relations: frozenset[str]) -> Iterator[tuple[Attribute, Attribute]]:
-        """Go through predicates with one side in some relations: that side, and the other."""
+        """Yield predicates between some relations and others: the inner side, then the outer."""
         for predicate in self.predicates:
             one, other = sorted(predicate)
             if (one.relation in relations) != (other.relation in relations):
@@ -75,22 +81,25 @@ class Join:
 
     @property
     def reachable(self) -> frozenset[str]:
-        """The relations that predicates join to the first: all, or it is a cross product."""
+        """The relations connected to the first one; if not all, this is a cross product."""
         reached = frozenset([min(self.relations)])
         while more := self.neighbours(reached):
             reached |= more
         return reached
 
     def equal_to(self, attribute: Attribute) -> frozenset[Attribute]:
-        """Return all attributes whose value is that of an attribute in every result."""
+        """Return the attributes equal to an attribute in every result."""
         equal = {attribute}
-        while more := {at for each in self.predicates if each & equal for at in each} - equal:
+        while (
+            more := {at for predicate in self.predicates if predicate & equal for at in predicate}
+            - equal
+        ):
             equal |= more
         return frozenset(equal)
 
 
 def stream_store(relation: str) -> Join:
-    """Return a relation as the join of itself."""
+    """Return a single relation as a join."""
     return Join(frozenset([relation]))
 
 
@@ -99,7 +108,7 @@ class Stream:
     """A stream, with its attributes.
 
     Attributes:
-        rate: Tuples that arrive in a second.
+        rate: Arriving tuples a second.
     """
 
     attributes: frozenset[str]
@@ -108,12 +117,12 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Rates, and how much joins make of them.
+    """Arrival rates of relations and result rates of joins.
 
     Attributes:
-        rates: Of each relation, in tuples a second.
-        selectivities: The share of pairs for which a predicate holds; others have one of 1.
-        sizes: Results in a second of joins of which that is known; the others are estimated.
+        rates: By relation, in tuples a second.
+        selectivities: Share of pairs for which a predicate holds; 1 if absent.
+        sizes: Known results a second of joins; other joins are estimated.
     """
 
     rates: Mapping[str, float]
@@ -123,25 +132,25 @@ class Statistics:
     def size(self, join: Join) -> float:
         """Return the results of a join in a second.
 
-        Each of n relations may have the latest tuple of a result; the others then have rate times
-        window candidates each. Predicates are taken to be independent.
+        Each of n relations can have the latest tuple of a result; each other relation then has rate
+        times window candidates. Predicates are assumed to be independent.
         """
-        if (known := self.sizes.get(join)) is not None:
-            return known
+        if (size := self.sizes.get(join)) is not None:
+            return size
         relations = len(join.relations)
         pairs = prod(self.rates[name] for name in join.relations)
-        matching = prod(self.selectivities.get(each, 1.0) for each in join.predicates)
+        matching = prod(self.selectivities.get(predicate, 1.0) for predicate in join.predicates)
         # Zero to the power of zero is one: a single relation has no window.
         return float(relations * pairs * join.window_s ** (relations - 1) * matching)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is to be planned.
+    """Queries to plan, with streams and statistics.
 
     Attributes:
         queries: By name.
-        parallelism: Tasks that each store is partitioned into.
+        parallelism: Tasks of each store.
     """
 
     streams: Mapping[str, Stream]
@@ -151,10 +160,10 @@ class Workload:
 
     @property
     def joins(self) -> list[Join]:
-        """The joins that are asked for, each once, in the order of the queries."""
+        """The distinct joins of the queries, in the order of the queries."""
         return list(dict.fromkeys(self.queries.values()))
 
     def only(self, names: Iterable[str]) -> Workload:
-        """Return the same with some of the queries."""
+        """Return the workload restricted to some queries."""
         queries = {name: self.queries[name] for name in names}
         return Workload(self.streams, queries, self.statistics, self.parallelism)

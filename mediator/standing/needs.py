@@ -1,4 +1,4 @@
-"""The queries of a database that can be executed, and what they need of its streams."""
+"""The executable queries of a database, and what they need from its streams."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mediator.standing.results import (
     StoredQuery,
 )
 
-__all__ = ["Needs", "needs_of", "stopped", "stream_into"]
+__all__ = ["Needs", "needs_of", "stopped_state", "stream_into"]
 
-_ANEW: Final = (
+_STREAM_REPLACED: Final = (
     "The stream {name} was removed and declared anew, so results do not go into it any more. Create"
     " the query again if they should go into the present one."
 )
 
-_CLOSED: Final = (
+_CLASS_CLOSED: Final = (
     "Objects of {name} have owners, or had since the query was created, if that was noted, and its"
     " results go where others find them. An administrator of the class can create the query again."
 )
@@ -40,8 +40,8 @@ class Needs:
 
     Attributes:
         queries: By id.
-        states: Of each of them.
-        refused: Those that the schema or the streams do not allow, with the reason.
+        states: By id.
+        refused: By id, queries that the schema or the streams do not allow, with the reason.
     """
 
     queries: Mapping[str, StandingQuery]
@@ -50,95 +50,101 @@ class Needs:
 
     @property
     def joins(self) -> dict[str, Join]:
-        return {id_: each.join for id_, each in self.queries.items()}
+        return {id_: query.join for id_, query in self.queries.items()}
 
     @property
     def new(self) -> frozenset[str]:
-        """Those that no holder has executed yet."""
-        return frozenset(id_ for id_, each in self.states.items() if each.name == BUILDING)
+        """Ids of queries that no holder has executed yet."""
+        return frozenset(id_ for id_, state in self.states.items() if state.name == BUILDING)
 
     @property
     def behind(self) -> dict[str, QueryState]:
-        """Those that the others are ahead of, as a rule has paused them; they need the same."""
-        return {id_: each for id_, each in self.states.items() if each.name in BEHIND}
+        """States of queries behind the others, as a rule has paused them; their needs stay."""
+        return {id_: state for id_, state in self.states.items() if state.name in BEHIND}
 
     @property
     def missed(self) -> frozenset[str]:
-        """Relations of which a query has missed tuples, or will: it is behind."""
-        return frozenset(each for id_ in self.behind for each in self.queries[id_].join.relations)
+        """Relations of which a query that is behind has missed tuples, or will."""
+        return frozenset(
+            relation for id_ in self.behind for relation in self.queries[id_].join.relations
+        )
 
     @property
     def executed(self) -> dict[str, Join]:
-        """The joins of those that each batch is executed for."""
-        return {id_: each for id_, each in self.joins.items() if id_ not in self.behind}
+        """The joins of the queries that every batch executes, by id."""
+        return {id_: join for id_, join in self.joins.items() if id_ not in self.behind}
 
     @property
     def sources(self) -> frozenset[Source]:
-        return frozenset(at for each in self.queries.values() for at in each.sources.values())
+        return frozenset(
+            source for query in self.queries.values() for source in query.sources.values()
+        )
 
     @property
     def window_s(self) -> float:
-        """The longest window: for so long tuples are kept behind the watermark."""
-        return max((each.join.window_s for each in self.queries.values()), default=0.0)
+        """The longest window: how long tuples are kept behind the watermark, in seconds."""
+        return max((query.join.window_s for query in self.queries.values()), default=0.0)
 
     @property
     def lateness_s(self) -> float:
-        """How late tuples may be: as the most patient query says."""
-        return max((each.lateness_s for each in self.queries.values()), default=0.0)
+        """The longest lateness of all queries, in seconds."""
+        return max((query.lateness_s for query in self.queries.values()), default=0.0)
 
     @property
     def reach_s(self) -> float:
-        """How far before the latest tuple others are kept that are not late."""
+        """How far before the latest tuple others are kept, in seconds."""
         return self.window_s + self.lateness_s
 
     @property
     def state(self) -> tuple[frozenset[Source], float, float]:
-        """What the state in memory depends on, whatever the plan is."""
+        """The parameters on which the state in memory depends, whatever the plan."""
         return self.sources, self.window_s, self.lateness_s
 
 
 def needs_of(
-    stored: Mapping[str, StoredQuery], database: DatabaseRoute, streams: Mapping[str, EventStream]
+    definitions: Mapping[str, StoredQuery],
+    database: DatabaseRoute,
+    streams: Mapping[str, EventStream],
 ) -> Needs:
-    """Read the queries that were not stopped."""
+    """Parse the queries that were not stopped."""
     queries: dict[str, StandingQuery] = {}
     refused: dict[str, QueryState] = {}
-    for id_, each in stored.items():
-        if each.state.name != STOPPED:
+    for id_, definition in definitions.items():
+        if definition.state.name != STOPPED:
             try:
-                query = parse_query(each.document, database.schema, streams)
+                query = parse_query(definition.document, database.schema, streams)
             except Invalid as error:
-                refused[id_] = stopped(_reason(error))
+                refused[id_] = stopped_state(_reason(error))
             else:
-                if (detail := _obstacle(each, query, database, streams)) is None:
+                if (detail := _obstacle(definition, query, database, streams)) is None:
                     queries[id_] = query
                 else:
-                    refused[id_] = stopped(detail)
-    return Needs(queries, {id_: stored[id_].state for id_ in queries}, refused)
+                    refused[id_] = stopped_state(detail)
+    return Needs(queries, {id_: definitions[id_].state for id_ in queries}, refused)
 
 
 def _obstacle(
-    stored: StoredQuery,
+    definition: StoredQuery,
     query: StandingQuery,
     database: DatabaseRoute,
     streams: Mapping[str, EventStream],
 ) -> str | None:
-    """Return why results may not go where they are to go; None: they may."""
-    if stored.into != stream_into(query, streams):
-        return _ANEW.format(name=stored.document["into"]["stream"])
-    name = closed_class(stored, database)
-    return None if name is None else _CLOSED.format(name=name)
+    """Return why results cannot go to their destination; None: they can."""
+    if definition.into != stream_into(query, streams):
+        return _STREAM_REPLACED.format(name=definition.document["into"]["stream"])
+    name = closed_class(definition, database)
+    return None if name is None else _CLASS_CLOSED.format(name=name)
 
 
 def stream_into(query: StandingQuery, streams: Mapping[str, EventStream]) -> str | None:
-    """Return the id of the event stream that results go to; None: they go to none."""
+    """Return the id of the event stream that results go to; None: they go to no stream."""
     if query.into is None or query.into.target.kind != "stream":
         return None
     stream = streams.get(query.into.target.name)
     return None if stream is None else stream.id
 
 
-def stopped(detail: str) -> QueryState:
+def stopped_state(detail: str) -> QueryState:
     return QueryState(STOPPED, detail)
 
 

@@ -1,4 +1,4 @@
-"""Parsing standing queries from JSON, or naming every mistake with its location."""
+"""Parser of standing queries in JSON, which reports every mistake with its location."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mediator.standing.model import Attribute, Join, Predicate, Statistics, Stre
 from mediator.standing.state import StreamTuple
 
 __all__ = [
-    "LONGEST_WINDOW_S",
-    "MOST_RELATIONS",
+    "MAX_RELATIONS",
+    "MAX_WINDOW_S",
     "check_connected",
     "parse_number",
     "parse_predicates",
@@ -22,19 +22,19 @@ __all__ = [
     "parse_workload",
 ]
 
-MOST_STREAMS: Final = 200
-MOST_ATTRIBUTES: Final = 64
-MOST_QUERIES: Final = 200
-MOST_RELATIONS: Final = 6
-"""Of a query: the candidate probe orders of n relations that all join grow as n! does."""
+MAX_STREAMS: Final = 200
+MAX_ATTRIBUTES: Final = 64
+MAX_QUERIES: Final = 200
+MAX_RELATIONS: Final = 6
+"""Per query: n relations that all join have candidate probe orders in the order of n!."""
 
-MOST_PREDICATES: Final = 64
-MOST_STATISTICS: Final = 10_000
-MOST_PARALLELISM: Final = 1024
-LONGEST_WINDOW_S: Final = 30 * 86_400.0
-HIGHEST_RATE: Final = 1e9
-LARGEST_SIZE: Final = 1e15
-LATEST_TIME_S: Final = 1e12
+MAX_PREDICATES: Final = 64
+MAX_STATISTICS: Final = 10_000
+MAX_PARALLELISM: Final = 1024
+MAX_WINDOW_S: Final = 30 * 86_400.0
+MAX_RATE: Final = 1e9
+MAX_SIZE: Final = 1e15
+MAX_TIME_S: Final = 1e12
 
 _SIDES: Final = 2
 _ATTRIBUTE: Final = re.compile(f"({FIELD_NAME.pattern})[.]({FIELD_NAME.pattern})")
@@ -45,11 +45,11 @@ def parse_workload(document: Any) -> Workload:
     node = Node(document, "", [])
     node.shape("selectivities", "sizes", "parallelism", required=("streams", "queries"))
     streams = {
-        name: _stream(each) for name, each in node["streams"].members(MOST_STREAMS, FIELD_NAME)
+        name: _stream(member) for name, member in node["streams"].members(MAX_STREAMS, FIELD_NAME)
     }
     queries = {
-        name: _query(each, streams)
-        for name, each in node["queries"].members(MOST_QUERIES, FIELD_NAME)
+        name: _query(member, streams)
+        for name, member in node["queries"].members(MAX_QUERIES, FIELD_NAME)
     }
     if node["queries"].value == {}:
         node["queries"].error("must have at least one member")
@@ -58,7 +58,7 @@ def parse_workload(document: Any) -> Workload:
         _selectivities(node["selectivities"], streams),
         _sizes(node["sizes"], streams),
     )
-    parallelism = node["parallelism"].integer(1, least=1, most=MOST_PARALLELISM)
+    parallelism = node["parallelism"].integer(1, least=1, most=MAX_PARALLELISM)
     if node.errors:
         raise invalid(node.errors)
     return Workload(streams, queries, statistics, parallelism)
@@ -74,11 +74,11 @@ def parse_tuple(document: Any, streams: Mapping[str, Stream]) -> StreamTuple:
         raise invalid(node.errors)
     time_s = node["time_s"].read(0.0, _is_time, "a number of seconds")
     values = {}
-    for name, each in node["values"].members(MOST_ATTRIBUTES, FIELD_NAME):
+    for name, member in node["values"].members(MAX_ATTRIBUTES, FIELD_NAME):
         if name not in streams[stream].attributes:
-            known = streams[stream].attributes
-            each.unknown(f"{stream} has no attribute {name}", name, known)
-        values[name] = each.read(None, _is_scalar, "a string, a number, true, false or null")
+            attributes = streams[stream].attributes
+            member.unknown(f"{stream} has no attribute {name}", name, attributes)
+        values[name] = member.read(None, _is_scalar, "a string, a number, true, false or null")
     if node.errors:
         raise invalid(node.errors)
     return StreamTuple(stream, float(time_s), values)
@@ -87,19 +87,19 @@ def parse_tuple(document: Any, streams: Mapping[str, Stream]) -> StreamTuple:
 def _stream(node: Node) -> Stream:
     node.shape(required=("attributes", "rate"))
     names = set()
-    for each in node["attributes"].elements(MOST_ATTRIBUTES, least=1):
-        name = each.read("", _is_name, f"named like {FIELD_NAME.pattern}")
+    for element in node["attributes"].elements(MAX_ATTRIBUTES, least=1):
+        name = element.read("", _is_name, f"named like {FIELD_NAME.pattern}")
         if name in names:
-            each.error("is named twice")
+            element.error("is named twice")
         names.add(name)
-    rate = parse_number(node["rate"], HIGHEST_RATE, "tuples a second")
+    rate = parse_number(node["rate"], MAX_RATE, "tuples a second")
     return Stream(frozenset(names), rate)
 
 
 def _query(node: Node, streams: Mapping[str, Stream]) -> Join:
     node.shape(required=("relations", "predicates", "window_s"))
     relations = _relations(node["relations"], streams)
-    window_s = parse_number(node["window_s"], LONGEST_WINDOW_S, "seconds")
+    window_s = parse_number(node["window_s"], MAX_WINDOW_S, "seconds")
     join = Join(relations, parse_predicates(node["predicates"], streams, relations), window_s)
     if not node.errors:
         check_connected(node["predicates"], join)
@@ -107,27 +107,27 @@ def _query(node: Node, streams: Mapping[str, Stream]) -> Join:
 
 
 def _relations(node: Node, streams: Mapping[str, Stream]) -> frozenset[str]:
-    found: set[str] = set()
-    for each in node.elements(MOST_RELATIONS, least=2):
-        name = each.value if isinstance(each.value, str) else ""
+    names: set[str] = set()
+    for element in node.elements(MAX_RELATIONS, least=2):
+        name = element.value if isinstance(element.value, str) else ""
         if name not in streams:
-            each.unknown(f"there is no stream {name}", name, streams)
-        elif name in found:
-            each.error("is named twice: a stream is not joined with itself")
-        found.add(name)
-    return frozenset(found)
+            element.unknown(f"there is no stream {name}", name, streams)
+        elif name in names:
+            element.error("is named twice: a stream is not joined with itself")
+        names.add(name)
+    return frozenset(names)
 
 
 def parse_predicates(
     node: Node, streams: Mapping[str, Stream], relations: frozenset[str] | None
 ) -> frozenset[Predicate]:
-    """Read pairs of attributes of some relations; None: of any stream."""
-    found = set()
-    for each in node.elements(MOST_PREDICATES, least=1):
-        predicate = _predicate(each, streams, relations)
+    """Read pairs of attributes of these relations; None: of any stream."""
+    predicates = set()
+    for element in node.elements(MAX_PREDICATES, least=1):
+        predicate = _predicate(element, streams, relations)
         if predicate is not None:
-            found.add(predicate)
-    return frozenset(found)
+            predicates.add(predicate)
+    return frozenset(predicates)
 
 
 def _predicate(
@@ -137,7 +137,7 @@ def _predicate(
     if not isinstance(node.value, list) or len(node.value) != _SIDES:
         node.error('must be a pair of attributes, such as ["R.a", "S.a"]')
         return None
-    one, other = (_attribute(each, streams, relations) for each in node.elements(_SIDES))
+    one, other = (_attribute(element, streams, relations) for element in node.elements(_SIDES))
     if one is None or other is None:
         return None
     if one.relation == other.relation:
@@ -149,66 +149,66 @@ def _predicate(
 def _attribute(
     node: Node, streams: Mapping[str, Stream], relations: frozenset[str] | None
 ) -> Attribute | None:
-    named = _ATTRIBUTE.fullmatch(node.value) if isinstance(node.value, str) else None
-    if named is None:
+    match = _ATTRIBUTE.fullmatch(node.value) if isinstance(node.value, str) else None
+    if match is None:
         node.error('must be an attribute of a relation, such as "R.a"')
         return None
-    relation, name = named.groups()
+    relation, name = match.groups()
     if relation not in streams:
         node.unknown(f"there is no stream {relation}", relation, streams)
     elif relations is not None and relation not in relations:
         node.unknown(f"{relation} is no relation of this query", relation, relations)
     elif name not in streams[relation].attributes:
-        known = streams[relation].attributes
-        node.unknown(f"{relation} has no attribute {name}", name, known)
+        attributes = streams[relation].attributes
+        node.unknown(f"{relation} has no attribute {name}", name, attributes)
     return Attribute(relation, name)
 
 
 def check_connected(node: Node, join: Join) -> None:
     """Refuse a cross product."""
     reached = join.reachable
-    if rest := sorted(join.relations - reached):
+    if unreached := sorted(join.relations - reached):
         node.error(
-            f"must join all relations, and nothing joins {', '.join(rest)} to"
+            f"must join all relations, and nothing joins {', '.join(unreached)} to"
             f" {', '.join(sorted(reached))}: that is a cross product"
         )
 
 
 def _selectivities(node: Node, streams: Mapping[str, Stream]) -> dict[Predicate, float]:
-    found = {}
-    for each in node.elements(MOST_STATISTICS):
-        each.shape(required=("predicate", "selectivity"))
-        predicate = _predicate(each["predicate"], streams, None)
-        selectivity = parse_number(each["selectivity"], 1.0, "a share")
+    selectivities = {}
+    for element in node.elements(MAX_STATISTICS):
+        element.shape(required=("predicate", "selectivity"))
+        predicate = _predicate(element["predicate"], streams, None)
+        selectivity = parse_number(element["selectivity"], 1.0, "a share")
         if predicate is not None:
-            found[predicate] = selectivity
-    return found
+            selectivities[predicate] = selectivity
+    return selectivities
 
 
 def _sizes(node: Node, streams: Mapping[str, Stream]) -> dict[Join, float]:
-    found = {}
-    for each in node.elements(MOST_STATISTICS):
-        each.shape(required=("predicates", "window_s", "size"))
-        predicates = parse_predicates(each["predicates"], streams, None)
-        window_s = parse_number(each["window_s"], LONGEST_WINDOW_S, "seconds")
-        size = parse_number(each["size"], LARGEST_SIZE, "results a second", zero=True)
+    sizes = {}
+    for element in node.elements(MAX_STATISTICS):
+        element.shape(required=("predicates", "window_s", "size"))
+        predicates = parse_predicates(element["predicates"], streams, None)
+        window_s = parse_number(element["window_s"], MAX_WINDOW_S, "seconds")
+        size = parse_number(element["size"], MAX_SIZE, "results a second", zero=True)
         relations = frozenset(at.relation for predicate in predicates for at in predicate)
-        found[Join(relations, predicates, window_s)] = size
-    return found
+        sizes[Join(relations, predicates, window_s)] = size
+    return sizes
 
 
-def parse_number(node: Node, most: float, unit: str, *, zero: bool = False) -> float:
-    """Read a number above zero, or from zero on."""
+def parse_number(node: Node, maximum: float, unit: str, *, zero: bool = False) -> float:
+    """Read a positive number, or with `zero` a number from zero on."""
 
     def accepts(value: Any) -> bool:
-        return type(value) in (int, float) and (0 < value <= most or (zero and value == 0))
+        return type(value) in (int, float) and (0 < value <= maximum or (zero and value == 0))
 
-    least = "of 0 or more" if zero else "above 0"
-    return float(node.read(1.0, accepts, f"a number {least}, {most:g} at most: {unit}"))
+    lower_bound = "of 0 or more" if zero else "above 0"
+    return float(node.read(1.0, accepts, f"a number {lower_bound}, {maximum:g} at most: {unit}"))
 
 
 def _is_time(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LATEST_TIME_S
+    return type(value) in (int, float) and abs(value) <= MAX_TIME_S
 
 
 def _is_scalar(value: Any) -> bool:

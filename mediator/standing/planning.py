@@ -1,4 +1,4 @@
-"""Plans of standing queries: of each by itself, or of all together, greedy or the best."""
+"""Plans of standing queries: one per query or one for all, greedy or optimal."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DEFAULT_LIMIT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What plans may have.
+    """Options of planning.
 
     Attributes:
-        materialise: Whether intermediate results may be kept.
-        replicas: Whether a store may be kept several times, by different attributes.
-        limit_s: How long the solver may take for one plan.
+        materialise: Whether intermediate results can be kept.
+        replicas: Whether a store can have several layouts, by different attributes.
+        limit_s: The solver's time limit for one plan, in seconds.
     """
 
     materialise: bool = True
@@ -37,17 +37,17 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A choice of probe orders, with what is known of it.
+    """A choice of probe orders, with its costs and stores.
 
     Attributes:
-        workload: The queries that it is for.
-        costs: Of each step of it, in tuples a second.
-        stores: All that is kept: every stream of the queries, and the intermediate results.
-        cost: The sum of the costs: the probe cost.
-        bound: What no plan costs less than; that of the greedy choice is not known, and zero.
-        variables: Of the program.
+        workload: The planned queries.
+        costs: By step, in tuples a second.
+        stores: All stores: every stream of the queries, and the intermediate results.
+        cost: The probe cost, which is the sum of the costs.
+        bound: Lower bound on the cost of any plan; 0 for the greedy choice, as it is unknown.
+        variables: Number of variables of the program.
         solved_s: The solver's time.
-        is_greedy: Whether the greedy choice was taken, asked for or not.
+        is_greedy: Whether this is the greedy choice, requested or not.
     """
 
     workload: Workload
@@ -62,11 +62,11 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """The share of the cost that a better plan might save; zero: there is none."""
+        """The share of the cost that a better plan might save; 0: none."""
         return max(0.0, 1 - self.bound / self.cost) if self.cost else 0.0
 
     def retention_s(self, store: Join) -> float:
-        """Return for how long a plan's queries need what is in a store."""
+        """Return how long the plan's queries need a store's tuples, in seconds."""
         if len(store.relations) > 1:
             return store.window_s
         windows = (q.window_s for q in self.workload.joins if store.relations <= q.relations)
@@ -77,7 +77,7 @@ class Plan:
         return self.workload.statistics.size(store) * self.retention_s(store)
 
     def readers(self, store: Join) -> list[str]:
-        """Return the queries whose results come, at some step, from a store."""
+        """Return the queries that probe a store at some step."""
         return [
             name
             for name, query in self.workload.queries.items()
@@ -85,19 +85,21 @@ class Plan:
         ]
 
     def _probed_for(self, query: Join) -> set[Join]:
-        found: set[Join] = set()
+        visited: set[Join] = set()
         pending = [query]
         while pending:
             join = pending.pop()
             if len(join.relations) > 1:
-                probed = {at for each in join.relations for at in self.choice[join, each].probed}
-                pending += probed - found
-                found |= probed
-        return found
+                probed = {
+                    at for relation in join.relations for at in self.choice[join, relation].probed
+                }
+                pending += probed - visited
+                visited |= probed
+        return visited
 
 
 def make_plans(workload: Workload, mode: Mode, options: PlanOptions) -> list[Plan]:
-    """Plan queries: one plan for all of them, or one for each.
+    """Plan queries: one plan for all, or one per query.
 
     Raises:
         Invalid: There are too many candidate probe orders.
@@ -115,10 +117,10 @@ def _plan(workload: Workload, options: PlanOptions, *, optimal: bool) -> Plan:
     if optimal:
         solution = solve(problem, options.limit_s)
         bound, solved_s = solution.bound, solution.solved_s
-        found = solution.choice
-        # At its limit the solver may have nothing, or something worse.
-        if found is not None and problem.cost(found) <= problem.cost(choice):
-            choice, is_greedy = found, False
+        solved = solution.choice
+        # At its time limit, the solver may have no choice or a worse one.
+        if solved is not None and problem.cost(solved) <= problem.cost(choice):
+            choice, is_greedy = solved, False
     return Plan(
         workload,
         choice,
@@ -133,7 +135,7 @@ def _plan(workload: Workload, options: PlanOptions, *, optimal: bool) -> Plan:
 
 
 def _stores(workload: Workload, choice: Choice) -> tuple[StoreLayout, ...]:
-    """Return every layout that is probed, and streams that are not: queries to come need them."""
+    """Return all probed layouts, and the unprobed streams, which later queries need."""
     probed = {step for order in choice.values() for step in order.steps}
     joined = {name for query in workload.joins for name in query.relations}
     unprobed = {stream_store(name) for name in joined} - {step.join for step in probed}

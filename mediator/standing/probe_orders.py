@@ -1,7 +1,8 @@
-"""Candidate probe orders: the stores that a tuple may be sent through, one after the other.
+"""Candidate probe orders: sequences of stores that a tuple can be sent through.
 
-A prefix of a probe order is the probe order of a smaller join. So prefixes that agree on sequence,
-partitions, predicates and window are equal, whichever query they come from; that is all sharing is.
+A prefix of a probe order is the probe order of a smaller join. Prefixes with the same sequence,
+partitions, predicates and window are therefore equal, whichever query they come from: this is what
+queries share.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class StoreLayout:
     """A store, and the attribute by whose hash its tuples are partitioned.
 
     Attributes:
-        join: What is stored: the tuples of a stream, or the results of a join.
-        partition: None: there is one task only.
+        join: The contents: the tuples of a stream, or the results of a join.
+        partition: None: a single task.
     """
 
     join: Join
@@ -39,7 +40,7 @@ class StoreLayout:
     def __str__(self) -> str:
         if self.partition is None:
             return str(self.join)
-        # A stream has its attributes by itself; a join may have two of one name.
+        # Attribute names are unique in a stream; a join may have two of the same name.
         is_stream = len(self.join.relations) == 1
         return f"{self.join}[{self.partition.name if is_stream else self.partition}]"
 
@@ -60,8 +61,8 @@ class ProbeOrder:
 
     Attributes:
         start: The relation whose tuples are sent.
-        steps: The stores that they are sent to, one after the other.
-        join: What all of them together make.
+        steps: The stores that they are sent to, in order.
+        join: The join of them all.
     """
 
     start: str
@@ -79,34 +80,34 @@ class ProbeOrder:
 
     @property
     def prefixes(self) -> list[ProbeOrder]:
-        """All prefixes with a step, the shortest first; the last is this one."""
-        found = [self] if self.steps else []
-        while len(found[-1].steps) > 1:
-            found.append(found[-1].before)
-        return found[::-1]
+        """All non-empty prefixes, shortest first; the last is this order."""
+        prefixes = [self] if self.steps else []
+        while len(prefixes[-1].steps) > 1:
+            prefixes.append(prefixes[-1].before)
+        return prefixes[::-1]
 
     @property
     def probed(self) -> frozenset[Join]:
         return frozenset(step.join for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        steps = [each.to_json() for each in self.steps]
+        steps = [step.to_json() for step in self.steps]
         return {"start": self.start, "steps": steps, "join": self.join.to_json()}
 
 
 Partitions: TypeAlias = Mapping[Join, Sequence[Attribute | None]]
-"""The attributes by which each store may be partitioned."""
+"""The attributes by which each store can be partitioned."""
 
 
 def intermediates(query: Join) -> list[Join]:
-    """Return what may be materialised for a query: each connected part of two relations or more."""
+    """Return the joins to materialise for a query: connected, of two relations or more."""
     names = sorted(query.relations)
-    parts = (
-        query.within(frozenset(some))
+    subjoins = (
+        query.within(frozenset(subset))
         for size in range(2, len(names))
-        for some in combinations(names, size)
+        for subset in combinations(names, size)
     )
-    return [part for part in parts if part.reachable == part.relations]
+    return [subjoin for subjoin in subjoins if subjoin.reachable == subjoin.relations]
 
 
 def partition_candidates(workload: Workload, stores: Iterable[Join]) -> Partitions:
@@ -123,22 +124,22 @@ def partition_candidates(workload: Workload, stores: Iterable[Join]) -> Partitio
 def probe_orders(
     join: Join, start: str, stores: Sequence[Join], partitions: Partitions
 ) -> Iterator[ProbeOrder]:
-    """Go through the probe orders of one relation: no cross products, every relation once."""
-    return _extended(ProbeOrder(start, (), stream_store(start)), join, stores, partitions)
+    """Yield the probe orders of one relation: no cross products, every relation once."""
+    return _extend(ProbeOrder(start, (), stream_store(start)), join, stores, partitions)
 
 
 def step_cost(order: ProbeOrder, statistics: Statistics, parallelism: int) -> float:
     """Return the tuples a second that the last step of a probe order sends.
 
-    Of the results of what was joined before, one in as many as it has relations has its latest
-    tuple in the relation where this order starts.
+    Of the results of the preceding join of n relations, one in n has its latest tuple in the
+    relation where this order starts.
     """
-    before = order.before.join
+    preceding = order.before.join
     copies = 1 if _is_routed(order) else parallelism
-    return statistics.size(before) / len(before.relations) * copies
+    return statistics.size(preceding) / len(preceding.relations) * copies
 
 
-def _extended(
+def _extend(
     head: ProbeOrder, join: Join, stores: Sequence[Join], partitions: Partitions
 ) -> Iterator[ProbeOrder]:
     covered = head.join.relations
@@ -149,19 +150,19 @@ def _extended(
     for store in stores:
         if covered & store.relations or not neighbours & store.relations:
             continue
-        longer = join.within(covered | store.relations)
+        extended = join.within(covered | store.relations)
         for attribute in partitions[store]:
             steps = (*head.steps, StoreLayout(store, attribute))
-            yield from _extended(ProbeOrder(head.start, steps, longer), join, stores, partitions)
+            yield from _extend(ProbeOrder(head.start, steps, extended), join, stores, partitions)
 
 
 def _is_routed(order: ProbeOrder) -> bool:
-    """Say whether a tuple that takes the last step knows the task that its partners are in."""
+    """Whether the partners' task is known for a tuple on the last step."""
     layout = order.steps[-1]
     if layout.partition is None:
         return True
-    known = order.join.relations - layout.join.relations
-    return any(at.relation in known for at in order.join.equal_to(layout.partition))
+    covered = order.join.relations - layout.join.relations
+    return any(at.relation in covered for at in order.join.equal_to(layout.partition))
 
 
 def _joined_outside(store: Join, join: Join) -> set[Attribute]:

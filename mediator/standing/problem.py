@@ -1,7 +1,7 @@
-"""The choice of probe orders for all queries together: candidates, costs, and what is valid.
+"""The choice of probe orders for all queries together: candidates, costs and validity.
 
-A choice has one probe order for each relation of each query, and of each intermediate result that
-a chosen order probes, which is filled by them.
+A choice has one probe order for each relation of each query, and of each intermediate result that a
+chosen order probes; the latter orders fill it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from mediator.standing.probe_orders import (
     step_cost,
 )
 
-__all__ = ["MOST_CANDIDATES", "Choice", "Problem", "Start", "build_problem", "needed", "steps_of"]
+__all__ = ["MAX_CANDIDATES", "Choice", "Problem", "Start", "build_problem", "prune", "steps_of"]
 
-MOST_CANDIDATES: Final = 100_000
-"""Probe orders that are compared at most, which takes some seconds to list."""
+MAX_CANDIDATES: Final = 100_000
+"""Maximum probe orders compared; listing them takes some seconds."""
 
 Start: TypeAlias = tuple[Join, str]
-"""A join, and the relation of it whose tuples arrive."""
+"""A join, and its relation whose tuples arrive."""
 
 Choice: TypeAlias = Mapping[Start, ProbeOrder]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A workload with everything that may be chosen for it.
+    """A workload with its candidates.
 
     Attributes:
-        queries: The joins that are asked for.
-        intermediates: Those that may be materialised, and are not asked for.
+        queries: The joins of the queries.
+        intermediates: Joins that can be materialised and are not queries.
         candidates: The probe orders of each start.
-        costs: Of the last step of each probe order and of each prefix, in tuples a second.
-        replicas: Whether a store may be kept several times, by different attributes.
+        costs: By probe order and prefix, the cost of its last step in tuples a second.
+        replicas: Whether a store can have several layouts, by different attributes.
     """
 
     queries: Sequence[Join]
@@ -55,70 +55,72 @@ class Problem:
         return sum(len(orders) for orders in self.candidates.values()) + len(self.costs)
 
     def cost(self, choice: Choice) -> float:
-        """Return the tuples a second that are sent: shared steps count once."""
+        """Return the tuples sent a second; shared steps count once."""
         return sum(self.costs[step] for step in steps_of(choice))
 
 
 def build_problem(workload: Workload, *, materialise: bool, replicas: bool) -> Problem:
-    """List what may be chosen.
+    """List the candidates.
 
     Args:
-        materialise: Whether intermediate results may be kept.
+        materialise: Whether intermediate results can be kept.
 
     Raises:
         Invalid: There are too many candidates.
     """
     queries = workload.joins
-    parts = dict.fromkeys(part for query in queries if materialise for part in intermediates(query))
+    subjoins = dict.fromkeys(
+        subjoin for query in queries if materialise for subjoin in intermediates(query)
+    )
     streams = [stream_store(name) for name in sorted(workload.streams)]
-    partitions = partition_candidates(workload, [*streams, *parts])
+    partitions = partition_candidates(workload, [*streams, *subjoins])
     candidates: dict[Start, list[ProbeOrder]] = {}
-    left = MOST_CANDIDATES
-    for join in dict.fromkeys([*queries, *parts]):
-        kept = intermediates(join) if materialise else []
-        stores = [stream_store(name) for name in sorted(join.relations)] + kept
+    remaining = MAX_CANDIDATES
+    for join in dict.fromkeys([*queries, *subjoins]):
+        materialised = intermediates(join) if materialise else []
+        stores = [stream_store(name) for name in sorted(join.relations)] + materialised
         for start in sorted(join.relations):
             orders = candidates[join, start] = []
             for order in probe_orders(join, start, stores, partitions):
                 orders.append(order)
-                left -= 1
-                if left < 0:
+                remaining -= 1
+                if remaining < 0:
                     raise Invalid(_TOO_MANY)
     costs: dict[ProbeOrder, float] = {}
-    for order in (each for orders in candidates.values() for each in orders):
+    for order in (order for orders in candidates.values() for order in orders):
         for prefix in reversed(order.prefixes):
             if prefix in costs:
                 break
             costs[prefix] = step_cost(prefix, workload.statistics, workload.parallelism)
-    unasked = [part for part in parts if part not in set(queries)]
-    return Problem(queries, unasked, candidates, costs, replicas)
+    extra = [subjoin for subjoin in subjoins if subjoin not in set(queries)]
+    return Problem(queries, extra, candidates, costs, replicas)
 
 
 _TOO_MANY: Final = (
-    f"The queries have more than {MOST_CANDIDATES:,} candidate probe orders together. Plan fewer at"
+    f"The queries have more than {MAX_CANDIDATES:,} candidate probe orders together. Plan fewer at"
     " once, join fewer relations, or do without intermediate results."
 )
 
 
-def needed(queries: Iterable[Join], chosen: Choice) -> dict[Start, ProbeOrder]:
-    """Return what queries need of a choice: their own orders, and those that fill what they probe.
+def prune(queries: Iterable[Join], chosen: Choice) -> dict[Start, ProbeOrder]:
+    """Return the orders that queries need: their own, and the orders that fill probed stores.
 
     Raises:
-        KeyError: The choice lacks one: it is not valid.
+        KeyError: The choice lacks one, so it is invalid.
     """
-    found: dict[Start, ProbeOrder] = {}
+    orders: dict[Start, ProbeOrder] = {}
     pending = list(queries)
     while pending:
         join = pending.pop()
         if len(join.relations) == 1:
             continue
         for relation in sorted(join.relations):
-            if (join, relation) not in found:
-                order = found[join, relation] = chosen[join, relation]
+            if (join, relation) not in orders:
+                order = orders[join, relation] = chosen[join, relation]
                 pending += order.probed
-    return found
+    return orders
 
 
 def steps_of(choice: Choice) -> set[ProbeOrder]:
-    """Return the prefixes that a choice executes, each of them once."""
+    """Return the distinct prefixes that a choice executes."""
     return {prefix for order in choice.values() for prefix in order.prefixes}

@@ -1,7 +1,7 @@
-"""A standing query of a service: relations under aliases, which are event streams or classes.
+"""A standing query of a service: aliased relations, which are event streams or classes.
 
-Queries that read the same stream under different aliases share it, so plans know relations by what
-they are, and not by an alias.
+Queries that read the same stream under different aliases share it, so plans name a relation by its
+source, not by an alias.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PREFIX: Final = "class:"
 
 
 class Source(NamedTuple):
-    """Where the tuples of a relation come from."""
+    """The source of a relation's tuples."""
 
     kind: SourceKind
     name: str
 
     @property
     def relation(self) -> str:
-        """The name of the relation in plans: a stream may have the name of a class."""
+        """The relation's name in plans, which tells a stream from a class of the same name."""
         return self.name if self.kind == "stream" else f"{_PREFIX}{self.name}"
 
     @classmethod
@@ -39,14 +39,14 @@ class Source(NamedTuple):
 
 def names_of(relations: Iterable[str], kind: SourceKind) -> list[str]:
     """Return the names of the streams, or of the classes, among relations."""
-    return [each.name for each in map(Source.of, relations) if each.kind == kind]
+    return [source.name for source in map(Source.of, relations) if source.kind == kind]
 
 
 class Destination(NamedTuple):
-    """Where results go: the event stream that they are appended to, or the class of their objects.
+    """The destination of results: an event stream to append to, or a class for their objects.
 
     Attributes:
-        values: For its attributes, the alias and the attribute that each is taken from.
+        values: By attribute, the alias and the attribute that supply its value.
     """
 
     target: Source
@@ -60,10 +60,10 @@ class StandingQuery:
     Attributes:
         sources: By alias.
         join: Over the relations of the sources.
-        lateness_s: How long after a later tuple a tuple may still arrive, in seconds.
-        into: Where results go, too; None: nowhere.
-        max_lag: Tuples of its relations that it should not be further behind than.
-        document: The query as JSON, as it was sent.
+        lateness_s: How long after a later tuple a tuple can still arrive, in seconds.
+        into: Additional destination of results; None: none.
+        max_lag: Maximum lag behind its relations, in tuples.
+        document: The query in JSON, as it was sent.
     """
 
     sources: Mapping[str, Source]
@@ -75,20 +75,20 @@ class StandingQuery:
 
     @property
     def reads_classes(self) -> bool:
-        return any(each.kind == "class" for each in self.sources.values())
+        return any(source.kind == "class" for source in self.sources.values())
 
 
 def feeds_itself(query: StandingQuery, others: Iterable[StandingQuery]) -> bool:
-    """Whether results of a query come back to it, through others or not."""
+    """Whether results of a query return to it, directly or through other queries."""
     if query.into is None:
         return False
     queries, reached = [query, *others], {query.into.target}
     while more := {
-        each.into.target
-        for each in queries
-        if each.into is not None
-        and not reached.isdisjoint(each.sources.values())
-        and each.into.target not in reached
+        feeder.into.target
+        for feeder in queries
+        if feeder.into is not None
+        and not reached.isdisjoint(feeder.sources.values())
+        and feeder.into.target not in reached
     }:
         reached |= more
     return not reached.isdisjoint(query.sources.values())

@@ -1,4 +1,4 @@
-"""The plan of a service's queries, and when another one is worth the change."""
+"""Planning of a service's queries, and whether a new plan is worth the change."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _SOLVER_LIMIT_S: Final = 2.0
 """For all plans of a mode together."""
 
 MARGIN: Final = 0.1
-"""The share of the cost that another plan has to save: a change of plans costs something, too."""
+"""Share of the cost that a new plan must save, since changing plans has a cost."""
 
 
 def workload_of(queries: Mapping[str, Join], statistics: Statistics) -> Workload:
-    """Return what is to be planned; stores have one partition, as one process executes all."""
+    """Return the workload; stores have one partition, as one process executes everything."""
     streams = {name: Stream(frozenset(), rate) for name, rate in statistics.rates.items()}
     return Workload(streams, queries, statistics)
 
 
 def choose_plan(workload: Workload, mode: Mode, *, materialise: bool) -> Plan:
-    """Return one plan of all queries, if need be without intermediate results.
+    """Return one plan of all queries, if necessary without intermediate results.
 
     Raises:
         Invalid: There are too many candidate probe orders, even without intermediate results.
@@ -43,26 +43,26 @@ def choose_plan(workload: Workload, mode: Mode, *, materialise: bool) -> Plan:
 
 
 def plans_of(workload: Workload, mode: Mode, *, materialise: bool) -> list[Plan]:
-    """Return plans of a mode; greedy ones where there is no solver.
+    """Return plans of a mode; greedy plans if the solver is missing.
 
     Raises:
         Invalid: There are too many candidate probe orders.
     """
-    solved = len(workload.queries) if mode == "individual" else 1
-    options = PlanOptions(materialise, replicas=False, limit_s=_SOLVER_LIMIT_S / solved)
+    plan_count = len(workload.queries) if mode == "individual" else 1
+    options = PlanOptions(materialise, replicas=False, limit_s=_SOLVER_LIMIT_S / plan_count)
     try:
         return make_plans(workload, mode, options)
     except SolverMissing:
-        parts = (
+        groups = (
             [[name] for name in workload.queries] if mode == "individual" else [workload.queries]
         )
         return [
-            plan for each in parts for plan in make_plans(workload.only(each), "greedy", options)
+            plan for group in groups for plan in make_plans(workload.only(group), "greedy", options)
         ]
 
 
-def is_cheaper(plan: Plan, present: Plan) -> bool:
-    """Whether a plan saves enough over the present one, by the statistics of the new one."""
+def is_cheaper(plan: Plan, current: Plan) -> bool:
+    """Whether a plan saves enough over the current one, by the new plan's statistics."""
     statistics, parallelism = plan.workload.statistics, plan.workload.parallelism
-    cost = sum(step_cost(each, statistics, parallelism) for each in steps_of(present.choice))
+    cost = sum(step_cost(step, statistics, parallelism) for step in steps_of(current.choice))
     return plan.cost < (1 - MARGIN) * cost

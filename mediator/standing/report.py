@@ -1,4 +1,4 @@
-"""What a plan does, as JSON: its cost hop by hop, its stores, and which queries share them."""
+"""Plans as JSON: their costs by hop, their stores, and the queries that share them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from mediator.standing.rules import probe_trees
 from mediator.standing.runtime import Runtime
 from mediator.standing.sampling import Sampling
 
-__all__ = ["describe", "describe_measured", "describe_running", "with_measured"]
+__all__ = ["add_measurements", "describe", "describe_measured", "describe_running"]
 
 
 def describe(plans: Sequence[Plan], mode: Mode) -> dict[str, Any]:
-    """Return plans as JSON; costs are in tuples a second, what stores hold in tuples."""
-    cost = sum(each.cost for each in plans)
-    bound = sum(each.bound for each in plans)
+    """Return plans as JSON; costs are in tuples a second, stores in tuples."""
+    cost = sum(plan.cost for plan in plans)
+    bound = sum(plan.bound for plan in plans)
     return {
         "mode": mode,
         "cost": cost,
         "bound": bound,
         "gap": max(0.0, 1 - bound / cost) if cost else 0.0,
-        "is_greedy": any(each.is_greedy for each in plans),
-        "variables": sum(each.variables for each in plans),
-        "solved_s": sum(each.solved_s for each in plans),
-        "stored_tuples": sum(each.stored(at.join) for each in plans for at in each.stores),
-        "plans": [_plan(each) for each in plans],
+        "is_greedy": any(plan.is_greedy for plan in plans),
+        "variables": sum(plan.variables for plan in plans),
+        "solved_s": sum(plan.solved_s for plan in plans),
+        "stored_tuples": sum(plan.stored(layout.join) for plan in plans for layout in plan.stores),
+        "plans": [_plan(plan) for plan in plans],
     }
 
 
 def describe_measured(plan: Plan, runtime: Runtime, duration_s: float) -> dict[str, Any]:
-    """Return what was sent in a run, beside what was predicted; all in tuples a second."""
+    """Return the measured and predicted costs of a run, in tuples a second."""
     hops = [
         {
             "order": str(order),
@@ -48,15 +48,15 @@ def describe_measured(plan: Plan, runtime: Runtime, duration_s: float) -> dict[s
         "late": runtime.late,
         "hops": hops,
         "stores": [
-            {"store": str(layout), "predicted": plan.stored(layout.join), "kept": kept}
-            for layout, kept in sorted(runtime.kept().items(), key=str)
+            {"store": str(layout), "predicted": plan.stored(layout.join), "kept": size}
+            for layout, size in sorted(runtime.sizes().items(), key=str)
             if layout in plan.stores
         ],
     }
 
 
 def describe_running(plan: Plan, runtime: Runtime, sampling: Sampling) -> dict[str, Any]:
-    """Return what a service executes, and what it has measured, as JSON."""
+    """Return a service's active plan and its measurements as JSON."""
     return {
         "queries": list(plan.workload.queries),
         "predicted": plan.cost,
@@ -65,20 +65,20 @@ def describe_running(plan: Plan, runtime: Runtime, sampling: Sampling) -> dict[s
         "gap": plan.gap,
         "late": runtime.late,
         "hops": {str(order): sampling.sent.get(order) for order in _hops(plan)},
-        "stores": {str(layout): kept for layout, kept in runtime.kept().items()},
+        "stores": {str(layout): size for layout, size in runtime.sizes().items()},
         "statistics": sampling.to_json(),
     }
 
 
-def with_measured(
+def add_measurements(
     document: dict[str, Any], names: Mapping[str, str], running: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Add to a description of plans what the service has measured, where it executes the same.
+    """Add the service's measurements to a description of plans, where it executes the same.
 
     Args:
-        document: That of `describe`.
-        names: Of queries, by id.
-        running: The report of `describe_running`; None: nothing is executed yet.
+        document: The result of `describe`.
+        names: Names of queries, by id.
+        running: The result of `describe_running`; None: nothing is executed yet.
     """
     hops, stores = (running["hops"], running["stores"]) if running else ({}, {})
     for plan in document["plans"]:
@@ -86,10 +86,10 @@ def with_measured(
             hop["measured"] = hops.get(hop["order"])
         for store in plan["stores"]:
             store["kept"] = stores.get(store["store"])
-    shown = ("predicted", "measured", "is_greedy", "gap", "late", "stores")
-    present = None if running is None else {name: running[name] for name in shown}
+    members = ("predicted", "measured", "is_greedy", "gap", "late", "stores")
+    summary = None if running is None else {name: running[name] for name in members}
     rates = running["statistics"]["rates"] if running else {}
-    return {**document, "names": dict(names), "rates": rates, "running": present}
+    return {**document, "names": dict(names), "rates": rates, "running": summary}
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _hops(plan: Plan) -> list[ProbeOrder]:
 
 
 def _hop(plan: Plan, order: ProbeOrder) -> dict[str, Any]:
-    users = [str(each.join) for each in plan.choice.values() if order in each.prefixes]
+    users = [str(user.join) for user in plan.choice.values() if order in user.prefixes]
     return {
         "order": str(order),
         "from": str(order.steps[-2]) if len(order.steps) > 1 else order.start,

@@ -1,8 +1,8 @@
-"""Results as objects of a class: each is created once, whoever writes it, and how often.
+"""Results as objects of a class: each is created once, however often and by whom it is written.
 
-The id says which result it is, so a repetition meets its own object. The store remembers the
-operation for a day (`RETENTION_S`), also when the object was deleted; later the id is taken, or
-free again. A creation changes no object that is there: what clients made of it stays.
+The id identifies the result, so a repetition meets its own object. The store remembers the
+operation for a day (`RETENTION_S`), even if the object was deleted; later the id is taken, or free
+again. A creation changes no existing object: changes by clients stay.
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ def creation_of(
     """Return the write of a result.
 
     Raises:
-        Invalid: The class takes no such values.
+        Invalid: The class does not accept the values.
     """
     _, values = values_of(result, into)
-    # Null leaves a field out, so that it has its default.
-    given = {name: value for name, value in values.items() if value is not None}
+    # Null leaves a field out, so that it gets its default.
+    present = {name: value for name, value in values.items() if value is not None}
     id_ = f"{key.query}-{result.number}"
     return Create(
         route.schema.database,
         into.target.name,
         id_,
         _digest(f"standing:{id_}".encode()),
-        # Another result of this number is no repetition: the coordination Redis went back.
+        # Another result with this number is not a repetition: the coordination Redis rolled back.
         fingerprint=_digest(result.document),
-        values=route.classes[into.target.name].codec.decode_object(given, "/into/values"),
+        values=route.classes[into.target.name].codec.decode_object(present, "/into/values"),
     )
 
 
 def values_of(result: StoredResult, into: Destination) -> tuple[float, Mapping[str, Any]]:
-    """Return the time of a result (s), and what goes from it to the destination."""
+    """Return the time of a result (s), and its values for the destination."""
     document: dict[str, Any] = orjson.loads(result.document)
     tuples = document["tuples"]
-    values = {name: tuples[alias].get(of) for name, (alias, of) in into.values.items()}
+    values = {
+        name: tuples[alias].get(attribute) for name, (alias, attribute) in into.values.items()
+    }
     return document["time_s"], values
 
 

@@ -1,8 +1,8 @@
-"""The port of what replicas share of standing queries: definitions, the log of batches, results.
+"""The port of the shared state of standing queries: definitions, the log of batches, results.
 
-A *batch* is what the holder of a database has taken of all its streams at once. The tuples of a
-batch, how far each stream was taken with it, and its results are published in one step, which
-compares the lease and counts batches. So each batch is published once, and its results with it.
+A *batch* has the tuples that the holder of a database takes from all its streams at once. Its
+tuples, the progress of each stream, and its results are published in one step, which compares the
+lease and counts batches. Each batch is therefore published once, with its results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mediator.standing.state import StreamTuple
 __all__ = [
     "BEHIND",
     "BUILDING",
-    "MOST_RESULTS",
+    "MAX_RESULTS",
     "PAUSED",
     "READY",
     "RESUMING",
@@ -43,17 +43,17 @@ __all__ = [
     "StoredResult",
 ]
 
-MOST_RESULTS: Final = 10_000
-"""Results of a query that are kept."""
+MAX_RESULTS: Final = 10_000
+"""Maximum results kept of a query."""
 
 BUILDING, READY, PAUSED, RESUMING, STOPPED = "building", "ready", "paused", "resuming", "stopped"
 
 BEHIND: Final = frozenset({PAUSED, RESUMING})
-"""States of queries that the others are ahead of."""
+"""States of queries that are behind the others."""
 
 
 class QueryKey(NamedTuple):
-    """A standing query: the id of its database, which no other has had, and its own."""
+    """A standing query: the id of its database, which is never reused, and its own id."""
 
     database: str
     query: str
@@ -65,8 +65,8 @@ class QueryState(NamedTuple):
     Attributes:
         name: `building`, `ready`, `paused`, `resuming` or `stopped`.
         detail: Why it was stopped.
-        numbers: How far a query has got that is `BEHIND`: the number of the last tuple that was
-            executed, by relation.
+        numbers: The progress of a query that is `BEHIND`: the number of the last tuple executed, by
+            relation.
     """
 
     name: str = BUILDING
@@ -79,13 +79,13 @@ class StoredQuery:
     """A query.
 
     Attributes:
-        document: As its owner sent it.
-        relations: Those that it reads.
+        document: The query as its owner sent it.
+        relations: The relations that it reads.
         state: Its state.
-        into: The id of the event stream that its results go to: a later one of this name is
-            another; None: they go to none.
-        administered: Classes of the query that who created it could administer.
-        created: When, by the clock of a replica; `EPOCH`: it was not written down.
+        into: The id of the event stream that its results go to, not of a later stream of the same
+            name; None: they go to no stream.
+        administered: Classes of the query that its creator could administer.
+        created: Time of creation, by a replica's clock; `EPOCH`: not recorded.
     """
 
     document: Mapping[str, Any]
@@ -108,20 +108,20 @@ class StoredQuery:
 
 @dataclass(frozen=True, slots=True)
 class LoggedTuple(StreamTuple):
-    """A tuple, with its number in its stream; `versions` are those of an object of a class."""
+    """A tuple, with its number in its stream; `versions` are those of a class's object."""
 
     number: int
     versions: str = ""
 
 
 class Offset(NamedTuple):
-    """How far a stream was taken.
+    """The progress of a stream.
 
     Attributes:
-        number: That of the last tuple that was taken.
-        since: The first batch with tuples of it: in earlier ones may be those of a former reader.
+        number: The number of the last tuple taken.
+        since: The first batch with its tuples: earlier batches may have tuples of a former reader.
         reach_s: How far before the latest time the log has every tuple that was not late, in
-            seconds; 0 while the first history of the stream is not complete.
+            seconds; 0 until the first history of the stream is complete.
     """
 
     number: int
@@ -131,12 +131,12 @@ class Offset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is taken of the streams of a database.
+    """The progress of the streams of a database.
 
     Attributes:
-        latest_s: The latest time of all tuples that were not late; minus infinity: there was none.
+        latest_s: The latest time of all tuples that were not late; minus infinity: none so far.
         offsets: By relation.
-        feed: The position up to which the feed was taken for classes; empty: none is read.
+        feed: The position up to which the feed was taken for classes; empty: no class is read.
     """
 
     latest_s: float = float("-inf")
@@ -153,11 +153,11 @@ class Published(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """How far results were written to the stream or class that they go to.
+    """How far results were written to their stream or class.
 
     Attributes:
-        done: The number of the last result that was.
-        is_refused: Whether the class refuses the next one for good.
+        done: The number of the last result written.
+        is_refused: Whether the class permanently refuses the next result.
     """
 
     done: int = 0
@@ -172,7 +172,7 @@ class LogEntry(NamedTuple):
 
 
 class LoggedBatch(NamedTuple):
-    """The tuples of a batch that were not late, and are kept; `sequence` counts from 1."""
+    """The kept tuples of a batch, which were not late; `sequence` counts from 1."""
 
     sequence: int
     tuples: Sequence[LoggedTuple]
@@ -183,12 +183,12 @@ class Publication:
     """A batch.
 
     Attributes:
-        tuples: Those that were not late.
-        progress: With this batch.
-        keep_from: The first batch of which something is kept.
-        forgotten: Entries of the log that are not kept, though later than that.
+        tuples: Tuples that were not late.
+        progress: The progress after this batch.
+        keep_from: The first batch with kept tuples.
+        forgotten: Later entries of the log that are not kept.
         states: The next states of queries whose state changes, by id.
-        results: New results as JSON, in their order, by the id of their query.
+        results: New results as JSON, in order, by the id of their query.
     """
 
     tuples: Sequence[LoggedTuple]
@@ -200,7 +200,7 @@ class Publication:
 
 
 class StoredResult(NamedTuple):
-    """A result of a query, as JSON; an older version has written no digest."""
+    """A result of a query, as JSON; older versions wrote no digest."""
 
     number: int
     document: bytes
@@ -208,18 +208,18 @@ class StoredResult(NamedTuple):
 
     @property
     def position(self) -> ResultPosition:
-        """The position after it."""
+        """The position after this result."""
         return ResultPosition(self.number, self.digest)
 
 
 class StandingResults(Protocol):
-    """What is shared of all standing queries. Every method raises `Unavailable`."""
+    """The shared state of all standing queries. Every method raises `Unavailable`."""
 
     async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
-        """Write a query down; false if its database has `most` already."""
+        """Store a query; false if its database already has `most`."""
 
     async def databases(self) -> set[str]:
-        """Return the databases that have standing queries, or had."""
+        """Return the databases that have or had standing queries."""
 
     async def queries(self, database: str) -> dict[str, StoredQuery]:
         """Return the queries of a database by id."""
@@ -231,20 +231,20 @@ class StandingResults(Protocol):
         """Remove a query with its results; false if there is none."""
 
     async def clear(self, database: str) -> None:
-        """Remove all of a database that was dropped."""
+        """Remove everything of a dropped database."""
 
     async def published(self, database: str) -> Published:
-        """Return what the next batch has to follow."""
+        """Return the state that the next batch must follow."""
 
     def batches(self, database: str) -> AsyncIterator[LoggedBatch]:
-        """Go through the batches that are kept, in their order."""
+        """Yield the kept batches, in order."""
 
     async def publish(
         self, database: str, lease: Lease, sequence: int, publication: Publication
     ) -> None:
-        """Publish the batch after `sequence`; it may be sent twice.
+        """Publish the batch after `sequence`; it can be sent twice.
 
-        Queries that were dropped meanwhile are left out.
+        Queries dropped meanwhile are skipped.
 
         Raises:
             LeaseLost: The lease is not held, or another batch was published since; nothing was
@@ -260,15 +260,14 @@ class StandingResults(Protocol):
         """Return results after a position, waiting for the first of them.
 
         Raises:
-            PositionGone: The next one is not kept any more, or there is no such position.
+            PositionGone: The next result is no longer kept, or the position does not exist.
         """
 
     async def pause(self, key: QueryKey, pause: Pause) -> bool | None:
-        """Ask for a pause.
+        """Request a pause.
 
         Returns:
-            False if one had been asked for, and lasts as this one says now; None: there is no such
-            query.
+            False if a pause was requested before, which now lasts as this one; None: no such query.
         """
 
     async def resume(self, key: QueryKey) -> bool:
@@ -278,16 +277,16 @@ class StandingResults(Protocol):
         """End the pauses by rules of versions before this one."""
 
     async def pauses(self, database: str) -> dict[str, Pause]:
-        """Return the pauses that were asked for and last, by the id of their query."""
+        """Return the requested pauses that still last, by the id of their query."""
 
     async def deliveries(self, database: str) -> dict[str, Delivery]:
         """Return how far results were delivered, by the id of their query."""
 
     async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
-        """Write down how far results were delivered; raises `LeaseLost`."""
+        """Record how far results were delivered; raises `LeaseLost`."""
 
     async def put_report(self, database: str, lease: Lease, report: bytes) -> None:
-        """Write down what is executed, as JSON, if the lease is held."""
+        """Store a report of the execution, as JSON, if the lease is held."""
 
     async def report(self, database: str) -> bytes | None:
-        """Return the last report; None: there was none yet."""
+        """Return the last report; None: none so far."""

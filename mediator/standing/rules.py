@@ -1,7 +1,7 @@
-"""Probe trees and the rules of stores: what is done with a tuple, by the edge on which it arrives.
+"""Probe trees, and the rules of stores for a tuple by the edge on which it arrives.
 
-The probe orders of a relation share their prefixes, so together they are a tree. An edge has a
-label of its own, and the label says what its target does: not who sent the tuple.
+The probe orders of a relation share their prefixes and thus form a tree. Every edge has its own
+label, which alone determines what its target does, whoever sent the tuple.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Find the partners of the tuple, and send on what they make together.
+    """Find the partners of the tuple, and forward the joined tuples.
 
     Attributes:
         order: The prefix that ends here.
-        matches: Attributes of the tuple, and those of its partners that are equal to them.
+        matches: Pairs of equal attributes, of the tuple and of its partners.
         out: Labels of the edges on which results are sent.
-        queries: Those that the results belong to.
+        queries: Queries that the results belong to.
     """
 
     order: ProbeOrder
@@ -45,7 +45,7 @@ Rule: TypeAlias = Store | Probe
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From a relation or a store to a store."""
+    """An edge from a relation or a store to a store."""
 
     label: int
     source: str
@@ -54,11 +54,11 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What workers execute.
+    """The rules that workers execute.
 
     Attributes:
         edges: By label.
-        by_edge: What is done at the target of each edge.
+        by_edge: Rules of the target, by label.
         inputs: The edges on which tuples of a relation are sent when they arrive.
         stores: Each store with its layouts.
     """
@@ -70,7 +70,7 @@ class Rules:
 
 
 def probe_trees(orders: Iterable[ProbeOrder]) -> dict[str, list[ProbeOrder]]:
-    """Merge orders by their prefixes: the steps of each relation's tree, shorter ones first."""
+    """Merge orders into trees by their prefixes: the steps per relation, shorter ones first."""
     trees: defaultdict[str, dict[ProbeOrder, None]] = defaultdict(dict)
     for order in orders:
         trees[order.start].update(dict.fromkeys(order.prefixes))
@@ -79,7 +79,7 @@ def probe_trees(orders: Iterable[ProbeOrder]) -> dict[str, list[ProbeOrder]]:
 
 
 def compile_rules(plan: Plan) -> Rules:
-    """Turn a plan into edges and rules."""
+    """Compile a plan into edges and rules."""
     return _Compiler(plan).compile()
 
 
@@ -99,8 +99,8 @@ class _Compiler:
         return Rules(self._edges, self._rules, inputs, stores)
 
     def _compile_tree(self, relation: str, tree: list[ProbeOrder]) -> tuple[int, ...]:
-        # A tuple is kept before it probes: what it fills then finds it.
-        kept = self._store_edges(relation, stream_store(relation))
+        # A tuple is stored before it probes, so that the stores it fills find it.
+        store_labels = self._store_edges(relation, stream_store(relation))
         labels = {step: self._edge(str(_source(step)), step.steps[-1]) for step in tree}
         children: defaultdict[ProbeOrder, list[int]] = defaultdict(list)
         for step, label in labels.items():
@@ -108,14 +108,14 @@ class _Compiler:
         for step, label in labels.items():
             self._rules[label] = (self._probe(step, children[step]),)
         root = ProbeOrder(relation, (), stream_store(relation))
-        return (*kept, *children[root])
+        return (*store_labels, *children[root])
 
     def _probe(self, step: ProbeOrder, children: list[int]) -> Probe:
         join, target = step.join, step.steps[-1].join
-        known = join.relations - target.relations
-        matches = tuple(sorted(join.across(known)))
+        covered = join.relations - target.relations
+        matches = tuple(sorted(join.across(covered)))
         out, queries = list(children), []
-        # The same results may be made along another prefix: only the chosen one emits them.
+        # Another prefix may make the same results: only the chosen one emits them.
         if self._plan.choice.get((join, step.start)) == step:
             queries = [name for name, query in self._plan.workload.queries.items() if query == join]
             if join in self._stores:

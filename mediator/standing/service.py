@@ -29,9 +29,9 @@ from mediator.standing.lag import lag_of
 from mediator.standing.needs import Needs, needs_of, stream_into
 from mediator.standing.planning import Mode
 from mediator.standing.query import Source, StandingQuery, feeds_itself
-from mediator.standing.query_parser import MAX_LAG
+from mediator.standing.query_parser import DEFAULT_MAX_LAG
 from mediator.standing.replanning import plans_of, workload_of
-from mediator.standing.report import describe, with_measured
+from mediator.standing.report import add_measurements, describe
 from mediator.standing.results import (
     BEHIND,
     QueryKey,
@@ -43,7 +43,7 @@ from mediator.standing.results import (
 from mediator.standing.sampling import Sampling
 
 __all__ = [
-    "MOST_QUERIES",
+    "MAX_QUERIES",
     "StandingLoad",
     "StandingQueries",
     "StandingState",
@@ -51,19 +51,19 @@ __all__ = [
     "query_document",
 ]
 
-MOST_QUERIES: Final = 100
+MAX_QUERIES: Final = 100
 """Standing queries of a database."""
 
 _RECONCILE_EVERY_S: Final = 0.5
 
 
 class StandingLoad(NamedTuple):
-    """What is measured of a query.
+    """Measurements of a query.
 
     Attributes:
         lag: Tuples of its relations that it has not executed.
-        max_lag: How many it may lag without being late.
-        pause: By a rule of admission control; None: there is none.
+        max_lag: The lag above which it is late, in tuples.
+        pause: The pause by a rule of admission control; None: not paused.
     """
 
     lag: int
@@ -72,7 +72,7 @@ class StandingLoad(NamedTuple):
 
 
 class StandingState(NamedTuple):
-    """A query with what is measured of it; `database` is the name."""
+    """A query with its measurements; `database` is the name."""
 
     id: str
     database: str
@@ -81,7 +81,7 @@ class StandingState(NamedTuple):
 
     @property
     def late(self) -> int:
-        """Tuples beyond the lag that it may have; none while it is behind because of a pause."""
+        """Tuples beyond its maximum lag; 0 while it is behind because of a pause."""
         if self.query.state.name in BEHIND:
             return 0
         return max(0, self.load.lag - self.load.max_lag)
@@ -92,16 +92,16 @@ class StandingQueries:
     """Serves standing queries, whichever replica holds them.
 
     Attributes:
-        admitted: Lets in what is written to classes; the composition root sets it.
+        admitted: Admits writes to classes; the composition root sets it.
     """
 
     _context: HolderContext
-    # By a factory: a function that is an attribute of the class would be bound as a method.
+    # By a factory: a function as a class attribute would be bound as a method.
     admitted: Admitted = field(default_factory=lambda: at_once, init=False)
     _holders: Holders[str] = field(default_factory=Holders, init=False)
     _deliveries: Holders[str] = field(default_factory=Holders, init=False)
     _planning: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    """Requests for plans are answered one after the other: each takes seconds of a processor."""
+    """Serialises requests for plans: each takes seconds of a processor."""
 
     def relaying_tasks(self) -> list[PeriodicTask]:
         """Return the periodic tasks of the process that relays, which executes queries as well."""
@@ -118,22 +118,22 @@ class StandingQueries:
         return self._context.results
 
     async def streams(self, database: DatabaseRoute) -> dict[str, EventStream]:
-        """Return the event streams that a query may read."""
+        """Return the event streams that a query can read."""
         return await self._context.streams.of_database(database.id)
 
     async def create(
         self, database: DatabaseRoute, query: StandingQuery, administered: Iterable[str]
     ) -> tuple[str, StoredQuery]:
-        """Write a query down, which is executed from now on; return it with its id.
+        """Store a query, which is executed from now on; return it with its id.
 
         Args:
-            database: Of the query.
-            query: What is created.
-            administered: Classes that who creates it may administer.
+            database: The query's database.
+            query: The query to create.
+            administered: Classes that its creator may administer.
 
         Raises:
             Conflict: The database has too many queries.
-            Invalid: Its results would come back to it.
+            Invalid: Its results would return to it.
         """
         streams = await self.streams(database)
         needs = await self._needs(await self.of_database(database), database, streams)
@@ -148,8 +148,8 @@ class StandingQueries:
         stored = StoredQuery(
             query.document, relations, QueryState(), into, frozenset(administered), created
         )
-        if not await self._results.put_query(key, stored, MOST_QUERIES):
-            raise Conflict(f"A database has {MOST_QUERIES:,} standing queries at most.")
+        if not await self._results.put_query(key, stored, MAX_QUERIES):
+            raise Conflict(f"A database has {MAX_QUERIES:,} standing queries at most.")
         return key.query, stored
 
     async def of_database(self, database: DatabaseRoute) -> dict[str, StoredQuery]:
@@ -158,10 +158,10 @@ class StandingQueries:
 
     async def find(self, database: DatabaseRoute, query: str) -> StoredQuery:
         """Raises `NotFound`."""
-        found = await self._results.query(QueryKey(database.id, query))
-        if found is None:
+        stored = await self._results.query(QueryKey(database.id, query))
+        if stored is None:
             raise _not_found()
-        return found
+        return stored
 
     async def drop(self, database: DatabaseRoute, query: str) -> None:
         """Remove a query with its results; raises `NotFound`."""
@@ -171,42 +171,42 @@ class StandingQueries:
     async def loads(
         self, database: str, queries: Mapping[str, StoredQuery]
     ) -> dict[str, StandingLoad]:
-        """Measure queries of a database, which is given by its id."""
+        """Measure the queries of a database, given by its id."""
         results, streams = self._context.results, self._context.streams
-        # Before streams are: a lag may be counted as more than it is, but never below zero.
+        # Before the streams: a lag may be overestimated, but is never negative.
         progress = (await results.published(database)).progress
         pauses = await results.pauses(database)
-        sources = {Source.of(name) for each in queries.values() for name in each.relations}
-        names = sorted(each.name for each in sources if each.kind == "stream")
+        sources = {Source.of(name) for stored in queries.values() for name in stored.relations}
+        names = sorted(source.name for source in sources if source.kind == "stream")
         numbers = await asyncio.gather(*(streams.last(StreamKey(database, name)) for name in names))
         lasts = dict(zip(names, numbers, strict=True))
         return {
             id_: StandingLoad(
-                lag_of(each, progress, lasts),
-                each.document.get("max_lag", MAX_LAG),
+                lag_of(stored, progress, lasts),
+                stored.document.get("max_lag", DEFAULT_MAX_LAG),
                 pauses.get(id_),
             )
-            for id_, each in queries.items()
+            for id_, stored in queries.items()
         }
 
     async def states(self) -> list[StandingState]:
-        """Return the queries of all databases, with what is measured of them."""
-        found: list[StandingState] = []
-        known = await self._results.databases()
+        """Return the queries of all databases, with their measurements."""
+        states: list[StandingState] = []
+        database_ids = await self._results.databases()
         for name, database in self._context.plane.model.databases.items():
-            if database.id in known:
+            if database.id in database_ids:
                 stored = await self.of_database(database)
                 loads = await self.loads(database.id, stored)
-                found += [StandingState(id_, name, q, loads[id_]) for id_, q in stored.items()]
-        return found
+                states += [StandingState(id_, name, q, loads[id_]) for id_, q in stored.items()]
+        return states
 
     async def pause(self, database: str, query: str, pause: Pause) -> bool:
-        """Let a query execute nothing for some time; false if there is none."""
+        """Pause a query for some time; false if there is none."""
         key = self._key(database, query)
-        began = None if key is None else await self._results.pause(key, pause)
-        if began:
+        started = None if key is None else await self._results.pause(key, pause)
+        if started:
             self._context.observe(StandingQueriesCounted(database, {"pauses": 1}))
-        return began is not None
+        return started is not None
 
     async def resume(self, database: str, query: str) -> bool:
         """End a pause; false if there is none."""
@@ -235,15 +235,15 @@ class StandingQueries:
     async def plan(
         self, database: DatabaseRoute, mode: Mode, require: Callable[[StoredQuery], None]
     ) -> dict[str, Any]:
-        """Plan the queries of a database by what is measured, and describe it as JSON.
+        """Plan the queries of a database by the measurements, and describe the plans as JSON.
 
         Args:
-            database: Whose queries.
-            mode: How they are planned.
-            require: Raises an error if a query may not be shown.
+            database: The database of the queries.
+            mode: The planning mode.
+            require: Raises an error if the caller may not see a query.
 
         Raises:
-            NotFound: There are none.
+            NotFound: No query is executed.
             Invalid: There are too many candidate probe orders.
         """
         stored = await self.of_database(database)
@@ -259,8 +259,8 @@ class StandingQueries:
         async with self._planning:
             plans = await offload(True, plans_of, workload, mode, materialise=True)
         names = {id_: stored[id_].document.get("name", "") for id_ in needs.queries}
-        # What was executed last is no longer, if a rule has paused all.
-        return with_measured(describe(plans, mode), names, running if needs.executed else None)
+        # If a rule has paused all queries, the last report is out of date.
+        return add_measurements(describe(plans, mode), names, running if needs.executed else None)
 
     async def _needs(
         self,
@@ -268,34 +268,36 @@ class StandingQueries:
         database: DatabaseRoute,
         streams: Mapping[str, EventStream],
     ) -> Needs:
-        """Read queries by a schema that is not older than they are."""
+        """Parse queries by a schema that is not older than they are."""
         needs, plane = needs_of(stored, database, streams), self._context.plane
         if needs.refused and await is_outdated(plane, database):
             return needs_of(stored, plane.model.by_id.get(database.id, database), streams)
         return needs
 
     async def reconcile(self) -> None:
-        """Start holders of databases that have queries, cancel those of databases that are gone."""
-        wanted = await self._databases()
-        await self._holders.reconcile(wanted, lambda id_: StandingHolder(self._context, id_).run())
+        """Start holders of databases that have queries, cancel holders of removed databases."""
+        database_ids = await self._databases()
+        await self._holders.reconcile(
+            database_ids, lambda id_: StandingHolder(self._context, id_).run()
+        )
 
     async def reconcile_deliveries(self) -> None:
-        """Do the same for what delivers results into classes."""
-        context, wanted = self._context, await self._databases()
+        """Start and cancel the deliveries of results into classes accordingly."""
+        context, database_ids = self._context, await self._databases()
         await self._deliveries.reconcile(
-            wanted, lambda id_: ClassDeliveries(context, id_, self._admit).run()
+            database_ids, lambda id_: ClassDeliveries(context, id_, self._admit).run()
         )
 
     async def _databases(self) -> set[str]:
-        known = self._context.plane.model.by_id
-        return {id_ for id_ in await self._results.databases() if id_ in known}
+        routes = self._context.plane.model.by_id
+        return {id_ for id_ in await self._results.databases() if id_ in routes}
 
     def _admit(self, plane: DataPlane, database: str) -> AbstractAsyncContextManager[DataPlane]:
         # `admitted` may be set after the first deliveries were started.
         return self.admitted(plane, database)
 
     async def close(self) -> None:
-        """End all subscriptions, at which holders end by themselves."""
+        """End all subscriptions, upon which holders end."""
         self._context.subscriptions.end()
         await asyncio.gather(self._holders.close(), self._deliveries.close())
 
@@ -308,7 +310,7 @@ def query_document(id_: str, stored: StoredQuery) -> dict[str, Any]:
 
 
 def load_document(load: StandingLoad) -> dict[str, Any]:
-    """Return what is measured of a query as JSON."""
+    """Return the measurements of a query as JSON."""
     pause = None if load.pause is None else load.pause.to_json()
     return {"lag": load.lag, "max_lag": load.max_lag, "paused": pause}
 

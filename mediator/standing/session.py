@@ -1,7 +1,7 @@
 """The standing queries of a database in memory, from one load to the next.
 
 Loading completes the history of streams in the log of batches, and reads the log back without
-results. From then on a batch is read, executed and published, one after the other.
+results. From then on batches are read, executed and published one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mediator.standing.intake import Intake, Lost
 from mediator.standing.lag import has_missed_too_much, next_states
 from mediator.standing.log import BatchLog, Reach
 from mediator.standing.model import Join
-from mediator.standing.needs import Needs, needs_of, stopped, stream_into
+from mediator.standing.needs import Needs, needs_of, stopped_state, stream_into
 from mediator.standing.results import (
     READY,
     RESUMING,
@@ -40,17 +40,17 @@ from mediator.standing.results import (
 )
 from mediator.standing.runtime import Runtime
 
-__all__ = ["MOST_TUPLES", "Session"]
+__all__ = ["MAX_TUPLES", "Session"]
 
-MOST_TUPLES: Final = 200_000
-"""Tuples and intermediate results that are kept in memory for a database."""
+MAX_TUPLES: Final = 200_000
+"""Maximum tuples and intermediate results in memory for a database."""
 
 POLL_S: Final = 0.1
-_LOOK_S: Final = 0.25
-"""How soon a new query, and another schema or stream, is seen."""
+_CHECK_S: Final = 0.25
+"""How soon a new query, or a changed schema or stream, is noticed, in seconds."""
 
-_NOTED_S: Final = 5.0
-"""How often it is noted how far streams and the feed were taken, though nothing is new in them."""
+_PROGRESS_S: Final = 5.0
+"""How often progress in streams and the feed is recorded, even without new tuples."""
 
 
 @dataclass(eq=False)
@@ -67,8 +67,8 @@ class Session:
     _intake: Intake = field(init=False)
     _deliveries: Deliveries = field(init=False)
     _backlog: ClassBacklog = field(init=False)
-    _looked_at: float = field(default=0.0, init=False)
-    _noted_at: float = field(default=float("-inf"), init=False)
+    _checked_at: float = field(default=0.0, init=False)
+    _recorded_at: float = field(default=float("-inf"), init=False)
     _catch_up: CatchUp | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Session:
         """Load, and execute batches until the process is about to end.
 
         Raises:
-            OutOfDate: The streams, the schema or the queries are not those that were loaded.
+            OutOfDate: The streams, the schema or the queries have changed since they were loaded.
         """
         await self._log.open()
         await self._read_needs()
@@ -90,7 +90,7 @@ class Session:
             self._log, self._needs, self._route.id, context.streams, context.subscriptions
         )
         needs = self._needs
-        relations = [each.relation for each in needs.sources]
+        relations = [source.relation for source in needs.sources]
         self._runtime = Runtime(relations, 1, needs.window_s, needs.lateness_s)
         self._plan = ActivePlan(
             context, self._route.id, self._lease, self._runtime, self._materialise
@@ -112,7 +112,7 @@ class Session:
         if self._needs.executed:
             await self._replan(self._needs.new)
         while not self._context.has_ended:
-            await self._look()
+            await self._check_changes()
             await self._plan.take_better(self._needs.executed)
             has_executed = not await self._deliver() and await self._execute()
             await self._note_progress()
@@ -120,57 +120,59 @@ class Session:
                 await asyncio.sleep(POLL_S)
 
     async def _execute(self) -> bool:
-        """Execute what is new, and what a query has missed; return whether there was any."""
+        """Execute new tuples, and tuples that a query missed; return whether there were any."""
         is_far_behind = has_missed_too_much(self._needs, self._log.progress)
         has_taken = not is_far_behind and await self._take_batch()
         has_caught_up = await self._resume()
         return has_taken or has_caught_up
 
     async def _read_needs(self) -> None:
-        """Read the queries; those that are not possible any more are stopped."""
+        """Read the queries, and stop those that are no longer possible."""
         context, id_ = self._context, self._route.id
-        # In this order: a query that is created meanwhile may need a stream that was declared so.
-        stored = await context.results.queries(id_)
+        # In this order: a query created meanwhile may need a stream declared meanwhile.
+        definitions = await context.results.queries(id_)
         self._streams = await context.streams.of_database(id_)
-        self._needs = needs_of(stored, self._route, self._streams)
+        self._needs = needs_of(definitions, self._route, self._streams)
         if self._needs.refused:
             if await is_outdated(context.plane, self._route):
                 raise OutOfDate
             await self._log.publish(states=self._needs.refused)
 
     async def _load(self) -> None:
-        """Bring the state in memory up to the log."""
+        """Load the state in memory from the log."""
         needs, progress = self._needs, self._log.progress
         await self._plan.open()
         slices, count = Slices(self._context.clock), 0
         watermark_s = progress.latest_s - needs.lateness_s
-        async for present in self._logged():
-            # For queries that are behind there are tuples that no window of the others reaches.
-            reached = [each for each in present if watermark_s - each.time_s <= needs.window_s]
-            for _ in self._runtime.restore(reached, progress.latest_s):
+        async for tuples in self._logged():
+            # For queries that are behind, the log has tuples that no window of the others reaches.
+            reachable = [item for item in tuples if watermark_s - item.time_s <= needs.window_s]
+            for _ in self._runtime.restore(reachable, progress.latest_s):
                 await slices.checkpoint()
-            self._intake.restore(present)
-            count += len(reached)
-            if count > MOST_TUPLES:
+            self._intake.restore(tuples)
+            count += len(reachable)
+            if count > MAX_TUPLES:
                 await self._check_size()
         if needs.queries and progress.feed:
             await self._intake.follow(progress.feed, progress.latest_s)
 
     async def _logged(self) -> AsyncIterator[Sequence[LoggedTuple]]:
-        """Go through the batches that are kept, without what a former reader has left."""
+        """Yield the kept batches, without tuples of former readers."""
         offsets = self._log.progress.offsets
         async for batch in self._log.read():
-            at = ((each, offsets.get(each.stream)) for each in batch.tuples)
-            yield [each for each, offset in at if is_present(batch.sequence, offset)]
+            items = ((item, offsets.get(item.stream)) for item in batch.tuples)
+            yield [item for item, offset in items if is_present(batch.sequence, offset)]
 
-    async def _look(self) -> None:
-        """Look now and then for queries, streams and classes that came, went or changed."""
+    async def _check_changes(self) -> None:
+        """Check periodically for added, removed or changed queries, streams and classes."""
         context, id_, now = self._context, self._route.id, self._context.clock.monotonic()
-        if now - self._looked_at < _LOOK_S:
+        if now - self._checked_at < _CHECK_S:
             return
-        self._looked_at = now
+        self._checked_at = now
         streams = await context.streams.of_database(id_)
-        has_changed = _used(streams, self._needs) != _used(self._streams, self._needs)
+        has_changed = _dependencies(streams, self._needs) != _dependencies(
+            self._streams, self._needs
+        )
         if has_changed or context.plane.model.by_id.get(id_) is not self._route:
             raise OutOfDate
         revision = (await context.results.published(id_)).revision
@@ -179,24 +181,24 @@ class Session:
             await self._change_queries()
         pauses = await context.results.pauses(id_)
         if changed := next_states(self._needs, self._log.progress, pauses):
-            # What is no longer needed before a pause would be kept throughout.
+            # Otherwise, entries not needed before a pause would be kept throughout.
             await self._log.publish(states=changed, reach=self._reach)
             await self._change_queries()
 
     async def _change_queries(self) -> None:
-        """Take over queries that came, went, are paused, or are not possible any more."""
-        before = self._needs
+        """Apply added, removed and paused queries, and stop those no longer possible."""
+        former = self._needs
         await self._read_needs()
-        if self._needs.state != before.state or (before.executed and not self._needs.executed):
+        if self._needs.state != former.state or (former.executed and not self._needs.executed):
             raise OutOfDate
         if self._catch_up is not None and self._catch_up.id not in self._needs.behind:
             self._catch_up = None
-        if self._needs.executed and self._needs.executed != before.executed:
+        if self._needs.executed and self._needs.executed != former.executed:
             await self._replan(self._needs.new)
 
     async def _resume(self) -> bool:
-        """Execute some of what a query has missed; return whether there was one."""
-        resuming = (id_ for id_, each in self._needs.behind.items() if each.name == RESUMING)
+        """Execute some tuples that a query missed; return whether a query is resuming."""
+        resuming = (id_ for id_, behind in self._needs.behind.items() if behind.name == RESUMING)
         if self._catch_up is None and (id_ := next(resuming, None)) is not None:
             self._catch_up = await self._open_catch_up(id_)
         if (catch_up := self._catch_up) is None:
@@ -222,7 +224,7 @@ class Session:
         return catch_up
 
     async def _replan(self, new: Iterable[str]) -> None:
-        """Activate a plan for the present queries; new ones are ready then."""
+        """Activate a plan for the current queries; new queries are then ready."""
         try:
             await self._plan.replace(self._needs.executed)
         except Invalid as error:
@@ -232,7 +234,7 @@ class Session:
             self._needs = replace(self._needs, states={**self._needs.states, **states})
 
     async def _take_batch(self) -> bool:
-        """Execute and publish a batch; return whether there was anything new."""
+        """Execute and publish a batch; return whether there were new tuples."""
         tuples = await self._intake.read(self._log.progress.offsets, self._runtime.watermark_s)
         if tuples:
             run = BatchRun(self._runtime, self._needs.queries)
@@ -247,7 +249,7 @@ class Session:
         return bool(tuples)
 
     async def _deliver(self) -> bool:
-        """Deliver results; return whether batches should wait, as too many are not."""
+        """Deliver results; return whether batches should wait for undelivered results."""
         try:
             await self._deliveries.deliver(self._needs.queries, self._streams)
             return await self._is_held_up()
@@ -257,7 +259,7 @@ class Session:
     async def _is_held_up(self) -> bool:
         is_long = await self._backlog.is_long(self._needs.queries)
         if self._backlog.has_stalled and not await self._deliveries.is_known_to_be_current():
-            return True  # the class may be up, and what is missing is the catalogue
+            return True  # the class may be up, and only the catalogue down
         return is_long or self._deliveries.is_held_up
 
     def _readers(self, relations: frozenset[str]) -> list[str]:
@@ -288,41 +290,41 @@ class Session:
         self._context.observe(StandingQueriesCounted(self._route.schema.database, counts))
 
     async def _check_size(self) -> None:
-        """Stop the queries that read the largest store if there is more than fits."""
-        kept = self._runtime.kept()
-        if sum(kept.values()) > MOST_TUPLES:
-            largest = max(kept, key=lambda each: kept[each]).join
+        """Stop the queries that read the largest store if the state exceeds the limit."""
+        sizes = self._runtime.sizes()
+        if sum(sizes.values()) > MAX_TUPLES:
+            largest = max(sizes, key=lambda layout: sizes[layout]).join
             detail = (
-                f"The queries of the database need more than {MOST_TUPLES:,} tuples and results of"
+                f"The queries of the database need more than {MAX_TUPLES:,} tuples and results of"
                 f" smaller joins; most are of {largest}."
             )
             joins = self._needs.joins.items()
             raise MustStop([id_ for id_, j in joins if largest.relations <= j.relations], detail)
 
     async def _note_progress(self) -> None:
-        """Say how far streams were taken, which keeps them from running away."""
+        """Record how far streams were taken, so that they hold back their writers."""
         now = self._context.clock.monotonic()
-        if now - self._noted_at < _NOTED_S:
+        if now - self._recorded_at < _PROGRESS_S:
             return
-        self._noted_at = now
+        self._recorded_at = now
         await self._intake.note_consumed(self._log.progress.offsets)
         if self._intake.feed not in ("", self._log.progress.feed):
             await self._log.publish(progress=replace(self._log.progress, feed=self._intake.feed))
 
     async def _stop(self, queries: Iterable[str], detail: str) -> NoReturn:
-        """Stop queries; the others are loaded anew without them."""
-        await self._log.publish(states=dict.fromkeys(queries, stopped(detail)))
+        """Stop queries; the others are reloaded without them."""
+        await self._log.publish(states=dict.fromkeys(queries, stopped_state(detail)))
         raise OutOfDate
 
 
-def _used(streams: Mapping[str, EventStream], needs: Needs) -> tuple[dict[str, Any], ...]:
-    """Return what queries rely on: declarations that they read, and the very streams they fill."""
-    names = [each.name for each in needs.sources if each.kind == "stream"]
-    filled = {id_: stream_into(each, streams) for id_, each in needs.queries.items()}
+def _dependencies(streams: Mapping[str, EventStream], needs: Needs) -> tuple[dict[str, Any], ...]:
+    """Return the declarations that queries read, and the ids of the streams they fill."""
+    names = [source.name for source in needs.sources if source.kind == "stream"]
+    filled = {id_: stream_into(query, streams) for id_, query in needs.queries.items()}
     return {name: streams.get(name) for name in names}, filled
 
 
 def _widest(joins: Mapping[str, Join]) -> list[str]:
     """Return the queries of most relations, which have most candidate probe orders."""
-    most = max(len(each.relations) for each in joins.values())
-    return [id_ for id_, each in joins.items() if len(each.relations) == most]
+    max_relations = max(len(join.relations) for join in joins.values())
+    return [id_ for id_, join in joins.items() if len(join.relations) == max_relations]

@@ -1,4 +1,4 @@
-"""The event streams and classes that queries name: read from JSON, and with their attributes."""
+"""The event streams and classes that queries refer to: their parser and their attributes."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from mediator.schema.tree import ClassSchema, Schema
 from mediator.schema.types import SCALARS, FieldType
 from mediator.standing.query import Source, SourceKind
 
-__all__ = ["KINDS", "attributes_of", "attributes_of_class", "parse_known", "parse_source"]
+__all__ = ["KINDS", "attributes_of", "attributes_of_class", "parse_name", "parse_source"]
 
 KINDS: Final = ("stream", "class")
-_AS_THEY_ARE: Final = (FieldType.INTEGER, FieldType.FLOAT, FieldType.BOOLEAN)
-"""Fields of other types have strings in JSON."""
+_JSON_TYPES: Final = (FieldType.INTEGER, FieldType.FLOAT, FieldType.BOOLEAN)
+"""Fields of other types are strings in JSON."""
 
 
 def parse_source(node: Node, schema: Schema, streams: Mapping[str, EventStream]) -> Source | None:
-    """Read which of the two an object names; None after an error."""
+    """Read the stream or class that an object names; None after an error."""
     if isinstance(node.value, dict) and sum(node[kind].given for kind in KINDS) != 1:
         node.error("must have either stream or class")
         return None
     if node["stream"].given:
-        return parse_known(node["stream"], "stream", streams)
-    return parse_known(node["class"], "class", schema.classes) if node["class"].given else None
+        return parse_name(node["stream"], "stream", streams)
+    return parse_name(node["class"], "class", schema.classes) if node["class"].given else None
 
 
-def parse_known(node: Node, kind: SourceKind, known: Iterable[str]) -> Source | None:
+def parse_name(node: Node, kind: SourceKind, names: Iterable[str]) -> Source | None:
     name: Any = node.value if isinstance(node.value, str) else ""
-    if name in known:
+    if name in names:
         return Source(kind, name)
-    there = "event stream" if kind == "stream" else "class"
-    node.unknown(f"there is no {there} {name}", name, known)
+    kind_name = "event stream" if kind == "stream" else "class"
+    node.unknown(f"there is no {kind_name} {name}", name, names)
     return None
 
 
 def attributes_of(
     source: Source, schema: Schema, streams: Mapping[str, EventStream]
 ) -> dict[str, str | None]:
-    """Return the attributes of a source by name; None: they may have any type."""
+    """Return the types of a source's attributes by name; None: any type."""
     if source.kind == "class":
         return attributes_of_class(schema.classes[source.name])
     stream = streams[source.name]
@@ -49,6 +49,6 @@ def attributes_of(
 
 def attributes_of_class(class_: ClassSchema) -> dict[str, str | None]:
     """Return the attributes of tuples of a class: its scalar fields, and the id."""
-    types = {name: each.type for name, each in class_.fields.items() if each.type in SCALARS}
-    shown = {n: t if t in _AS_THEY_ARE else FieldType.STRING for n, t in types.items()}
-    return {"id": FieldType.STRING, **shown}
+    types = {name: field.type for name, field in class_.fields.items() if field.type in SCALARS}
+    json_types = {n: t if t in _JSON_TYPES else FieldType.STRING for n, t in types.items()}
+    return {"id": FieldType.STRING, **json_types}

@@ -1,4 +1,4 @@
-"""The state of stores: tuples in tasks, with a hash index for each attribute that is probed."""
+"""The state of stores: tuples in tasks, with a hash index for each probed attribute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from mediator.standing.model import Attribute, Join
 from mediator.standing.probe_orders import StoreLayout
 
-__all__ = ["JoinedTuple", "PlanEpoch", "StreamTuple", "Task", "joined", "task_of"]
+__all__ = ["JoinedTuple", "PlanEpoch", "StreamTuple", "Task", "join_pair", "task_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class StreamTuple:
     """A tuple of a stream.
 
     Attributes:
-        time_s: When it happened, by its own account: what windows compare.
-        values: Scalars by attribute. Nothing equals one that is missing or null.
+        time_s: Its event time, which windows compare.
+        values: Scalars by attribute. A missing or null value equals nothing.
     """
 
     stream: str
@@ -29,11 +29,11 @@ class StreamTuple:
 
 @dataclass(frozen=True, slots=True)
 class JoinedTuple:
-    """Tuples that belong together, one of each relation.
+    """Joined tuples, one of each relation.
 
     Attributes:
-        first_s: The time of the earliest.
-        last_s: That of the latest.
+        first_s: The time of the earliest tuple.
+        last_s: The time of the latest tuple.
     """
 
     tuples: Mapping[str, StreamTuple]
@@ -45,14 +45,14 @@ class JoinedTuple:
         return cls({one.stream: one}, one.time_s, one.time_s)
 
     def key(self, attribute: Attribute) -> Hashable | None:
-        """Return what the value of an attribute is compared by; None: nothing equals it."""
+        """Return the key by which an attribute's value is compared; None: nothing equals it."""
         value = self.tuples[attribute.relation].values.get(attribute.name)
-        # True equals 1 in Python, and not in JSON.
+        # True equals 1 in Python, but not in JSON.
         return None if value is None else (type(value) is bool, value)
 
 
-def joined(one: JoinedTuple, other: JoinedTuple, window_s: float) -> JoinedTuple | None:
-    """Return both as one; None if their tuples are further apart than the window."""
+def join_pair(one: JoinedTuple, other: JoinedTuple, window_s: float) -> JoinedTuple | None:
+    """Join two joined tuples; None if they are further apart than the window."""
     first_s, last_s = min(one.first_s, other.first_s), max(one.last_s, other.last_s)
     if last_s - first_s > window_s:
         return None
@@ -76,14 +76,14 @@ class Task:
     def partners(
         self, item: JoinedTuple, matches: Sequence[tuple[Attribute, Attribute]]
     ) -> Iterator[JoinedTuple]:
-        """Find the tuples whose attributes equal those of an item; the first pair is looked up."""
+        """Yield the tuples that match an item; the first pair is looked up in an index."""
         mine, theirs = matches[0]
         key = item.key(mine)
         if key is None:
             return
-        for found in self._index(theirs).get(key, ()):
-            if all(_equal(item.key(one), found.key(other)) for one, other in matches[1:]):
-                yield found
+        for candidate in self._index(theirs).get(key, ()):
+            if all(_equal(item.key(one), candidate.key(other)) for one, other in matches[1:]):
+                yield candidate
 
     def _index(self, attribute: Attribute) -> Mapping[Hashable, list[JoinedTuple]]:
         if attribute not in self._indexes:
@@ -103,11 +103,11 @@ def task_of(key: Hashable | None, tasks: int) -> int:
 
 @dataclass(slots=True)
 class PlanEpoch:
-    """A plan epoch: what arrived while a plan was active, laid out as that says.
+    """A plan epoch: the tuples that arrived while a plan was active, in its layouts.
 
     Attributes:
-        tasks: Of each layout of each store.
-        newest_s: No tuple in it begins later.
+        tasks: By store and layout.
+        newest_s: The latest start of its tuples.
     """
 
     tasks: dict[Join, dict[StoreLayout, list[Task]]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class PlanEpoch:
         self.newest_s = max(self.newest_s, item.first_s)
 
     def items(self, join: Join) -> Iterator[JoinedTuple]:
-        """Go through what is kept of a store, whichever its layouts are."""
+        """Yield the tuples of a store, in any one of its layouts."""
         for tasks in list(self.tasks.get(join, {}).values())[:1]:
             for task in tasks:
                 yield from task.tuples

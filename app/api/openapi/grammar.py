@@ -13,14 +13,14 @@ from mediator.event_streams.declaration import (
     SHORTEST_RETENTION_S,
     TYPES,
 )
-from mediator.flows.parser import LONGEST_LATENCY_S, MOST_OPERATORS, OBJECTIVES, OPERATOR_NAMES
-from mediator.flows.service import MOST_MESSAGES
+from mediator.flows.parser import MAX_LATENCY_S, MAX_OPERATORS, OBJECTIVES, OPERATOR_NAMES
+from mediator.flows.service import MAX_MESSAGES
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
 from mediator.schema.ids import FIELD_NAME
-from mediator.standing.parser import LONGEST_WINDOW_S, MOST_RELATIONS
-from mediator.standing.query_parser import LONGEST_LATENESS_S, MOST_LAG
-from mediator.standing.query_parser import LONGEST_NAME as LONGEST_QUERY_NAME
+from mediator.standing.parser import MAX_RELATIONS, MAX_WINDOW_S
+from mediator.standing.query_parser import MAX_LAG_LIMIT, MAX_LATENESS_S
+from mediator.standing.query_parser import MAX_NAME_LENGTH as LONGEST_QUERY_NAME
 from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
 
 __all__ = ["COUNT", "GRAMMAR", "one_of"]
@@ -247,11 +247,11 @@ GRAMMAR: Final[dict[str, Any]] = {
             "name": {"type": "string", "maxLength": LONGEST_QUERY_NAME},
             "relations": {
                 "oneOf": [
-                    _array(_TEXT, MOST_RELATIONS, 2),
+                    _array(_TEXT, MAX_RELATIONS, 2),
                     {
                         "type": "object",
                         "minProperties": 2,
-                        "maxProperties": MOST_RELATIONS,
+                        "maxProperties": MAX_RELATIONS,
                         "additionalProperties": _SOURCE,
                     },
                 ],
@@ -261,9 +261,9 @@ GRAMMAR: Final[dict[str, Any]] = {
                 **_array(_array(_TEXT, 2, 2), least=1),
                 "description": "Pairs of attributes that are equal.",
             },
-            "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
-            "lateness_s": {"type": "number", "minimum": 0, "maximum": LONGEST_LATENESS_S},
-            "max_lag": {"type": "integer", "minimum": 1, "maximum": MOST_LAG},
+            "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_WINDOW_S},
+            "lateness_s": {"type": "number", "minimum": 0, "maximum": MAX_LATENESS_S},
+            "max_lag": {"type": "integer", "minimum": 1, "maximum": MAX_LAG_LIMIT},
             "into": {
                 "oneOf": [
                     _into("stream", "Attributes of the stream, by what they are taken from."),
@@ -278,10 +278,10 @@ GRAMMAR: Final[dict[str, Any]] = {
         {
             "name": {"type": "string", "maxLength": 100},
             "plan": {
-                **_array(_OPERATOR, MOST_OPERATORS, 2),
+                **_array(_OPERATOR, MAX_OPERATORS, 2),
                 "description": "Operators in order: docs/message-flows.md.",
             },
-            "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_LATENCY_S},
+            "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_LATENCY_S},
             "ordered": {"type": "boolean"},
             "objective": {"enum": OBJECTIVES},
             "results": _closed({"webhook": {"type": "string", "format": "uri"}}, ["webhook"]),
@@ -289,7 +289,7 @@ GRAMMAR: Final[dict[str, Any]] = {
         ["plan", "latency_s"],
     ),
     "NewMessages": _closed(
-        {"messages": _array({"type": "object"}, MOST_MESSAGES, 1)},
+        {"messages": _array({"type": "object"}, MAX_MESSAGES, 1)},
         ["messages"],
     ),
 }

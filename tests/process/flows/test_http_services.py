@@ -14,9 +14,9 @@ from mediator.coordination.message_queue import QueueBounds
 from mediator.flows import worker
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_request import read_request
-from mediator.flows.http_services import LARGEST_RESPONSE, HttpServices
+from mediator.flows.http_services import MAX_RESPONSE_BYTES, HttpServices
 from mediator.flows.message_values import MessageValues
-from mediator.flows.worker import MOST_ATTEMPTS
+from mediator.flows.worker import MAX_ATTEMPTS
 from mediator.query.json_node import Node
 from tests.process.access.certificates import write_certificate
 from tests.process.flows.http_service import HttpService, http_service
@@ -86,7 +86,7 @@ async def test_what_will_not_answer_otherwise_is_permanent(
 async def test_a_flood_is_not_read(client: HttpServices, remote: HttpService) -> None:
     error = await error_of(client, f"{remote.url}/huge")
     assert isinstance(error, Invalid)
-    assert str(LARGEST_RESPONSE) in error.detail
+    assert str(MAX_RESPONSE_BYTES) in error.detail
     assert remote.sent < 50 * 2**20
 
 
@@ -208,7 +208,7 @@ async def test_a_request_that_takes_longer_than_a_lease_ends(
     flow = await shop.create(plan, ordered=True)
     states = await shop.ended(flow, await shop.tickets(flow, messages(["hang", "fail"])))
     assert [state["state"] for state in states] == ["failed", "done"]
-    assert len(remote.to("/hang")) == MOST_ATTEMPTS
+    assert len(remote.to("/hang")) == MAX_ATTEMPTS
 
 
 async def test_an_operator_behind_a_write_is_executed_for_each_message(shop: Shop) -> None:

@@ -15,7 +15,7 @@ from mediator.base.clock import SystemClock
 from mediator.base.concurrency import end
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.queue import EndedMessage, FlowKey, NewMessage
-from mediator.flows.worker import MOST_ATTEMPTS, FlowWorker
+from mediator.flows.worker import MAX_ATTEMPTS, FlowWorker
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.operation.forked import exit_code_of
@@ -165,7 +165,7 @@ async def test_a_message_that_no_worker_survives_becomes_a_dead_letter_and_the_o
     sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
     await queue.enqueue(key, sent, None)
     # The first one passes the second message.
-    for after in (1, *[0] * (MOST_ATTEMPTS - 1)):
+    for after in (1, *[0] * (MAX_ATTEMPTS - 1)):
         await killed.run(key, "before write", after)
     invoker = RecordingInvoker(killed.redis, key.flow)
     orders = flow(ORDERS, ordered=True)

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from mediator.flows.message_values import DEEPEST, MOST_BYTES
+from mediator.flows.message_values import MAX_BYTES, MAX_DEPTH
 from tests.process.flows.http_service import HttpService
 from tests.process.flows.remote import RECEIVE, get, messages, post
 from tests.process.flows.shop import Shop
@@ -33,7 +33,7 @@ async def test_a_plan_whose_values_explode_fails_its_messages_alone(
     flow = await shop.create([RECEIVE, *before, EXPLODE], ordered=ordered)
     states = await shop.ended(flow, await shop.tickets(flow, messages("AXB")))
     assert [state["state"] for state in states] == ["done", "failed", "done"]
-    assert str(MOST_BYTES) in states[1]["error"]["detail"]
+    assert str(MAX_BYTES) in states[1]["error"]["detail"]
     assert states[1]["error"]["errors"][0]["pointer"] == "/name"
     assert len(remote.received) == (3 if is_outbound else 0)
 
@@ -46,15 +46,15 @@ async def test_a_message_that_is_too_deep_is_refused_at_its_place(shop: Shop) ->
     receive = {"op": "receive", "attributes": {"deep": "json"}}
     flow = await shop.create([receive, {"op": "assign", "to": "is", "value": 1}], ordered=True)
     path = f"message-flows/{flow}/messages"
-    for levels in (DEEPEST + 1, 253, 1_000):
+    for levels in (MAX_DEPTH + 1, 253, 1_000):
         deep = b"[" * levels + b"]" * levels
         body = b'{"messages": [{"deep": 1}, {"deep": ' + deep + b"}]}"
         headers = {"content-type": "application/json"}
         answer = await shop.client.post(path, content=body, headers=headers)
         assert answer.status_code == 400, answer.text
         assert [each["pointer"] for each in answer.json()["errors"]] == ["/messages/1/deep"]
-    (state,) = await shop.ended(flow, await shop.tickets(flow, [{"deep": nested(DEEPEST)}]))
-    assert state["result"]["deep"] == nested(DEEPEST)
+    (state,) = await shop.ended(flow, await shop.tickets(flow, [{"deep": nested(MAX_DEPTH)}]))
+    assert state["result"]["deep"] == nested(MAX_DEPTH)
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -63,7 +63,7 @@ async def test_a_response_that_is_too_deep_fails_its_message_and_is_not_asked_fo
     shop: Shop, remote: HttpService, ordered: bool, invoke: Any
 ) -> None:
     flow = await shop.create([RECEIVE, invoke(f"{remote.url}/nested/{{name}}")], ordered=ordered)
-    levels = [DEEPEST, DEEPEST + 1, 255, 1_000, 1]
+    levels = [MAX_DEPTH, MAX_DEPTH + 1, 255, 1_000, 1]
     states = await shop.ended(flow, await shop.tickets(flow, messages([str(n) for n in levels])))
     assert [state["state"] for state in states] == ["done", "failed", "failed", "failed", "done"]
     assert len(remote.received) == len(levels)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mediator.flows.queue import FlowKey
-from mediator.flows.worker import MOST_ATTEMPTS
+from mediator.flows.worker import MAX_ATTEMPTS
 from tests.process.flows.http_service import HttpService
 from tests.process.flows.keys import key_of
 from tests.process.flows.remote import RECEIVE, messages, post
@@ -47,7 +47,7 @@ async def test_a_result_is_sent_to_the_webhook(
 async def test_a_result_that_cannot_be_delivered_becomes_a_dead_letter(
     shop: Shop, remote: HttpService, ordered: bool
 ) -> None:
-    results = {"webhook": f"{remote.url}/fail/{MOST_ATTEMPTS}/hook"}
+    results = {"webhook": f"{remote.url}/fail/{MAX_ATTEMPTS}/hook"}
     plan = [RECEIVE, post(f"{remote.url}/fail/0/orders")]
     flow = await shop.create(plan, ordered=ordered, results=results)
     tickets = await shop.tickets(flow, messages("AB"))
@@ -57,9 +57,9 @@ async def test_a_result_that_cannot_be_delivered_becomes_a_dead_letter(
     replayed = await shop.client.post(f"message-flows/{flow}/replay")
     assert replayed.json() == {"replayed": 1, "expired": 0}
     await shop.ended(flow, tickets)
-    hooks = remote.to(f"/fail/{MOST_ATTEMPTS}/hook")
+    hooks = remote.to(f"/fail/{MAX_ATTEMPTS}/hook")
     keys = [each.key for each in hooks if each.body["ticket"] == tickets[0]]
-    assert (len(keys), len(set(keys))) == (MOST_ATTEMPTS + 1, 1)
+    assert (len(keys), len(set(keys))) == (MAX_ATTEMPTS + 1, 1)
 
 
 @pytest.mark.parametrize(

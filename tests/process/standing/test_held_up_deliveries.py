@@ -83,7 +83,7 @@ class Delivering:
 
 @pytest.fixture
 async def delivering(published: Published, monkeypatch: pytest.MonkeyPatch) -> Delivering:
-    monkeypatch.setattr(delivery, "MOST_WAITING", 2)
+    monkeypatch.setattr(delivery, "MAX_WAITING", 2)
     opened = Delivering(published)
     assert await opened.streams.declare(opened.name, PAIRS, 1)
     return opened

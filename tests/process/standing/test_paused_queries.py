@@ -108,9 +108,9 @@ async def test_the_log_is_cut_where_a_query_is_paused_again(bench: Bench) -> Non
 async def test_batches_wait_for_a_query_that_has_missed_too_much(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lag, "MOST_MISSED", 5)
-    monkeypatch.setattr(catch_up, "_AT_ONCE", 1)
-    monkeypatch.setattr(intake, "_TAKEN", 3)
+    monkeypatch.setattr(lag, "MAX_MISSED", 5)
+    monkeypatch.setattr(catch_up, "_BATCH_TUPLES", 1)
+    monkeypatch.setattr(intake, "_BATCH_TUPLES", 3)
     run, missed = CatchUp.run, list[int]()
 
     async def busy(catching_up: CatchUp, slices: Slices) -> BatchRun:
@@ -155,7 +155,7 @@ async def test_a_pause_ends_by_itself_and_with_the_rules_that_made_it(bench: Ben
 async def test_a_pause_ends_when_too_much_is_missed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lag, "MOST_MISSED", 5)
+    monkeypatch.setattr(lag, "MAX_MISSED", 5)
     query = await bench.ready(RS)
     await bench.pause(query)
     await bench.send("r", (1, {"a": 1}))

@@ -47,7 +47,7 @@ INTO_PAIRS = {**JOIN, "into": {"class": "pairs", "values": {"n": "x.n", "share":
 @pytest.fixture
 async def bench(started: Service, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     monkeypatch.setattr(holding, "PAUSE_S", 0.01)
-    monkeypatch.setattr(class_deliveries, "_LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(class_deliveries, "_MAX_PAUSE_S", 0.2)
     async with bench_on(started, SCHEMA) as opened:
         for name in "xy":
             await opened.declare(name, TYPES, types=TYPES)
@@ -249,7 +249,7 @@ async def stopped(bench: Bench, query: str) -> str:
 async def test_results_that_are_removed_before_they_are_written_stop_the_query(
     bench: Bench, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing_results, "MOST_RESULTS", 2)
+    monkeypatch.setattr(standing_results, "MAX_RESULTS", 2)
     faults.fails_to_write, faults.is_written = lambda _: True, False
     query = await bench.ready(JOIN)
     await sends(bench, "a")

@@ -258,7 +258,7 @@ async def test_a_part_that_arrives_after_it_was_given_up_is_not_appended_twice(
 async def test_a_part_has_so_many_bytes_at_most(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "_BYTES", 10)
+    monkeypatch.setattr(delivery, "_CHUNK_BYTES", 10)
     appended = Appended(bench, monkeypatch)
     await bench.declare("pairs", "k")
     await bench.ready(PAIRS)

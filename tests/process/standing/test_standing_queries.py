@@ -114,7 +114,7 @@ async def test_what_is_wrong_with_a_query_is_refused_with_its_location(
 async def test_a_database_has_so_many_queries_and_no_more(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "MOST_QUERIES", 1)
+    monkeypatch.setattr(service, "MAX_QUERIES", 1)
     await bench.create(Q1)
     answer = await bench.client.post("standing-queries", json=Q2)
     assert (answer.status_code, answer.json()["type"]) == (409, "/problems/conflict")

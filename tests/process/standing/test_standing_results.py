@@ -106,7 +106,7 @@ async def test_a_log_of_more_entries_than_are_read_at_once_is_read_in_its_batche
 async def test_the_last_results_are_kept_and_earlier_ones_are_gone(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing_results, "MOST_RESULTS", 2)
+    monkeypatch.setattr(standing_results, "MAX_RESULTS", 2)
     await published.publish(0, results={published.key.query: [b"1", b"2", b"3"]})
     with pytest.raises(PositionGone):
         await published.found()
@@ -148,7 +148,7 @@ class HandClock(SystemClock):
 async def test_batches_wait_for_a_class_that_takes_results_and_for_none_that_is_down(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_backlog, "MOST_WAITING", 2)
+    monkeypatch.setattr(class_backlog, "MAX_WAITING", 2)
     key, clock = published.key, HandClock()
     route = DatabaseRoute(Schema(key.database), {}, key.database)
     backlog = ClassBacklog(published.results, route, clock)

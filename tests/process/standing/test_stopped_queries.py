@@ -46,7 +46,7 @@ async def test_a_stream_that_ran_away_stops_its_queries(
 async def test_a_tuple_that_makes_too_much_stops_its_queries_and_no_other(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_run, "MOST_PAIRS", 20)
+    monkeypatch.setattr(batch_run, "MAX_PAIRS", 20)
     q1, q2 = await bench.ready(Q1), await bench.ready(Q2)
     await bench.send("s", *[(1, {"a": 1, "b": 2})] * 25)
     await bench.has_taken_all()
@@ -58,7 +58,7 @@ async def test_a_tuple_that_makes_too_much_stops_its_queries_and_no_other(
 async def test_state_that_does_not_fit_stops_queries(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "MOST_TUPLES", 20)
+    monkeypatch.setattr(session, "MAX_TUPLES", 20)
     q1, q2 = await bench.ready(Q1), await bench.ready(Q2)
     await bench.send("u", *[(1, {"c": 2})] * 25)
     await eventually(lambda: bench.has_state(q2, "stopped"))
@@ -68,7 +68,7 @@ async def test_state_that_does_not_fit_stops_queries(
 async def test_a_batch_ends_early_where_it_costs_much(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_run, "_RESULTS", 3)
+    monkeypatch.setattr(batch_run, "_MAX_RESULTS", 3)
     query = await bench.ready({**Q1, "relations": ["r", "s"], "predicates": [["r.a", "s.a"]]})
     for _ in range(4):
         await bench.send("r", *[(1, {"a": 1})] * 2)

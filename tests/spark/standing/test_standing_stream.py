@@ -48,7 +48,7 @@ def test_results_and_costs_are_the_references_through_a_restart_with_another_pla
                 os.utime(path, (MONTH_S + number, MONTH_S + number))
         commit = run(spark, tmp_path, plan)
         assert sum(commit.sent) == (reference.sent - before).total()
-        assert commit.rows == sum(reference.kept().values())
+        assert commit.rows == sum(reference.sizes().values())
         results = spark.read.parquet(str(tmp_path / "state" / "results"))
         assert numbered([row.asDict() for row in results.collect()]) == expected
     assert commit.batch == 3

@@ -16,7 +16,7 @@ from mediator.base.concurrency import end
 from mediator.base.errors import Invalid, Unavailable
 from mediator.flows.execution import BatchExecution, Message
 from mediator.flows.http_request import HttpRequest
-from mediator.flows.message_values import MOST_BYTES, MessageValues
+from mediator.flows.message_values import MAX_BYTES, MessageValues
 from mediator.flows.plan import Plan, Query, Write
 from mediator.flows.queue import QueuedMessage
 from mediator.flows.rewriting import Step, rewrite, steps_of_message
@@ -99,7 +99,7 @@ async def test_a_batch_is_looked_up_once() -> None:
     execution = BatchExecution(invoker, "flow", SystemClock())
     await execution.run(rewrite(PLAN), batch(bodies))
     assert invoker.asked == ["A"]
-    assert (execution.measured.lookups, execution.measured.saved) == (1, 3)
+    assert (execution.metrics.lookups, execution.metrics.saved) == (1, 3)
 
 
 async def executed(
@@ -122,7 +122,7 @@ async def test_a_value_that_doubles_forty_times_fails_its_message() -> None:
 
 async def test_a_value_that_many_share_fails_those_alone_that_have_no_room_for_it() -> None:
     share = {"op": "assign", "to": "shared", "value": {"of": {"$": "/name"}}}
-    half = "x" * (MOST_BYTES // 2)
+    half = "x" * (MAX_BYTES // 2)
     bodies = [
         {"name": half[:-100], "total": total, "note": 1} for total in ("", half[:1000], "", half)
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from mediator.flows.levels import LevelChoice
 from mediator.flows.partitioning import Grain, canonical
-from mediator.flows.plan import MOST_LEVELS, Plan
+from mediator.flows.plan import MAX_LEVELS, Plan
 from tests.unit.flows.plans import LOOKUP, ORDERS, flow
 
 NAMES = ("number", "name", "country")
@@ -49,7 +49,7 @@ def chosen(
 ) -> int:
     choice = LevelChoice(plan)
     for batch in queued(plan, messages, present):
-        choice.executed(batch, lookups_s(plan, batch, costs))
+        choice.add_batch(batch, lookups_s(plan, batch, costs))
     return choice.choose(present)
 
 
@@ -99,7 +99,7 @@ def test_a_plan_with_one_lookup_has_one_level_with_its_selectivity() -> None:
     plan, choice = flow(ORDERS).plan, LevelChoice(flow(ORDERS).plan)
     assert choice.document()[0]["selectivity"] is None
     batch = [{"number": f"{n}", "name": f"{n % 10}"} for n in range(100)]
-    choice.executed(batch, {frozenset(plan.levels[0]): 1.0})
+    choice.add_batch(batch, {frozenset(plan.levels[0]): 1.0})
     assert choice.choose(0) == 0
     assert choice.document() == [
         {
@@ -111,7 +111,7 @@ def test_a_plan_with_one_lookup_has_one_level_with_its_selectivity() -> None:
 
 
 def test_a_plan_with_many_lookups_has_a_few_levels() -> None:
-    names = [f"n{number}" for number in range(MOST_LEVELS + 2)]
-    assert len(plan_of(names).levels) == MOST_LEVELS
+    names = [f"n{number}" for number in range(MAX_LEVELS + 2)]
+    assert len(plan_of(names).levels) == MAX_LEVELS
     # A lookup of the same attributes is no further level.
     assert len(plan_of(["n0", "n0"]).levels) == 1

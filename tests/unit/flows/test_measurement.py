@@ -24,9 +24,9 @@ def measured(**members: Any) -> Measurement:
     clock = HandClock()
     measurement = Measurement(flow(ORDERS, **members), clock)
     for arrived in (0, 10):
-        measurement.taken(Batch(1, 1, 10, arrived, 0, False, ()))
+        measurement.add_batch(Batch(1, 1, 10, arrived, 0, False, ()))
         clock.seconds += 1.0
-    measurement.executed(0.3, 0.1, 10)
+    measurement.add_execution(0.3, 0.1, 10)
     return measurement
 
 
@@ -39,8 +39,8 @@ def test_what_the_queue_takes_is_a_cost_of_the_batch() -> None:
 
 def test_what_is_sent_in_order_is_a_cost_of_each_message() -> None:
     measurement = measured(ordered=True)
-    measurement.sent(0.4, 10)
-    measurement.executed(0.3, 0.1, 10)
+    measurement.add_outbound(0.4, 10)
+    measurement.add_execution(0.3, 0.1, 10)
     document = measurement.document()
     assert document["linear_s"] == pytest.approx(0.01 + 0.04)
     assert document["wait_least_s"] == pytest.approx(0.2 / (1 - 10 * 0.05))
@@ -48,10 +48,10 @@ def test_what_is_sent_in_order_is_a_cost_of_each_message() -> None:
 
 def test_what_has_queued_up_in_a_pause_does_not_shorten_the_wait() -> None:
     paused, other = measured(objective="work"), measured(objective="work")
-    paused.taken(Batch(2, 1, 1_000, 20, 0, True, ()))
-    other.taken(Batch(2, 1, 1_000, 20, 0, False, ()))
+    paused.add_batch(Batch(2, 1, 1_000, 20, 0, True, ()))
+    other.add_batch(Batch(2, 1, 1_000, 20, 0, False, ()))
     for measurement in (paused, other):
-        measurement.executed(0.3, 0.1, 10)
+        measurement.add_execution(0.3, 0.1, 10)
     assert paused.document()["selectivity"] == pytest.approx(1 / 10)
     assert paused.wait_s == measured(objective="work").wait_s > other.wait_s
 
@@ -59,10 +59,10 @@ def test_what_has_queued_up_in_a_pause_does_not_shorten_the_wait() -> None:
 def test_a_stall_does_not_change_the_wait_and_another_cost_does() -> None:
     measurement = measured()
     for _ in range(19):
-        measurement.executed(0.3, 0.1, 10)
+        measurement.add_execution(0.3, 0.1, 10)
     usual_s = measurement.wait_s
-    measurement.executed(30.0, 0.1, 10)
+    measurement.add_execution(30.0, 0.1, 10)
     assert measurement.wait_s == pytest.approx(usual_s)
     for _ in range(15):
-        measurement.executed(0.5, 0.1, 10)
+        measurement.add_execution(0.5, 0.1, 10)
     assert measurement.wait_s == pytest.approx(0.4 / (1 - 10 * 0.01))

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from mediator.base.errors import Invalid
 from mediator.flows.message_check import check_message
 from mediator.flows.message_values import (
-    DEEPEST,
-    MOST_BYTES,
+    MAX_BYTES,
+    MAX_DEPTH,
     MessageValues,
     SizedValue,
     depth_of,
-    sized,
+    measure,
 )
 from mediator.flows.templates import fill
 from tests.unit.flows.plans import flow
@@ -68,30 +68,30 @@ def test_a_filled_template_is_as_large_as_its_json(one: Any, other: Any, templat
 @given(VALUES, VALUES)
 def test_replaced_values_make_room(one: Any, other: Any) -> None:
     values = MessageValues.of({"a": one})
-    room = SizedValue("", MOST_BYTES - sized(other, "/a").size, 0)
-    values.put("a", sized(other, "/a"))
+    room = SizedValue("", MAX_BYTES - measure(other, "/a").size, 0)
+    values.put("a", measure(other, "/a"))
     values.put("b", room)
     assert values["a"] == other
     with pytest.raises(Invalid):
-        values.put("c", sized(0, "/c"))
+        values.put("c", measure(0, "/c"))
     assert set(values) == {"a", "b"}
 
 
-@pytest.mark.parametrize("value", ["x" * MOST_BYTES, nested(DEEPEST + 1), nested(500)])
+@pytest.mark.parametrize("value", ["x" * MAX_BYTES, nested(MAX_DEPTH + 1), nested(500)])
 def test_a_value_beyond_a_bound_is_refused_where_it_is(value: Any) -> None:
     with pytest.raises(Invalid) as refused:
         MessageValues.of({"a": value})
     assert [each.pointer for each in refused.value.locations] == ["/a"]
-    assert sized(nested(DEEPEST), "/a").depth == DEEPEST
+    assert measure(nested(MAX_DEPTH), "/a").depth == MAX_DEPTH
 
 
 @pytest.mark.parametrize(
     ("template", "value"),
     [
-        ([{"$": "/a"}] * 3, "x" * (MOST_BYTES // 2)),
-        ([{"$": "/a/0/0"}] * 3, [["x" * (MOST_BYTES // 2)]]),
-        ([{"$": "/a"}], nested(DEEPEST)),
-        ([{"$": "/a/0"}], [nested(DEEPEST - 1), 0]),
+        ([{"$": "/a"}] * 3, "x" * (MAX_BYTES // 2)),
+        ([{"$": "/a/0/0"}] * 3, [["x" * (MAX_BYTES // 2)]]),
+        ([{"$": "/a"}], nested(MAX_DEPTH)),
+        ([{"$": "/a/0"}], [nested(MAX_DEPTH - 1), 0]),
     ],
 )
 def test_a_template_that_would_become_too_large_is_refused(template: Any, value: Any) -> None:
@@ -101,13 +101,13 @@ def test_a_template_that_would_become_too_large_is_refused(template: Any, value:
         fill([template], values)
 
 
-@pytest.mark.parametrize("levels", [DEEPEST + 1, 253, 1_000])
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 253, 1_000])
 def test_a_message_that_is_too_deep_is_refused_at_its_place(levels: int) -> None:
     plan = flow([{"op": "receive", "attributes": {"a": "json"}}, ASSIGN]).plan
     with pytest.raises(Invalid) as refused:
         check_message(plan, {"a": nested(levels)}, "/messages/7")
     assert [each.pointer for each in refused.value.locations] == ["/messages/7/a"]
-    assert check_message(plan, {"a": nested(DEEPEST)}, "")
+    assert check_message(plan, {"a": nested(MAX_DEPTH)}, "")
 
 
 def test_a_case_that_is_too_deep_is_refused_at_its_place() -> None:

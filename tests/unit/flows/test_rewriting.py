@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Invalid
-from mediator.flows.parser import MOST_OPERATORS
+from mediator.flows.parser import MAX_OPERATORS
 from mediator.flows.partitioning import describe_grain
 from mediator.flows.rewriting import describe, rewrite
 from tests.unit.flows.plans import LOOKUP, ORDERS, flow
@@ -89,7 +89,7 @@ def nested(levels: int) -> dict[str, Any]:
             "/plan/1/query/filter/eq/0",
         ),
         ([RECEIVE, nested(10)], ""),
-        ([RECEIVE, *[ASSIGN] * MOST_OPERATORS], "/plan"),
+        ([RECEIVE, *[ASSIGN] * MAX_OPERATORS], "/plan"),
         ([RECEIVE, {**ASSIGN, "value": {"$": 1}}], "/plan/1/value/$"),
         (
             [RECEIVE, {"op": "invoke", "write": {"class": "orders", "id": "x"}}],

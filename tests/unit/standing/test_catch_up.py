@@ -65,7 +65,7 @@ async def test_it_has_the_results_that_it_would_have_had(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)
-    monkeypatch.setattr(catch_up, "_AT_ONCE", random.choice([1, 3, 500]))
+    monkeypatch.setattr(catch_up, "_BATCH_TUPLES", random.choice([1, 3, 500]))
     others, slices = Others(random), Slices(SystemClock())
     before = [others.batch() for _ in range(5)]
     catching_up = CatchUp("q", {name: others.numbers[name] for name in "rs"}, QUERY, LATENESS_S)
@@ -103,7 +103,7 @@ async def test_a_log_whose_history_is_out_of_order_is_executed_once(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """An older version has logged what was late during the pause, behind what came later."""
-    monkeypatch.setattr(catch_up, "_AT_ONCE", at_once)
+    monkeypatch.setattr(catch_up, "_BATCH_TUPLES", at_once)
     order = [("r", 3), ("s", 1), ("s", 2), ("r", 2)]
     batch = BatchRun(Runtime("rs", 1, 1.0), {})
     batch.accepted = [LoggedTuple(name, 100.0, {"a": 1}, n) for name, n in order]

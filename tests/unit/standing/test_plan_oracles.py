@@ -17,7 +17,7 @@ from mediator.standing import planning, problem
 from mediator.standing.model import Attribute, Join, Workload, stream_store
 from mediator.standing.planning import MODES, Mode, Plan, PlanOptions, make_plans
 from mediator.standing.probe_orders import intermediates, partition_candidates, probe_orders
-from mediator.standing.problem import Choice, Problem, build_problem, needed
+from mediator.standing.problem import Choice, Problem, build_problem, prune
 from mediator.standing.program import Solution, solve
 from tests.unit.standing.papers_queries import EXAMPLE_1, EXAMPLE_2, document, workload
 
@@ -189,7 +189,7 @@ def test_the_solver_finds_the_cheapest_of_all_choices(
     of = build_problem(workload(SMALL[name]), materialise=materialise, replicas=replicas)
     choice = solve(of, 120).choice
     assert choice is not None
-    assert needed(of.queries, choice) == choice
+    assert prune(of.queries, choice) == choice
     assert replicas or _keeps_stores_once(choice)
     assert of.cost(choice) == pytest.approx(exhaustive(of))
 
@@ -250,13 +250,13 @@ def test_at_its_limit_the_greedy_choice_is_taken(
 def test_a_solver_without_time_ends_with_a_valid_choice() -> None:
     of = drawn_workload(PAPERS_SCHEMA, 30, 3, Random(2))
     found = plan(of, materialise=False, limit_s=1e-9)
-    assert needed(of.joins, found.choice) == found.choice
+    assert prune(of.joins, found.choice) == found.choice
     assert _keeps_stores_once(found.choice)
     assert 0 <= found.gap <= 1
 
 
 def test_too_many_candidates_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problem, "MOST_CANDIDATES", 7)
+    monkeypatch.setattr(problem, "MAX_CANDIDATES", 7)
     with pytest.raises(Invalid, match="candidate probe orders"):
         plan(EXAMPLE_1, materialise=False)
 

@@ -109,7 +109,7 @@ def test_state_is_bounded_by_the_window() -> None:
     for second in range(100):
         values = {"a": second, "b": second, "c": second}
         running.feed([tuple_of(name, second, **values) for name in "RSTU"])
-    assert sum(running.kept().values()) <= 5 * 3
+    assert sum(running.sizes().values()) <= 5 * 3
 
 
 def test_a_tuple_is_sent_to_the_task_of_its_partners_or_to_all_tasks() -> None:
@@ -173,9 +173,9 @@ def test_a_query_that_is_added_sees_what_arrived_before() -> None:
 def test_intermediate_results_that_no_query_needs_are_dropped() -> None:
     running = runtime(plan_of(EXAMPLE_1))
     running.feed([tuple_of("S", 1, a=1, b=2), tuple_of("T", 1, b=2, c=3)])
-    assert {str(layout): count for layout, count in running.kept().items()}["S⋈T"] == 1
+    assert {str(layout): count for layout, count in running.sizes().items()}["S⋈T"] == 1
     running.activate(plan_of(EXAMPLE_1, materialise=False))
-    assert "S⋈T" not in {str(layout) for layout in running.kept()}
+    assert "S⋈T" not in {str(layout) for layout in running.sizes()}
 
 
 @pytest.mark.parametrize("former", [False, True], ids=["new", "kept"])
@@ -183,7 +183,7 @@ def test_an_intermediate_result_has_what_arrived_before_it_was_probed_once(forme
     running = runtime(plan_of(EXAMPLE_1, materialise=former))
     running.feed([tuple_of("S", 1, a=1, b=2), tuple_of("T", 1, b=2, c=3)])
     running.activate(plan_of(EXAMPLE_1))
-    assert any("S⋈T" in str(layout) for layout in running.kept())
+    assert any("S⋈T" in str(layout) for layout in running.sizes())
     assert [each.query for each in running.feed([tuple_of("R", 1, a=1)])] == ["q1"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Invalid
-from mediator.standing.parser import MOST_RELATIONS, parse_workload
+from mediator.standing.parser import MAX_RELATIONS, parse_workload
 from tests.unit.standing.papers_queries import EXAMPLE_1, document
 
 _Q1 = "/queries/q1"
@@ -75,7 +75,7 @@ def test_what_is_no_workload_is_refused(value: Any) -> None:
 
 
 def test_a_query_of_many_relations_is_refused() -> None:
-    many = document({f"R{number}": "a" for number in range(MOST_RELATIONS + 1)})
+    many = document({f"R{number}": "a" for number in range(MAX_RELATIONS + 1)})
     with pytest.raises(Invalid, match="elements"):
         parse_workload(many)
 

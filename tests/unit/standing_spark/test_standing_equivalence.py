@@ -66,7 +66,7 @@ class Compared:
         counts = zip(orders, commit.sent, base, strict=True)
         assert Counter({at: now - was for at, now, was in counts}) == reference.sent - sent
         assert commit.late - before.late == reference.late - late
-        assert commit.rows == sum(reference.kept().values())
+        assert commit.rows == sum(reference.sizes().values())
         self._batch += 1
 
     def _committed(self) -> Found:

@@ -126,7 +126,7 @@ class Attempts:
 async def test_results_that_were_found_already_do_not_go_into_a_class(
     drafts: Drafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_deliveries, "_LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr(class_deliveries, "_MAX_PAUSE_S", 0.1)
     notes = await notes_of(drafts.running, OPEN)
     attempts = Attempts(notes, monkeypatch)
     query = await notes.query("ada", {"class": "copies"})
