@@ -121,7 +121,7 @@ class Queries:
         if read is None:
             schema = routed.schema
             most, is_long = self._options.page_limit, length > SMALL_QUERY
-            read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
+            read = await offload(is_long, reader, parse(), schema, resource.name, max_limit=most)
             query = replace(read.query, as_documents=True, may_end_early=True)
             read = replace(read, query=query)
             if read.after is None and not is_long:

@@ -167,7 +167,7 @@ class Transactions:
 
         Returns the operations of the transaction, and those that follow from its deletions.
         """
-        await self.phases.end_expired(targets)
+        await self.phases.delete_expired(targets)
         objects = results_or_raise(await self.phases.begin(entry, targets))
         met: dict[str, list[RecordKey]] = {}
         for locked in objects:

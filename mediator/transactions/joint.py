@@ -304,7 +304,7 @@ class JointWriter:
         backoff: Backoff | None,
     ) -> list[PreparedOperation | _Attempted]:
         """Set the intents, and turn operations into steps; or into why there are none."""
-        await self._phases.end_expired(targets)
+        await self._phases.delete_expired(targets)
         anchor_first = backoff is not None and backoff.has_waited
         objects = await self._phases.begin(entry, targets, anchor_first=anchor_first)
         if backoff is not None:

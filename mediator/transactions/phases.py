@@ -118,7 +118,7 @@ class Phases:
             anchor, Record(locked.target.id, creation_version, {}, {}), self._clock.now()
         )
 
-    async def end_expired(self, targets: Sequence[LockTarget]) -> None:
+    async def delete_expired(self, targets: Sequence[LockTarget]) -> None:
         """Delete what is left of expired objects that are about to be written.
 
         Raises:
@@ -130,7 +130,7 @@ class Phases:
                 expiring.setdefault(fragment.system, []).append((fragment, id_))
         try:
             for system, keys in expiring.items():
-                await self._calls.end_expired(self._calls.systems.get(system), keys)
+                await self._calls.delete_expired(self._calls.systems.get(system), keys)
         except Locked:
             raise WriteBlocked from None
 

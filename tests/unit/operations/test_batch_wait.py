@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mediator.base.averages import MeasuredCosts
-from mediator.operations.batch_wait import MOST_CALLS, BatchWait
+from mediator.operations.batch_wait import MAX_CALLS, BatchWait
 from mediator.schema.batching import WaitBound
 
 
@@ -24,7 +24,7 @@ def measured(bound: WaitBound, constant_s: float, linear_s: float, rate: float) 
 
 def test_nothing_waits_before_anything_is_measured() -> None:
     wait = BatchWait(WaitBound(0.01))
-    assert (wait.wait_s, wait.most) == (0.0, MOST_CALLS)
+    assert (wait.wait_s, wait.max_calls) == (0.0, MAX_CALLS)
     assert wait.document()["rate"] is None
 
 
@@ -70,7 +70,7 @@ def test_calls_of_a_pipelining_store_never_wait() -> None:
 
 def test_a_batch_of_large_objects_is_small() -> None:
     wait = measured(WaitBound(0.01), 0.002, 0.025, 10)
-    assert wait.most == 9
+    assert wait.max_calls == 9
     assert measured(WaitBound(0.01, 0.02), 0.002, 0.025, 10).most == 1
 
 
@@ -83,7 +83,7 @@ def test_wait_and_batch_together_are_below_the_goal(
     bound = WaitBound(max_wait_s, max_wait_s * 2 if has_goal else inf)
     wait = measured(bound, constant_s, linear_s, rate)
     assert 0 <= wait.wait_s <= bound.max_wait_s
-    assert 1 <= wait.most <= MOST_CALLS
+    assert 1 <= wait.max_calls <= MAX_CALLS
     if wait.wait_s:
         numbers = wait.document()
         batch_s = numbers["constant_s"] + numbers["linear_s"] * numbers["rate"] * wait.wait_s

@@ -12,7 +12,7 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, TooManyRequests, Unavailable
 from mediator.base.observation import BatchFinished, Observation
 from mediator.operations import coalescer
-from mediator.operations.batch_wait import MOST_CALLS
+from mediator.operations.batch_wait import MAX_CALLS
 from mediator.operations.coalescer import Coalescer
 from mediator.schema.batching import WaitBound
 from mediator.schema.tree import Field
@@ -176,9 +176,9 @@ async def test_batches_of_a_pipelining_store_do_not_wait_for_one_another() -> No
 
 async def test_a_batch_has_so_many_calls_at_most() -> None:
     store = Store()
-    ids = [str(number) for number in range(2 * MOST_CALLS + 1)]
+    ids = [str(number) for number in range(2 * MAX_CALLS + 1)]
     await asyncio.gather(*map(store.reading, ids))
-    assert [len(batch) for batch in store.batches] == [MOST_CALLS, MOST_CALLS, 1]
+    assert [len(batch) for batch in store.batches] == [MAX_CALLS, MAX_CALLS, 1]
     assert [id_ for batch in store.batches for id_ in batch] == ids
 
 
@@ -252,7 +252,7 @@ async def test_who_waits_for_a_batch_that_is_broken_off_gets_an_error() -> None:
 
 
 async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coalescer, "MOST_WAITING", 3)
+    monkeypatch.setattr(coalescer, "MAX_WAITING", 3)
     store = Store()
     store.released.clear()
     tasks = [store.writing("a")]
