@@ -19,7 +19,7 @@ import orjson
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import transactions as table
 from mediator.stores.port import RETENTION_S
-from mediator.transactions.log import LONGEST_LEASE_S, State, TransactionEntry
+from mediator.transactions.log import MAX_LEASE_S, State, TransactionEntry
 
 __all__ = ["CatalogueTransactions"]
 
@@ -132,7 +132,7 @@ class CatalogueTransactions:
     async def find_open(
         self, database: str, records: Sequence[Sequence[str]]
     ) -> dict[str, TransactionEntry]:
-        named = (database, _json(records), LONGEST_LEASE_S)
+        named = (database, _json(records), MAX_LEASE_S)
         rows = await self._catalogue.fetch(_FIND_OPEN, *named, retry=True)
         return {row["intent"]: _entry(row) for row in rows}
 
