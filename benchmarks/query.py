@@ -186,7 +186,7 @@ async def _compare(
     if found != bare:
         raise Failed(f"query {query.number} on {database}: the answers differ")
     rounds, plan = 5 if options.quick else 21, answer.plan
-    whole = plan.residual is None and (plan.late is None or plan.semi_joins.exact)
+    whole = plan.residual is None and (plan.joined_filter is None or plan.semi_joins.exact)
     return await _medians(rounds, execute, partial(native.ask, query.number)), whole
 
 

@@ -32,7 +32,7 @@ from mediator.model.guard import CacheKey
 from mediator.query.invalidation.index import QueryIndex
 from mediator.query.invalidation.registered_query import RegisteredQuery
 from mediator.query.parameters import parse_parameters
-from mediator.query.parser import MOST_LIMIT
+from mediator.query.parser import MAX_LIMIT
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.schema.types import Values
@@ -169,7 +169,7 @@ def _keys(number: int) -> list[CacheKey]:
 def _queries(draw: Random, count: int) -> Iterator[tuple[str, RegisteredQuery]]:
     for number in range(count):
         pairs = [*_asked(draw, number).items(), ("limit", str(1 + number % 100))]
-        read = parse_parameters(pairs, _SCHEMA, _PARTITION.class_name, most=MOST_LIMIT)
+        read = parse_parameters(pairs, _SCHEMA, _PARTITION.class_name, max_limit=MAX_LIMIT)
         yield (
             key_of_query(_PARTITION.class_name, canonical_query(pairs)),
             RegisteredQuery(read.query),

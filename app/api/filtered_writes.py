@@ -42,7 +42,7 @@ from mediator.model.filters import Filter, paths_of
 from mediator.model.operations import ANYTHING, Condition, Get, Outcome
 from mediator.model.query import Position, Query
 from mediator.query.parameters import parse_flag, parse_parameters, wrong_parameter
-from mediator.query.parser import MOST_LIMIT
+from mediator.query.parser import MAX_LIMIT
 from mediator.routing.freshness import STRONG
 from mediator.schema.ids import check_id
 
@@ -300,7 +300,7 @@ def _parse(routed: RoutedRequest) -> _Request:
         else:
             flags[name] = parse_flag(name, text)
     has_all = flags.get("all", False)
-    read = parse_parameters(conditions, routed.schema, routed.class_name, most=MOST_LIMIT)
+    read = parse_parameters(conditions, routed.schema, routed.class_name, max_limit=MAX_LIMIT)
     filter_ = read.query.filter
     if filter_ is None and not has_all:
         raise wrong_parameter("all", "must be true to write every object, as no condition is given")

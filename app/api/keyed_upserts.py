@@ -223,7 +223,7 @@ def _parse(routed: RoutedRequest) -> _Key:
     if not parse_flag(_UPSERT, flags[0]):
         raise wrong_parameter(_UPSERT, "must be true, or left out to write by conditions")
     conditions = [pair for pair in pairs if pair[0] != _UPSERT]
-    read = parse_parameters(conditions, routed.schema, routed.class_name, most=1)
+    read = parse_parameters(conditions, routed.schema, routed.class_name, max_limit=1)
     values = _values(read.query.filter)
     constraints = routed.resource.schema.unique_constraints
     field_names = {name for name, _ in conditions}

@@ -21,7 +21,7 @@ from mediator.model.effects import Effect
 from mediator.query.invalidation.index import QueryIndex
 from mediator.query.invalidation.registered_query import MatchBudget, RegisteredQuery
 from mediator.query.parameters import parse_parameters
-from mediator.query.parser import MOST_LIMIT
+from mediator.query.parser import MAX_LIMIT
 from mediator.routing.model import RoutingModel
 from mediator.schema.tree import ClassSchema
 from sketch.protocol.keys import query_of_key
@@ -177,7 +177,9 @@ class QueryRegistry:
             return None
         try:
             pairs = parse_pairs(text.encode())
-            read = parse_parameters(pairs, database.schema, partition.class_name, most=MOST_LIMIT)
+            read = parse_parameters(
+                pairs, database.schema, partition.class_name, max_limit=MAX_LIMIT
+            )
         except (MediatorError, HttpError) as error:
             _log.info("a query of %s is not understood: %s", "/".join(partition), error)
             return None

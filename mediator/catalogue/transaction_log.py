@@ -19,7 +19,7 @@ import orjson
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import transactions as table
 from mediator.stores.port import RETENTION_S
-from mediator.transactions.log import LONGEST_LEASE_S, State, TransactionEntry
+from mediator.transactions.log import MAX_LEASE_S, State, TransactionEntry
 
 __all__ = ["CatalogueTransactions"]
 

@@ -48,7 +48,7 @@ from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.execution import Execution, QueryResult
 from mediator.query.joins import Joiner
 from mediator.query.planner import make_plan
-from mediator.query.reverse_joins import Found
+from mediator.query.reverse_joins import ReferringPage
 from mediator.query.shapes import Refusal, costly_query
 from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
 from mediator.routing.freshness import ANY, STRONG, ReadPreference
@@ -305,10 +305,12 @@ class Executor:
         joiner = Joiner(self._calls, budget, joined, resolve_torn, find)
         return await Execution(plan, self._calls, budget, joiner, resolve_torn).run()
 
-    async def _find_joined(self, budget: Budget, preference: ReadPreference, query: Query) -> Found:
+    async def _find_joined(
+        self, budget: Budget, preference: ReadPreference, query: Query
+    ) -> ReferringPage:
         route = await self.route(query.database, query.class_name)
         result = await self._within(budget, preference, query, route)
-        return Found([item.outcome for item in result.items], result.next, result.partial)
+        return ReferringPage([item.outcome for item in result.items], result.next, result.partial)
 
     async def _view_freshness(
         self, route: ClassRoute, query: Query, preference: ReadPreference

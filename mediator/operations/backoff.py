@@ -46,13 +46,15 @@ class Backoff:
     def has_waited(self) -> bool:
         return self._pause_s > FIRST_PAUSE_S
 
-    async def wait_for(self, met: ForeignIntents, intents: IntentResolver | None) -> None:
+    async def wait_for(
+        self, foreign_intents: ForeignIntents, intents: IntentResolver | None
+    ) -> None:
         """Pause; after `GRACE_S` also resolve the writes met, which can raise `Unavailable`."""
         # Jitter, so that requests that wait for the same write do not retry together.
         await asyncio.sleep(self._pause_s * (0.5 + random.random()))  # noqa: S311 - no secret
         self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
-        if met and intents is not None and self._now() - self._began > GRACE_S:
-            await intents.resolve(met)
+        if foreign_intents and intents is not None and self._now() - self._began > GRACE_S:
+            await intents.resolve(foreign_intents)
 
 
 async def retry_locked(
@@ -69,7 +71,9 @@ async def retry_locked(
     locked = retryable(calls, results, _is_locked)
     while locked and not backoff.is_exhausted:
         locked_calls = [calls[i] for i in locked]
-        await backoff.wait_for(_met(locked_calls, [results[i] for i in locked]), intents)
+        await backoff.wait_for(
+            _foreign_intents_of(locked_calls, [results[i] for i in locked]), intents
+        )
         retried = await send(locked_calls)
         for i, result in zip(locked, retried, strict=True):
             results[i] = result
@@ -104,11 +108,13 @@ def _is_locked(call: Write, result: WriteReply) -> bool:
     return result.status is Status.LOCKED or is_reserved
 
 
-def _met(calls: Sequence[Write], results: Sequence[WriteReply]) -> dict[str, list[RecordKey]]:
-    met: dict[str, list[RecordKey]] = {}
+def _foreign_intents_of(
+    calls: Sequence[Write], results: Sequence[WriteReply]
+) -> dict[str, list[RecordKey]]:
+    foreign_intents: dict[str, list[RecordKey]] = {}
     for call, result in zip(calls, results, strict=True):
         if isinstance(result, WriteResult):
             taken = result.taken
             intent, id_ = (taken.intent, taken.holder) if taken else (result.intent, call.id)
-            met.setdefault(intent, []).append((call.fragment, id_))
-    return met
+            foreign_intents.setdefault(intent, []).append((call.fragment, id_))
+    return foreign_intents

@@ -43,7 +43,7 @@ ForeignIntents: TypeAlias = Mapping[str, Sequence[RecordKey]]
 class IntentResolver(Protocol):
     """Resolves the writes whose intents were met."""
 
-    async def resolve(self, met: ForeignIntents) -> None:
+    async def resolve(self, foreign_intents: ForeignIntents) -> None:
         """Roll committed writes forward, unlock finished ones; raises `Unavailable`."""
 
 

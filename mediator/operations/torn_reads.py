@@ -70,14 +70,14 @@ class TornReads:
         current = list(outcomes)
         backoff: Backoff | None = None
         while torn := _torn(current, whole=whole):
-            met = await self._confirm(route, resource, current, torn)
+            foreign_intents = await self._confirm(route, resource, current, torn)
             if not whole:
                 break
             backoff = backoff or Backoff(RESOLVED_WITHIN_S)
             if backoff.is_exhausted and _torn(current, whole=True):
                 raise _unresolved(route, next(iter(torn.values())).id)
-            if met:
-                await backoff.wait_for(met, self._calls.intents)
+            if foreign_intents:
+                await backoff.wait_for(foreign_intents, self._calls.intents)
         return current
 
     async def resolve_absent(self, route: ClassRoute, ids: Sequence[str]) -> None:
@@ -93,13 +93,13 @@ class TornReads:
             return  # no write over several systems has a record there
         keys: Sequence[RecordKey] = [(route.anchor, id_) for id_ in ids]
         backoff = Backoff(RESOLVED_WITHIN_S)
-        while met := await self._met(keys):
-            keys = [key for records in met.values() for key in records]
+        while foreign_intents := await self._read_foreign_intents(keys):
+            keys = [key for records in foreign_intents.values() for key in records]
             if backoff.is_exhausted:
                 raise _unresolved(route, keys[0][1])
-            await backoff.wait_for(met, self._calls.intents)
+            await backoff.wait_for(foreign_intents, self._calls.intents)
 
-    async def _met(self, keys: Sequence[RecordKey]) -> ForeignIntents:
+    async def _read_foreign_intents(self, keys: Sequence[RecordKey]) -> ForeignIntents:
         states = await self._intents.record_states(keys)
         return _intents(dict(zip(keys, states, strict=True)))
 
@@ -163,8 +163,8 @@ def _is_unchanged(
 
 
 def _intents(states: Mapping[RecordKey, RecordState]) -> dict[str, list[RecordKey]]:
-    met: dict[str, list[RecordKey]] = {}
+    foreign_intents: dict[str, list[RecordKey]] = {}
     for key, state in states.items():
         if state.intent:
-            met.setdefault(state.intent, []).append(key)
-    return met
+            foreign_intents.setdefault(state.intent, []).append(key)
+    return foreign_intents

@@ -1,7 +1,7 @@
-"""Access predicates: what a value must be for a filter to hold, by which the index finds it.
+"""Access predicates: necessary conditions on values, by which the index finds a filter.
 
-A filter can hold only if one of its access predicates does; each looks at one path. A filter that
-has none is tried for every object.
+A filter can hold only if one of its access predicates does; each tests one path. A filter without
+any is tried for every object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mediator.model.patterns import tokens
 __all__ = ["AccessPredicate", "Element", "Equal", "Prefix", "Within", "access_predicates_of"]
 
 Key: TypeAlias = tuple[int, Hashable]
-"""Alike for values that are equal: numbers of all types are, but true is not 1."""
+"""Equal for equal values, such as numbers of all types; true is not 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The value is of a kind, and not outside two bounds; None is no bound."""
+    """The value is of a kind and within two bounds; None: no bound."""
 
     path: Path
     kind: int
@@ -64,13 +64,13 @@ class Within:
 AccessPredicate: TypeAlias = Equal | Element | Prefix | Within
 
 _COSTS = {Equal: 0, Element: 1, Prefix: 2, Within: 3}
-"""How many objects meet a predicate, by experience: fewer is less."""
+"""Ranks of how many objects meet a predicate, by experience: fewest first."""
 
 
 def access_predicates_of(filter_: Filter | None) -> tuple[AccessPredicate, ...] | None:
-    """Return the most selective access predicates of a filter, each once.
+    """Return the most selective access predicates of a filter, without duplicates.
 
-    None: it has none. Empty: it never holds.
+    None: it has no predicates. Empty: it never holds.
     """
     match filter_:
         case And(operands):
@@ -105,14 +105,14 @@ def _cost(predicates: tuple[AccessPredicate, ...]) -> tuple[int, int]:
 def _any_of(
     candidates: Iterable[tuple[AccessPredicate, ...] | None],
 ) -> tuple[AccessPredicate, ...] | None:
-    together: list[AccessPredicate] = []
+    predicates_of_all: list[AccessPredicate] = []
     # One operand without predicates may hold for any object.
     for predicates in candidates:
         if predicates is None:
             return None
-        together += predicates
+        predicates_of_all += predicates
     # Several operands may have the same predicate; the index has one entry for each.
-    return tuple(dict.fromkeys(together))
+    return tuple(dict.fromkeys(predicates_of_all))
 
 
 def _compare(compare: Compare) -> tuple[AccessPredicate, ...] | None:
@@ -129,14 +129,14 @@ def _compare(compare: Compare) -> tuple[AccessPredicate, ...] | None:
 
 
 def _within(path: Path, kind: int, low: Any, high: Any) -> tuple[AccessPredicate, ...]:
-    # Values of other kinds have no order, so that nothing is between them.
+    # Values of other kinds have no order, so nothing is between them.
     return (Within(path, kind, low, high),) if 0 < kind <= COMPARABLE else ()
 
 
 def _equal(path: Path, values: Iterable[Any]) -> tuple[AccessPredicate, ...] | None:
     keys = [key_of(value) for value in values]
-    known = [key for key in keys if key is not None]
-    return None if len(known) < len(keys) else tuple(Equal(path, key) for key in set(known))
+    hashable = [key for key in keys if key is not None]
+    return None if len(hashable) < len(keys) else tuple(Equal(path, key) for key in set(hashable))
 
 
 def _like(path: Path, pattern: str) -> tuple[AccessPredicate, ...] | None:

@@ -1,4 +1,4 @@
-"""Groups of objects, and what is computed over each; nulls and missing values do not take part."""
+"""Groups of objects and their aggregates, which ignore nulls and missing values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "Groups",
     "Row",
     "Sum",
-    "checked",
+    "check_sums",
     "lookup_of_row",
     "too_many_groups",
 ]
@@ -38,14 +38,14 @@ _EXACT: Final = Context(prec=20_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexac
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One group: what its objects have in common, and what was computed over them."""
+    """One group: the values its objects share, and the results computed over them."""
 
     group: tuple[Value | MissingType, ...]
     computed: Mapping[str, Value]
 
 
 def lookup_of_row(aggregate: Aggregate, row: Row) -> Lookup:
-    """Return the lookup by which results are filtered and ordered."""
+    """Return the lookup for filtering and ordering results."""
     values: dict[Path, Value | MissingType] = dict(zip(aggregate.group, row.group, strict=True))
     values |= {(name,): value for name, value in row.computed.items()}
     return lambda path: values.get(path, MISSING)
@@ -63,9 +63,9 @@ class Count:
 
 
 class Sum:
-    """Adds numbers, exactly: decimals, and floats as the shortest decimals that denote them.
+    """Adds numbers exactly: decimals, and floats as the shortest decimals that denote them.
 
-    So what was added can be taken away again: it is added minus one `times`.
+    So a value can be subtracted again: by adding it minus one `times`.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Sum:
         self._decimal_count = 0
 
     def add(self, value: Any, times: int = 1) -> None:
-        """Add a value some times; raises `Invalid` if the exact sum takes too many digits."""
+        """Add a value `times` times; raises `Invalid` if the exact sum takes too many digits."""
         if kind_of(value) != _NUMBERS:
             return
         self.count += times
@@ -95,24 +95,24 @@ class Sum:
 
     @property
     def exact(self) -> int | Decimal:
-        """The sum, not rounded; 0 of nothing."""
+        """The sum, not rounded; 0 without values."""
         if not (self._float_count or self._decimal_count):
             return self._integers
         return _EXACT.add(self._fractions, self._integers)
 
     @property
     def is_decimal(self) -> bool:
-        """Whether it is one of decimals, and not of floats."""
+        """Whether it has decimals, and no floats."""
         return bool(self._decimal_count) and not self._float_count
 
     def result(self) -> Value:
         if not self.count:
             return None
-        return _fitting(float(self.exact) if self._float_count else self.exact)
+        return _check_digits(float(self.exact) if self._float_count else self.exact)
 
 
-def _fitting(value: Value) -> Value:
-    """Return a sum as it is; one of decimals is not rounded, and must have its digits."""
+def _check_digits(value: Value) -> Value:
+    """Return a sum unchanged; a sum of decimals is not rounded, and its digits are bounded."""
     if isinstance(value, float) and math.isinf(value):
         raise _beyond("a sum of floats is beyond their range")
     if isinstance(value, Decimal):
@@ -125,10 +125,10 @@ def _fitting(value: Value) -> Value:
     return value
 
 
-def checked(row: Row) -> Row:
-    """Return a row that a store has computed; raises `Invalid` for a sum with too many digits."""
+def check_sums(row: Row) -> Row:
+    """Return a row computed by a store; raises `Invalid` for a sum with too many digits."""
     for value in row.computed.values():
-        _fitting(value)
+        _check_digits(value)
     return row
 
 
@@ -166,41 +166,41 @@ class _Group:
 
 
 class Groups:
-    def __init__(self, aggregate: Aggregate, most: int) -> None:
+    def __init__(self, aggregate: Aggregate, limit: int) -> None:
         self._aggregate = aggregate
-        self._most = most
+        self._limit = limit
         self._compute = list(aggregate.compute.values())
         self._groups: dict[_Key, _Group] = {}
         if not aggregate.group:
-            self._groups[()] = self._new(())
+            self._groups[()] = self._new_group(())
 
     def add(self, lookup: Lookup) -> None:
-        """Take one object; raises `Invalid` if there are too many groups."""
+        """Add one object; raises `Invalid` if there are too many groups."""
         values = tuple([lookup(path) for path in self._aggregate.group])
         key = tuple([_hashable(value) for value in values])
         group = self._groups.get(key)
         if group is None:
-            if len(self._groups) >= self._most:
-                raise too_many_groups(self._most)
-            group = self._groups[key] = self._new(values)
+            if len(self._groups) >= self._limit:
+                raise too_many_groups(self._limit)
+            group = self._groups[key] = self._new_group(values)
         for state, computation in zip(group.states, self._compute, strict=True):
-            _take(state, computation, lookup)
+            _add_value(state, computation, lookup)
 
     def rows(self) -> Iterator[Row]:
-        """Yield the groups, in the order in which they appeared.
+        """Yield the groups in the order of their first objects.
 
-        Each row is computed only then: all of them together may take seconds.
+        Rows are computed lazily: all of them together may take seconds.
         """
         names = list(self._aggregate.compute)
         for group in self._groups.values():
             results = {n: s.result() for n, s in zip(names, group.states, strict=True)}
             yield Row(group.values, results)
 
-    def _new(self, values: tuple[Value | MissingType, ...]) -> _Group:
+    def _new_group(self, values: tuple[Value | MissingType, ...]) -> _Group:
         return _Group(values, [_STATES[c.function]() for c in self._compute])
 
 
-def _take(state: Any, computation: Computation, lookup: Lookup) -> None:
+def _add_value(state: Any, computation: Computation, lookup: Lookup) -> None:
     value = None if computation.path is None else lookup(computation.path)
     if computation.path is None or not (value is None or value is MISSING):
         state.add(value)
@@ -211,8 +211,8 @@ def _hashable(value: Value | MissingType) -> Any:
     return repr(value) if isinstance(value, list | dict) else (kind_of(value), value)
 
 
-def too_many_groups(most: int) -> Invalid:
-    return _beyond(f"there are more than {most} groups")
+def too_many_groups(limit: int) -> Invalid:
+    return _beyond(f"there are more than {limit} groups")
 
 
 def _too_long() -> Invalid:

@@ -1,4 +1,4 @@
-"""Limits of what a query may cost, what it has cost so far, and evaluating filters within them."""
+"""Limits of the cost of a query, its cost so far, and evaluating filters within them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LONG", "Budget", "Ceiling", "FilterEvaluator", "Limits"]
 
 
 _SLICE_S: Final = 0.002
-"""Seconds after which the event loop goes on with what else is due."""
+"""Seconds after which the event loop runs other tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a query may cost.
+    """Limits of the cost of a query.
 
     Attributes:
         rows: Records that stores may send for it.
         seconds: Time it may take.
         groups: Groups that an aggregate may have.
-        bytes: Sizes together of the objects that are read for it, joined ones included.
+        bytes: Total size of the objects that are read for it, including joined ones.
     """
 
     rows: int = 100_000
@@ -47,7 +47,7 @@ class Limits:
     bytes: int = 2**28
 
     def under(self, ceiling: Ceiling) -> Limits:
-        """Return these limits, where they are not above a ceiling."""
+        """Return these limits, lowered to a ceiling."""
         rows = self.rows if ceiling.rows is None else min(self.rows, ceiling.rows)
         seconds = self.seconds if ceiling.seconds is None else min(self.seconds, ceiling.seconds)
         return replace(self, rows=rows, seconds=seconds)
@@ -67,18 +67,18 @@ class Budget:
     def __post_init__(self) -> None:
         self.started = self.clock.monotonic()
 
-    def left_s(self) -> float:
-        left = self.limits.seconds - (self.clock.monotonic() - self.started)
-        if left <= 0:
+    def remaining_s(self) -> float:
+        remaining = self.limits.seconds - (self.clock.monotonic() - self.started)
+        if remaining <= 0:
             raise self.too_long()
-        return left
+        return remaining
 
     def slices(self) -> Slices:
-        """Return slices of this query's work; `TooCostly` is raised when its time is over."""
-        return Slices(self.clock, _SLICE_S, self.left_s)
+        """Return slices of this query's work, which raise `TooCostly` when its time is over."""
+        return Slices(self.clock, _SLICE_S, self.remaining_s)
 
     def spend(self, system: str, rows: int) -> None:
-        """Count a round trip, and the rows that came back."""
+        """Count a round trip and the rows that it returned."""
         self.round_trips[system] += 1
         self.rows += rows
         if self.rows > self.limits.rows:
@@ -94,11 +94,11 @@ class Budget:
         return max(self.limits.bytes - self.bytes, 0)
 
     def admit(self, sizes: Sequence[int], *, partly: bool = False) -> int:
-        """Count objects that were read, by their sizes in bytes.
+        """Count objects read, by their sizes in bytes.
 
         Args:
-            sizes: Of each object.
-            partly: Whether those that are too much can be left out; else the query is given up.
+            sizes: The size of each object.
+            partly: Whether objects beyond the limit can be left out; else the query is aborted.
 
         Returns:
             How many objects are within the limit; the very first one always is.
@@ -107,14 +107,14 @@ class Budget:
         if self.bytes + total > self.limits.bytes:
             if not partly:
                 raise self.too_large()
-            sizes = self._fitting(sizes)
+            sizes = self._within_limit(sizes)
             total = sum(sizes)
         self.bytes += total
         return len(sizes)
 
-    def _fitting(self, sizes: Sequence[int]) -> Sequence[int]:
+    def _within_limit(self, sizes: Sequence[int]) -> Sequence[int]:
         sums = accumulate(sizes, initial=self.bytes)
-        count = sum(1 for each in sums if each <= self.limits.bytes) - 1
+        count = sum(1 for total in sums if total <= self.limits.bytes) - 1
         return sizes[: max(count, 0 if self.bytes else 1)]
 
     def too_large(self) -> TooCostly:
@@ -135,8 +135,8 @@ class Budget:
 
 
 LONG: Final = 2**14
-"""Characters or elements from which on a value is searched in a thread: to search one may take
-longer than a slice. RE2 lets the interpreter go on meanwhile."""
+"""Characters or elements from which a value is searched in a thread: a search can take longer than
+a slice. RE2 lets the interpreter run meanwhile."""
 
 
 _T = TypeVar("_T")
@@ -145,36 +145,36 @@ _T = TypeVar("_T")
 class FilterEvaluator:
     def __init__(self, filter_: Filter, budget: Budget) -> None:
         self._test = compile_filter(filter_)
-        self._searched = _searched(filter_)
+        self._searched_paths = _searched_paths(filter_)
         self._slices = budget.slices()
 
     async def select(self, objects: Iterable[_T], lookup: Callable[[_T], Lookup]) -> list[_T]:
-        """Return the objects that the filter holds for; raises `TooCostly` when time is over."""
+        """Return the objects for which the filter holds; raises `TooCostly` when time is over."""
         selected: list[_T] = []
-        for each in objects:
+        for item in objects:
             if self._slices.is_due():
                 await self._slices.checkpoint()
-            values = lookup(each)
+            values = lookup(item)
             is_long = self._is_long(values)
             holds = await offload(True, self._test, values) if is_long else self._test(values)
             if holds:
-                selected.append(each)
+                selected.append(item)
         return selected
 
     def _is_long(self, lookup: Lookup) -> bool:
-        for path in self._searched:
+        for path in self._searched_paths:
             value = lookup(path)
             if isinstance(value, str | list) and len(value) > LONG:
                 return True
         return False
 
 
-def _searched(filter_: Filter) -> frozenset[Path]:
+def _searched_paths(filter_: Filter) -> frozenset[Path]:
     match filter_:
         case And(operands) | Or(operands):
-            return frozenset().union(*map(_searched, operands))
+            return frozenset().union(*map(_searched_paths, operands))
         case Not(operand):
-            return _searched(operand)
+            return _searched_paths(operand)
         case Like(path) | Contains(path):
             return frozenset({path})
     return frozenset()

@@ -32,24 +32,24 @@ __all__ = ["Execution", "Item", "QueryResult", "ResolveTornReads"]
 
 @immutable
 class Item:
-    """An object that a query found, and what was joined to it, by alias: objects, and lists."""
+    """An object that a query found, with the objects and lists joined to it, by alias."""
 
     outcome: Outcome
     joined: Mapping[str, Outcome | None] = field(default_factory=dict)
     lists: Mapping[str, Sequence[Outcome]] = field(default_factory=dict)
 
     def lookup(self) -> Lookup:
-        own = lookup_of(self.outcome.id, self.outcome.values or {})
+        outcome_lookup = lookup_of(self.outcome.id, self.outcome.values or {})
         if not self.joined:
-            return own
-        others = {
-            alias: lookup_of(outcome.id, outcome.values or {}) if outcome else _nothing
+            return outcome_lookup
+        joined_lookups = {
+            alias: lookup_of(outcome.id, outcome.values or {}) if outcome else _missing
             for alias, outcome in self.joined.items()
         }
 
         def lookup(path: tuple[str, ...]) -> Value | MissingType:
-            other = others.get(path[0])
-            return own(path) if other is None else other(path[1:])
+            joined_lookup = joined_lookups.get(path[0])
+            return outcome_lookup(path) if joined_lookup is None else joined_lookup(path[1:])
 
         return lookup
 
@@ -57,22 +57,22 @@ class Item:
 _UNJOINED: Final[Mapping[str, Outcome | None]] = {}
 
 
-def _nothing(_: tuple[str, ...]) -> MissingType:
+def _missing(_: tuple[str, ...]) -> MissingType:
     return MISSING
 
 
 @immutable
 class QueryResult:
-    """What came of a query: objects, or rows of an aggregate.
+    """The result of a query: objects, or rows of an aggregate.
 
     Attributes:
         next: The position of the last object, if more follow.
         freshness: Set if the view answered.
-        partial: Groups of objects that took part in it, of which writes over several systems may be
-            missing that other groups already show.
-        documents: The objects with what is joined, in place of items: only for a query
+        partial: Groups of the objects involved that may lack writes over several systems which
+            other groups already show.
+        documents: The objects with those joined, in place of items: only for a query
             `as_documents`; see `mediator.stores.port.DocumentPage`.
-        total: How many objects there are on all pages, if the query says `count`.
+        total: The number of objects on all pages, if the query has `count`.
     """
 
     items: tuple[Item, ...]
@@ -87,7 +87,7 @@ class QueryResult:
 
     @property
     def size(self) -> int:
-        """How many objects or rows there are on this page."""
+        """The number of objects or rows on this page."""
         return len(self.items) + len(self.rows) + len(self.documents or ())
 
 
@@ -107,7 +107,9 @@ class Execution:
         self._joiner = joiner
         self._resolve_torn = resolve_torn
         self._seen: set[str] = set()
-        self._late = FilterEvaluator(plan.late, budget) if plan.late is not None else None
+        self._joined_filter = (
+            FilterEvaluator(plan.joined_filter, budget) if plan.joined_filter is not None else None
+        )
         self._partial: set[str] = set()
         self.has_ended_early = False
         query = plan.query
@@ -115,36 +117,38 @@ class Execution:
 
     async def run(self) -> QueryResult:
         """Return the result; raises `TooCostly` beyond the budget, and `Unavailable`."""
-        answer = await self._result()
-        return answer if self._plan.total is None else await self._counted(answer, self._plan.total)
+        answer = await self._execute()
+        return (
+            answer if self._plan.total is None else await self._add_total(answer, self._plan.total)
+        )
 
-    async def _result(self) -> QueryResult:
+    async def _execute(self) -> QueryResult:
         if self._plan.query.aggregate is not None:
             answer = await self._aggregate()
         elif self._plan.projection is not None and self._is_whole_page():
             return await self._documents(self._plan.projection)
         else:
-            answer = await self._with_lists(self._answer(await self.find()))
+            answer = await self._join_lists(self._answer(await self.find()))
         partial = self._partial | self._joiner.partial
         return replace(answer, partial=tuple(sorted(partial))) if partial else answer
 
-    async def _counted(self, answer: QueryResult, total: QueryPlan) -> QueryResult:
-        """Add the total; what is all on one page is counted already."""
+    async def _add_total(self, answer: QueryResult, total: QueryPlan) -> QueryResult:
+        """Add the total; a single page is counted already."""
         if self._plan.query.after is None and answer.next is None:
             return replace(answer, total=Total(answer.size, CountMode.EXACT))
         counting = Execution(total, self._calls, self._budget, self._joiner, self._resolve_torn)
         if total.estimated:
-            shown = answer.size + (answer.next is not None)
-            estimate = max(shown, await counting._driver.estimate())
+            page_count = answer.size + (answer.next is not None)
+            estimate = max(page_count, await counting._driver.estimate())
             return replace(answer, total=Total(estimate, CountMode.ESTIMATED))
-        counted = await counting._result()
-        objects = counted.rows[0].computed[TOTAL]
+        count_result = await counting._execute()
+        objects = count_result.rows[0].computed[TOTAL]
         assert isinstance(objects, int)
-        partial = tuple(sorted({*answer.partial, *counted.partial}))
+        partial = tuple(sorted({*answer.partial, *count_result.partial}))
         return replace(answer, total=Total(objects, CountMode.EXACT), partial=partial)
 
     def _is_whole_page(self) -> bool:
-        """Whether the requested page is one that a system answers whole; see `Joining`."""
+        """Whether a system can answer the requested page alone; see `Joining`."""
         query = self._plan.query
         return query.after is None or not query.order
 
@@ -163,82 +167,86 @@ class Execution:
         return QueryResult((), (), following, self._plan, budget, documents=documents)
 
     async def find(self) -> list[Item]:
-        """Find the objects that are answered, and one more if more follow."""
+        """Find the objects to return, and one more if more follow."""
         plan = self._plan
-        items = await (self._first() if plan.ordered else self._best())
-        if plan.rest is not None and not self.has_ended_early and len(items) <= plan.query.limit:
-            following = self._following(plan.rest)
-            items += await following.find()
-            self.has_ended_early = following.has_ended_early
+        items = await (self._take_ordered() if plan.ordered else self._select_top())
+        if plan.tail is not None and not self.has_ended_early and len(items) <= plan.query.limit:
+            tail = self._tail_execution(plan.tail)
+            items += await tail.find()
+            self.has_ended_early = tail.has_ended_early
         return items
 
-    def _following(self, rest: QueryPlan) -> Execution:
-        following = Execution(rest, self._calls, self._budget, self._joiner, self._resolve_torn)
-        # Shared: an object that loses its value in between must not be found by both.
-        following._seen, following._partial = self._seen, self._partial
-        return following
+    def _tail_execution(self, tail: QueryPlan) -> Execution:
+        execution = Execution(tail, self._calls, self._budget, self._joiner, self._resolve_torn)
+        # Shared: both must not find an object that loses its value in between.
+        execution._seen, execution._partial = self._seen, self._partial
+        return execution
 
-    async def _first(self) -> list[Item]:
-        """Take objects as they come, which is in order, until there are enough."""
-        wanted = self._plan.query.limit + 1
+    async def _take_ordered(self) -> list[Item]:
+        """Take objects as they come, in order, until there are enough."""
+        limit = self._plan.query.limit + 1
         items: list[Item] = []
         may_end_early = self._plan.query.may_end_early
         async for page in self._objects(self._plan.query.after, may_end_early=may_end_early):
-            if self._plan.late is None:
-                page = page[: wanted - len(items)]  # noqa: PLW2901 - what is not shown is not joined
-            items += await self._finished(page)
-            if len(items) >= wanted:
+            if self._plan.joined_filter is None:
+                page = page[: limit - len(items)]  # noqa: PLW2901 - join only objects of the page
+            items += await self._join(page)
+            if len(items) >= limit:
                 break
-        return items[:wanted]
+        return items[:limit]
 
-    async def _best(self) -> list[Item]:
-        """Take all objects, and keep those that come first in the order."""
+    async def _select_top(self) -> list[Item]:
+        """Take all objects, and keep the first in the order."""
         query = self._plan.query
         key = sort_key(query.order)
         follows = beyond(query.order, query.after) if query.after else None
         top = Top[Item](query.limit + 1)
         early, slices = self._joins_early(), self._budget.slices()
         async for page in self._objects(None):
-            for item in await self._finished(page) if early else page:
+            for item in await self._join(page) if early else page:
                 await slices.checkpoint()
                 lookup, id_ = item.lookup(), item.outcome.id
                 if follows is None or follows(lookup, id_):
                     top.add(key(lookup, id_), item)
         items = top.items()
-        return items if early else await self._finished(items)
+        return items if early else await self._join(items)
 
     def _joins_early(self) -> bool:
-        """Whether what is joined decides which objects are answered, and in which order."""
+        """Whether joined objects decide which objects are returned, or in which order."""
         query = self._plan.query
         aliases = {join.alias for join in query.joins}
-        return self._plan.late is not None or any(o.path[0] in aliases for o in query.order)
+        return self._plan.joined_filter is not None or any(
+            o.path[0] in aliases for o in query.order
+        )
 
-    async def _finished(self, items: list[Item]) -> list[Item]:
-        """Join, and apply the filter on what is joined."""
+    async def _join(self, items: list[Item]) -> list[Item]:
+        """Join, and apply the filter on joined objects."""
         query = self._plan.query
         if not query.joins or not items:
             return items
         joined = await self._joiner.join(query, [item.outcome for item in items])
-        items = [Item(i.outcome, others) for i, others in zip(items, joined, strict=True)]
-        if self._late is None:
+        items = [Item(i.outcome, by_alias) for i, by_alias in zip(items, joined, strict=True)]
+        if self._joined_filter is None:
             return items
-        return await self._late.select(items, Item.lookup)
+        return await self._joined_filter.select(items, Item.lookup)
 
-    async def _with_lists(self, answer: QueryResult) -> QueryResult:
-        """Join the lists, which neither conditions nor orders are about, to what is shown."""
+    async def _join_lists(self, answer: QueryResult) -> QueryResult:
+        """Join the lists, which no condition or order uses, to the objects of the page."""
         query, items = self._plan.query, answer.items
         if not items or not (query.list_joins or query.reverse_joins):
             return answer
         outer, joined = [item.outcome for item in items], [item.joined for item in items]
         lists = await self._joiner.join_lists(query, outer, joined)
         pairs = zip(items, lists, strict=True)
-        return replace(answer, items=tuple(replace(item, lists=own) for item, own in pairs))
+        return replace(
+            answer, items=tuple(replace(item, lists=item_lists) for item, item_lists in pairs)
+        )
 
     def _answer(self, items: Sequence[Item]) -> QueryResult:
         query, ends_early = self._plan.query, self.has_ended_early
         if ends_early and not items:
             raise self._budget.too_large()
-        # The last one that is not shown shows that more follow.
+        # The last one beyond the page shows that more follow.
         page = tuple(items[: min(query.limit, max(len(items) - ends_early, 1))])
         following = None
         if len(items) > len(page) or ends_early:
@@ -249,16 +257,17 @@ class Execution:
     async def _objects(
         self, after: Position | None, *, may_end_early: bool = False
     ) -> AsyncIterator[list[Item]]:
-        """Find objects page by page, put them together, and apply the filter on their fields.
+        """Find objects page by page, merge their fragments, and apply the filter on their fields.
 
-        If they are too large together, the query is given up, or ends where it `may_end_early`.
+        If they are too large together, the query is aborted, or ends there if it
+        `may_end_early`.
         """
         plan = self._plan
-        own = plan.own
-        # What one store found by all of the filter needs no second look.
+        own_filter = plan.own_filter
+        # Objects that one store found by the whole filter need no second test.
         if plan.residual is None and len(plan.route.fragments) == 1:
-            own = None
-        evaluator = FilterEvaluator(own, self._budget) if own is not None else None
+            own_filter = None
+        evaluator = FilterEvaluator(own_filter, self._budget) if own_filter is not None else None
         async for page in self._driver.pages(after):
             # An object whose position changes between two pages may be found twice.
             seen = self._seen
@@ -275,49 +284,51 @@ class Execution:
                 return
 
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
-        """Join what the driver found with the fragments that others hold, in one round trip."""
+        """Merge the driver's records with the fragments of other systems, in one round trip."""
         plan, resource = self._plan, self._resource
-        whole = resource_of(plan.route, plan.fields)
-        outcomes = await self._merged(whole, records)
+        fragments = resource_of(plan.route, plan.fields)
+        outcomes = await self._merge(fragments, records)
         outcomes = list(await self._resolve_torn(plan.route, resource, outcomes))
         self._partial.update(*[o.partial for o in outcomes if o is not None and o.partial])
         return outcomes
 
-    async def _merged(
-        self, whole: ResourceFragments, records: Sequence[Record]
+    async def _merge(
+        self, resource: ResourceFragments, records: Sequence[Record]
     ) -> Sequence[Outcome | None]:
-        plan, fragments = self._plan, whole.fragments
+        plan, fragments = self._plan, resource.fragments
         if len(fragments) == 1:
-            return [merge_fragments(plan.route, whole, r.id, (r,)) for r in records]
-        others = [
+            return [merge_fragments(plan.route, resource, r.id, (r,)) for r in records]
+        other_fragments = [
             (fragment, fields) for fragment, fields in fragments if fragment is not plan.driver
         ]
-        reads = [Read(f, record.id, fields) for record in records for f, fields in others]
-        rest = iter(await self._calls.read(reads) if reads else ())
-        for fragment, _ in others if reads else ():
+        reads = [Read(f, record.id, fields) for record in records for f, fields in other_fragments]
+        other_records = iter(await self._calls.read(reads) if reads else ())
+        for fragment, _ in other_fragments if reads else ():
             self._budget.spend(fragment.system, len(records))
         outcomes: list[Outcome | None] = []
         slices = self._budget.slices()
         for record in records:
             if slices.is_due():
                 await slices.checkpoint()
-            own = [record if f is plan.driver else next(rest) for f, _ in fragments]
-            outcomes.append(merge_fragments(plan.route, whole, record.id, own))
+            object_records = [
+                record if f is plan.driver else next(other_records) for f, _ in fragments
+            ]
+            outcomes.append(merge_fragments(plan.route, resource, record.id, object_records))
         return outcomes
 
     async def _aggregate(self) -> QueryResult:
         plan, query = self._plan, self._plan.query
         assert query.aggregate is not None
-        rows = await self._driver.rows() if plan.aggregated else await self._grouped()
-        rows = await self._in_order(rows)
+        rows = await self._driver.rows() if plan.aggregated else await self._group_objects()
+        rows = await self._order_groups(rows)
         return QueryResult((), tuple(rows), None, plan, self._budget)
 
-    async def _grouped(self) -> list[Row]:
+    async def _group_objects(self) -> list[Row]:
         assert self._plan.query.aggregate is not None
         groups = Groups(self._plan.query.aggregate, self._budget.limits.groups)
         slices = self._budget.slices()
         async for page in self._objects(None):
-            for item in await self._finished(page):
+            for item in await self._join(page):
                 await slices.checkpoint()
                 groups.add(item.lookup())
         rows: list[Row] = []
@@ -326,8 +337,8 @@ class Execution:
             rows.append(row)
         return rows
 
-    async def _in_order(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the first of the groups that the filter on groups holds for."""
+    async def _order_groups(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the first groups, in order, for which the filter on groups holds."""
         query, aggregate = self._plan.query, self._plan.query.aggregate
         assert aggregate is not None
         if aggregate.having is None and len(rows) <= 1:

@@ -1,4 +1,4 @@
-"""Plans and filters as JSON: what a client gets that requests `explain`."""
+"""Plans and filters as JSON, for clients that request `explain`."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _json(value: Value) -> Any:
 def explanation(plan: QueryPlan, budget: Budget, returned: int) -> dict[str, Any]:
     return {
         **_search(plan),
-        "others": _others(plan),
-        "after_joins": filter_document(plan.late),
+        "others": _other_systems(plan),
+        "after_joins": filter_document(plan.joined_filter),
         "joins": [
             {"as": join.alias, "class": join.class_name, "reference": _dotted(join.reference)}
             for join in (*plan.query.joins, *plan.query.list_joins)
@@ -86,7 +86,7 @@ def explanation(plan: QueryPlan, budget: Budget, returned: int) -> dict[str, Any
             {"as": join.alias, "class": join.class_name, "reference": join.reference}
             for join in plan.query.reverse_joins
         ],
-        "rest": _search(plan.rest) if plan.rest else None,
+        "rest": _search(plan.tail) if plan.tail else None,
         "count": _search(plan.total) if plan.total else None,
         "round_trips": dict(budget.round_trips),
         "rows": {"moved": budget.rows, "returned": returned},
@@ -113,7 +113,7 @@ def _search(plan: QueryPlan) -> dict[str, Any]:
     }
 
 
-def _others(plan: QueryPlan) -> list[str]:
+def _other_systems(plan: QueryPlan) -> list[str]:
     if plan.aggregated:
         return []
     fragments = resource_of(plan.route, plan.fields).fragments

@@ -1,4 +1,4 @@
-"""Parsing filters from JSON: each is an object with one member, the operator."""
+"""Parsing filters from JSON objects with one member, the operator."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from mediator.schema.errors import InvalidValue, locations_below
 from mediator.schema.types import FieldType
 
 __all__ = [
-    "MOST_CHARACTERS",
-    "MOST_NODES",
-    "MOST_VALUES",
-    "MOST_WILDCARDS",
+    "MAX_CHARACTERS",
+    "MAX_NODES",
+    "MAX_VALUES",
+    "MAX_WILDCARDS",
     "OPERATORS",
     "FilterParser",
 ]
 
-MOST_NODES: Final = 250
-MOST_DEPTH: Final = 32
-MOST_VALUES: Final = 1_000
-"""Values of all `in` of a filter together."""
+MAX_NODES: Final = 250
+MAX_DEPTH: Final = 32
+MAX_VALUES: Final = 1_000
+"""Values of all `in` of a filter."""
 
-MOST_CHARACTERS: Final = 1_000
-MOST_WILDCARDS: Final = 32
-"""What the patterns of `like`, and the texts that `contains` looks for, come to in one filter.
+MAX_CHARACTERS: Final = 1_000
+MAX_WILDCARDS: Final = 32
+"""Limits of all patterns of `like` and texts of `contains` in one filter.
 
-Texts of any length are searched for them, by servers that cannot be interrupted meanwhile:
-PostgreSQL takes as many steps as the product of pattern and text in the worst case.
+Servers search texts of any length for them, and cannot be interrupted meanwhile: in the worst case
+PostgreSQL takes as many steps as the product of the lengths of pattern and text.
 """
 
 _NOTHING: Final = And(())
@@ -52,27 +52,27 @@ _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE, None})
 
 
 class FilterParser:
-    """Parses one filter; what is returned after an error is thrown away."""
+    """Parses one filter; after an error its result is discarded."""
 
     def __init__(self, scope: NameScope) -> None:
         self._scope = scope
         self._nodes = self._values = self._characters = self._wildcards = 0
 
     def read(self, node: Node) -> Filter | None:
-        """Read a filter; None if it is left out."""
+        """Parse a filter; None if it is absent."""
         return self._filter(node, 1) if node.given else None
 
     def _filter(self, node: Node, depth: int) -> Filter:
         self._nodes += 1
-        if depth > MOST_DEPTH or self._nodes > MOST_NODES:
-            node.error(f"goes beyond {MOST_DEPTH} levels or {MOST_NODES} conditions")
+        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
+            node.error(f"goes beyond {MAX_DEPTH} levels or {MAX_NODES} conditions")
             return _NOTHING
         operator = only_member(node, OPERATORS, "operator")
         if operator is None:
             return _NOTHING
         operand = node[operator]
         if operator in {"and", "or"}:
-            operands = tuple(self._filter(o, depth + 1) for o in operand.elements(MOST_NODES))
+            operands = tuple(self._filter(o, depth + 1) for o in operand.elements(MAX_NODES))
             return And(operands) if operator == "and" else Or(operands)
         if operator == "not":
             return Not(self._filter(operand, depth + 1))
@@ -92,7 +92,7 @@ class FilterParser:
         return condition
 
     def _weigh(self, condition: Filter, constant: Node) -> None:
-        """Count what takes time for each object; an error is noted where it is too much."""
+        """Add up the cost per object; report an error beyond the limits."""
         match condition:
             case In(_, values):
                 self._values += len(values)
@@ -102,12 +102,12 @@ class FilterParser:
                 self._wildcards += max(wildcards, 1)
             case Contains(_, str() as text):
                 self._characters += len(text)
-        if self._values > MOST_VALUES:
-            constant.error(f"makes the filter have more than {MOST_VALUES} values of in")
-        if self._characters > MOST_CHARACTERS or self._wildcards > MOST_WILDCARDS:
+        if self._values > MAX_VALUES:
+            constant.error(f"makes the filter have more than {MAX_VALUES} values of in")
+        if self._characters > MAX_CHARACTERS or self._wildcards > MAX_WILDCARDS:
             constant.error(
-                f"makes the filter search for more than {MOST_CHARACTERS} characters or"
-                f" {MOST_WILDCARDS} wildcards"
+                f"makes the filter search for more than {MAX_CHARACTERS} characters or"
+                f" {MAX_WILDCARDS} wildcards"
             )
 
 
@@ -138,7 +138,7 @@ def _between(target: ResolvedPath, low: Node, high: Node) -> Filter:
 
 
 def _in(target: ResolvedPath, values: Node) -> Filter:
-    constants = values.elements(MOST_VALUES)
+    constants = values.elements(MAX_VALUES)
     return In(target.path, tuple(_constant(c, target.decode, nullable=True) for c in constants))
 
 
@@ -177,4 +177,4 @@ OPERATORS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("in", "like", "contains"), 2),
     **dict.fromkeys(("and", "or", "not", "exists"), 0),
 }
-"""All operators, with the length of the array that follows; 0 where something else does."""
+"""All operators, with the length of their array; 0 if they take no array."""

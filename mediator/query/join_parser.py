@@ -1,4 +1,4 @@
-"""Parsing the joins of a query: along its references, and along references to what it finds."""
+"""Parsing the joins of a query: along its references, and along references to its objects."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mediator.schema.types import FieldType
 
 __all__ = ["ParsedJoins", "parse_joins"]
 
-MOST_JOINS: Final = 8
+MAX_JOINS: Final = 8
 DEFAULT_JOINED: Final = 10
-MOST_JOINED: Final = 100
-"""Objects that a reverse join adds to one object."""
+MAX_JOINED: Final = 100
+"""Limit of objects that a reverse join adds to one object."""
 
 _LISTS: Final = frozenset({FieldType.LIST, FieldType.SET})
 
 
 @dataclass(slots=True)
 class ParsedJoins:
-    """The joins of a query, by what they join: an object, a list of references, and in reverse."""
+    """The joins of a query by kind: of an object, of a list of references, and in reverse."""
 
     single: list[Join] = field(default_factory=list)
     lists: list[Join] = field(default_factory=list)
@@ -38,15 +38,15 @@ class ParsedJoins:
 
 
 def parse_joins(node: Node, schema: Schema, class_: ClassSchema) -> tuple[ParsedJoins, NameScope]:
-    """Read joins, and the scope of the names that the rest of the query may use."""
+    """Parse joins, and return the scope of names for the rest of the query."""
     joins, joined = ParsedJoins(), dict[str, ClassSchema]()
-    nodes = node.elements(MOST_JOINS) if isinstance(node.value, list) else [node]
-    for each in nodes if node.given else ():
+    nodes = node.elements(MAX_JOINS) if isinstance(node.value, list) else [node]
+    for join_node in nodes if node.given else ():
         scope = NameScope(class_, joined, lists=joins.list_aliases)
-        if each["class"].given:
-            _parse_reverse_join(each, schema, scope, joins)
+        if join_node["class"].given:
+            _parse_reverse_join(join_node, schema, scope, joins)
         else:
-            _parse_join(each, schema, scope, joins)
+            _parse_join(join_node, schema, scope, joins)
         joined = {join.alias: schema.classes[join.class_name] for join in joins.single}
     return joins, NameScope(class_, joined, lists=joins.list_aliases)
 
@@ -63,8 +63,8 @@ def _parse_join(node: Node, schema: Schema, scope: NameScope, joins: ParsedJoins
     class_name = target.reference
     fields = parse_fields(node["fields"], schema.classes[class_name], is_known=False)
     if alias is not None:
-        known = joins.lists if is_list else joins.single
-        known.append(Join(alias, target.path, class_name, fields))
+        target_joins = joins.lists if is_list else joins.single
+        target_joins.append(Join(alias, target.path, class_name, fields))
 
 
 def _parse_reverse_join(node: Node, schema: Schema, scope: NameScope, joins: ParsedJoins) -> None:
@@ -74,7 +74,7 @@ def _parse_reverse_join(node: Node, schema: Schema, scope: NameScope, joins: Par
     class_ = schema.classes.get(name) if isinstance(name, str) else None
     target = class_.fields.get(reference) if class_ and isinstance(reference, str) else None
     if class_ is None or target is None or not _refers(target, scope.schema):
-        # One error for both: the client may not be allowed to know which classes there are.
+        # One error for both: the client may not be allowed to know which classes exist.
         node["reference"].error(f"is no reference to {scope.schema.name} of such a class")
         return
     inner = NameScope(class_, is_known=False)
@@ -84,7 +84,7 @@ def _parse_reverse_join(node: Node, schema: Schema, scope: NameScope, joins: Par
         target.name,
         filter=FilterParser(inner).read(node["filter"]),
         order=tuple(order for order, _ in parse_order(node["order"], inner)),
-        limit=node["limit"].integer(DEFAULT_JOINED, least=1, most=MOST_JOINED),
+        limit=node["limit"].integer(DEFAULT_JOINED, least=1, most=MAX_JOINED),
         fields=parse_fields(node["fields"], class_, is_known=False),
     )
     if alias is not None:

@@ -1,6 +1,6 @@
-"""Reading a JSON document node by node, noting every error instead of stopping at the first.
+"""Reading a JSON document node by node, collecting all errors instead of stopping at the first.
 
-A reader returns something usable even after an error, because the result is discarded then.
+A reader returns a usable value even after an error; the result is then discarded.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ class Node:
     """A location in a JSON document, with the errors found in the document so far.
 
     Args:
-        value: The JSON value here; `MISSING` if the member is left out.
-        above: JSON pointer to here, or the node that this one is a member or an element of.
+        value: The JSON value here; `MISSING` if the member is absent.
+        parent: JSON pointer to here, or the node of which this one is a member or an element.
         errors: Shared by all nodes of the document.
-        step: The name or the index that leads here from the node above.
+        step: The name or the index of this node in its parent.
     """
 
-    __slots__ = ("_above", "_step", "errors", "value")
+    __slots__ = ("_parent", "_step", "errors", "value")
 
     def __init__(
-        self, value: Any, above: str | Node, errors: list[Location], step: str | int = ""
+        self, value: Any, parent: str | Node, errors: list[Location], step: str | int = ""
     ) -> None:
         self.value = value
         self.errors = errors
-        self._above = above
+        self._parent = parent
         self._step = step
 
     @property
     def pointer(self) -> str:
         """JSON pointer to here: built on demand, as few nodes have errors."""
-        above, step = self._above, self._step
-        if isinstance(above, str):
-            return above
-        return above.pointer + (token(step) if isinstance(step, str) else f"/{step}")
+        parent, step = self._parent, self._step
+        if isinstance(parent, str):
+            return parent
+        return parent.pointer + (token(step) if isinstance(step, str) else f"/{step}")
 
     def __getitem__(self, name: str) -> Node:
         member = self.value.get(name, MISSING) if isinstance(self.value, dict) else MISSING
@@ -52,7 +52,7 @@ class Node:
 
     @property
     def given(self) -> bool:
-        """Whether the member is there; null counts as there."""
+        """Whether the member is present; null counts as present."""
         return self.value is not MISSING
 
     def error(self, detail: str) -> None:
@@ -60,12 +60,12 @@ class Node:
             self.errors.append(Location(self.pointer, detail))
 
     def unknown(self, detail: str, name: Any, known: Iterable[str]) -> None:
-        """Note that a name is not known, and which may be meant."""
+        """Report an unknown name, with similar known ones."""
         if len(self.errors) < MAX_ERRORS:
             self.error(detail + did_you_mean(name, known))
 
     def shape(self, *known: str, required: tuple[str, ...] = ()) -> Node:
-        """Check that this is an object with no other members than known and required ones."""
+        """Check that this is an object with only known and required members."""
         if not isinstance(self.value, dict):
             self.error("must be an object")
             return self
@@ -78,7 +78,7 @@ class Node:
         return self
 
     def members(self, most: int, pattern: re.Pattern[str]) -> Iterator[tuple[str, Node]]:
-        """Go through an object whose members are named by the user; bad names are noted."""
+        """Yield the members of an object with user-defined names; bad names are reported."""
         if not self.given:
             return
         if not isinstance(self.value, dict):
@@ -95,7 +95,7 @@ class Node:
                 member.error(f"must be named like {pattern.pattern}")
 
     def elements(self, most: int, least: int = 0) -> list[Node]:
-        """Return the elements of an array; none if it is left out."""
+        """Return the elements of an array; none if it is absent."""
         if not self.given:
             return []
         if not isinstance(self.value, list):
@@ -106,21 +106,21 @@ class Node:
             return []
         return [Node(element, self, self.errors, index) for index, element in enumerate(self.value)]
 
-    def read(self, default: Any, accepts: Callable[[Any], object], wanted: str) -> Any:
-        """Return what is accepted; the default where it is left out, or something else."""
+    def read(self, default: Any, accepts: Callable[[Any], object], expected: str) -> Any:
+        """Return the value if accepted, else the default; report a refused value."""
         if not self.given:
             return default
         if accepts(self.value):
             return self.value
-        self.error(f"must be {wanted}")
+        self.error(f"must be {expected}")
         return default
 
     def integer(self, default: int, *, least: int, most: int) -> int:
-        """Read an integer from least to most, both included."""
-        wanted = f"an integer from {least} to {most}"
-        found = self.read(default, lambda v: type(v) is int and least <= v <= most, wanted)
-        return int(found)
+        """Return an integer from least to most, inclusive."""
+        expected = f"an integer from {least} to {most}"
+        value = self.read(default, lambda v: type(v) is int and least <= v <= most, expected)
+        return int(value)
 
     def boolean(self) -> bool:
-        """Read true or false; false if it is left out."""
+        """Return true or false; false if absent."""
         return bool(self.read(False, lambda value: type(value) is bool, "true or false"))

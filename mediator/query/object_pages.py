@@ -1,4 +1,4 @@
-"""How many objects are read at once: as many as fit into memory, by the sizes of those before."""
+"""How many objects to read at once, from the sizes of earlier ones and the memory for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mediator.schema.tree import Field
 __all__ = ["FIRST", "ObjectPages"]
 
 FIRST: Final = 101
-"""Objects that are read first where they may be large: a page of the default limit, and one."""
+"""Objects of a first page that may be large: the default limit, plus one."""
 
 
 class ObjectPages:
@@ -20,8 +20,8 @@ class ObjectPages:
 
     Args:
         fields: The fields of their class.
-        names: Those that are read; None: all.
-        most: Objects of one page at most.
+        names: The names of the fields read; None: all.
+        max_objects: Objects of one page at most.
         first: Objects of the first page, if they may be large.
     """
 
@@ -29,19 +29,19 @@ class ObjectPages:
         self,
         fields: Mapping[str, Field],
         names: Collection[str] | None,
-        most: int,
+        max_objects: int,
         first: int = FIRST,
     ) -> None:
-        self._large, self._most = large_fields(fields, names), most
+        self._large, self._max_objects = large_fields(fields, names), max_objects
         self._page_size = PageSize(first)
 
     @property
     def count(self) -> int:
-        """How many objects the next page may have."""
-        return min(self._most, self._page_size.count) if self._large else self._most
+        """The number of objects of the next page."""
+        return min(self._max_objects, self._page_size.count) if self._large else self._max_objects
 
     async def measure(self, objects: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return the sizes in bytes of the objects of a page, to which the next page adapts."""
+        """Return the sizes in bytes of the objects of a page, and adapt the next page to them."""
         sizes = await sizes_of(objects, self._large)
         self._page_size.succeeded(sizes)
         return sizes

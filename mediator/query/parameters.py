@@ -1,9 +1,9 @@
 """Parsing queries from readable parameters: ``country=DE&year.ge=1970&order=-hits``.
 
-They become the JSON form of the query, so that there is one way to read it. Every condition has to
-hold. A parameter is a path, with ``.operator`` behind it where that is not equality. Elements of
-``in`` and ``between`` are separated by commas; one that holds a comma is percent-encoded once more.
-Constants are written as the type of the field is written in JSON, without quotation marks.
+They are converted to the JSON form of the query, so that one parser reads both. All conditions must
+hold. A parameter is a path, followed by ``.operator`` unless that is equality. Elements of ``in``
+and ``between`` are separated by commas; an element with a comma is percent-encoded once more.
+Constants are written as JSON writes the type of the field, without quotation marks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESERVED: Final = frozenset(
         *("count", "allow_scan", "explain"),
     }
 )
-"""Parameters that are no conditions; a field of such a name is written with ``.eq``."""
+"""Parameters that are not conditions; a field of such a name is written with ``.eq``."""
 
 _JSON: Final = frozenset({"join", "aggregate"})
 _LISTS: Final = frozenset({"in", "between"})
@@ -44,9 +44,9 @@ _CONDITION: Final = re.compile(r"/filter/and/([0-9]+)")
 
 
 def parse_parameters(
-    pairs: Sequence[tuple[str, str]], schema: Schema, class_name: str, *, most: int
+    pairs: Sequence[tuple[str, str]], schema: Schema, class_name: str, *, max_limit: int
 ) -> ParsedQuery:
-    """Read a query from decoded parameters, in their order; raises `Invalid`, naming wrong ones."""
+    """Parse a query from decoded parameters, in their order; `Invalid` names wrong ones."""
     document: dict[str, Any] = {}
     scope = NameScope(schema.classes[class_name])
     names: list[str] = []
@@ -65,10 +65,10 @@ def parse_parameters(
     if conditions:
         document["filter"] = {"and": conditions}
     try:
-        return parse_query_document(document, schema, class_name, most=most)
+        return parse_query_document(document, schema, class_name, max_limit=max_limit)
     except Invalid as error:
-        named = [_named(location, names) for location in error.locations]
-        locations = [_hinted(at, scope) if at.pointer in names else at for at in named]
+        renamed = [_in_parameters(location, names) for location in error.locations]
+        locations = [_with_hint(at, scope) if at.pointer in names else at for at in renamed]
         first = locations[0]
         raise Invalid(f"{first.pointer} {first.detail}", locations=locations) from None
 
@@ -81,18 +81,20 @@ def _condition(scope: NameScope, name: str, text: str) -> dict[str, Any]:
     convert = _converter(scope, path, operator)
     if operator not in _LISTS:
         return {operator: [path, convert(text)]}
-    elements = [convert(unquote(part) if "%" in part else part) for part in text.split(",")]
+    elements = [
+        convert(unquote(element) if "%" in element else element) for element in text.split(",")
+    ]
     return {operator: [path, *elements] if operator == "between" else [path, elements]}
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Split a name into path and operator; the operator is its last segment, if that is one."""
+    """Split a name into path and operator, which is its last segment, or else ``eq``."""
     path, _, last = name.rpartition(".")
     return (path, last) if path and last in _TESTS else (name, "eq")
 
 
 def _converter(scope: NameScope, path: str, operator: str) -> Callable[[str], Any]:
-    """Return what makes a JSON constant of a text; the reader judges what comes of it."""
+    """Return the converter from a text to a JSON constant, which the parser then checks."""
     try:
         target = scope.find(path)
     except InvalidValue:
@@ -106,7 +108,7 @@ def _converter(scope: NameScope, path: str, operator: str) -> Callable[[str], An
 
 
 def _number(text: str) -> Any:
-    with suppress(orjson.JSONDecodeError):  # 007 is none in JSON
+    with suppress(orjson.JSONDecodeError):  # 007 is not JSON
         return orjson.loads(text) if _NUMBER.fullmatch(text) else text
     return text
 
@@ -116,7 +118,7 @@ def _boolean(text: str) -> Any:
 
 
 def _guess(text: str) -> Any:
-    """Read a constant within a document: a number or a boolean if it looks like one."""
+    """Convert a constant within a document: to a number or a boolean if it looks like one."""
     return _BOOLEANS[text] if text in _BOOLEANS else _number(text)
 
 
@@ -127,22 +129,22 @@ _CONVERTERS: Final = {
 }
 
 
-def _hinted(location: Location, scope: NameScope) -> Location:
-    """Say what else than a field may be meant, if none of them is."""
+def _with_hint(location: Location, scope: NameScope) -> Location:
+    """Suggest an operator or a reserved parameter if no field was suggested."""
     if "did you mean" in location.detail:
         return location
     return Location(location.pointer, location.detail + _hint(scope, location.pointer))
 
 
 def _hint(scope: NameScope, name: str) -> str:
-    """Return what a parameter that is no condition may be: another operator, or no condition."""
+    """Return a hint for a parameter without a field: an operator or a reserved parameter."""
     path, _, last = name.rpartition(".")
-    if name in RESERVED or _leads(scope, _split(name)[0]):
+    if name in RESERVED or _is_path(scope, _split(name)[0]):
         return ""
-    return did_you_mean(last, _TESTS) if _leads(scope, path) else did_you_mean(name, RESERVED)
+    return did_you_mean(last, _TESTS) if _is_path(scope, path) else did_you_mean(name, RESERVED)
 
 
-def _leads(scope: NameScope, path: str) -> bool:
+def _is_path(scope: NameScope, path: str) -> bool:
     try:
         scope.find(path)
     except InvalidValue:
@@ -183,8 +185,8 @@ _SETTINGS: Final[dict[str, Callable[[str, str], Any]]] = {
 }
 
 
-def _named(location: Location, names: Sequence[str]) -> Location:
-    """Return a location in the JSON form as one in the parameters."""
+def _in_parameters(location: Location, names: Sequence[str]) -> Location:
+    """Convert a location in the JSON form to one in the parameters."""
     match = _CONDITION.match(location.pointer)
     if match is not None and int(match[1]) < len(names):
         name = names[int(match[1])]

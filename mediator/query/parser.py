@@ -1,4 +1,4 @@
-"""Parsing queries and aggregates from JSON, or naming every error with its location."""
+"""Parsing queries and aggregates from JSON; all errors are reported with their locations."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from mediator.schema.ids import FIELD_NAME
 from mediator.schema.tree import Field, Schema
 from mediator.schema.types import FieldType
 
-__all__ = ["DEFAULT_LIMIT", "MOST_LIMIT", "ParsedQuery", "parse_aggregate", "parse_query_document"]
+__all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "ParsedQuery", "parse_aggregate", "parse_query_document"]
 
-MOST_LIMIT: Final = 1_000
+MAX_LIMIT: Final = 1_000
 DEFAULT_LIMIT: Final = 100
 
 _SETTINGS: Final = ("limit", "after", "count", "explain")
-"""What does not make another query of it: a cursor may be used with another limit."""
+"""Members outside the identity of a query: a cursor can be used with another limit."""
 
 _COUNTS: Final = tuple(CountMode)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query as it was sent.
+    """A query as sent.
 
     Attributes:
         query: The query, without its position.
-        levels: What the levels of its order mean, to read and write positions.
-        after: The cursor, sealed as it is.
-        identity: The query as one text, alike for alike queries.
-        results: What an aggregate answers, in order: what it groups by, and what it computes.
+        levels: The resolved paths of its order, to decode and encode positions.
+        after: The cursor, still sealed.
+        identity: The query as a canonical text, the same for equal queries.
+        results: The columns of an aggregate, in order: groups, then computed results.
     """
 
     query: Query
@@ -57,15 +57,15 @@ class ParsedQuery:
 
 
 def parse_query_document(
-    document: Any, schema: Schema, class_name: str, *, most: int = MOST_LIMIT
+    document: Any, schema: Schema, class_name: str, *, max_limit: int = MAX_LIMIT
 ) -> ParsedQuery:
-    """Read a query; raises `Invalid` with the location of every mistake."""
+    """Parse a query; raises `Invalid` with the location of every error."""
     node = Node(document, "", [])
     node.shape(
         *("filter", "order", "limit", "after", "fields", "aggregate", "join"),
         *("count", "allow_scan", "explain"),
     )
-    query, levels, results = _QueryParser(node, schema, class_name).read(most)
+    query, levels, results = _QueryParser(node, schema, class_name).read(max_limit)
     after = node["after"].read(None, lambda raw: raw is None or isinstance(raw, str), "a string")
     explain = node["explain"].boolean()
     if node.errors:
@@ -74,14 +74,16 @@ def parse_query_document(
 
 
 class _QueryParser:
-    """Reads one query; what is returned after an error is thrown away."""
+    """Parses one query; after an error its result is discarded."""
 
     def __init__(self, node: Node, schema: Schema, class_name: str) -> None:
         self._node = node
         self._schema = schema
         self._class = schema.classes[class_name]
 
-    def read(self, most: int) -> tuple[Query, tuple[ResolvedPath, ...], dict[str, ResolvedPath]]:
+    def read(
+        self, max_limit: int
+    ) -> tuple[Query, tuple[ResolvedPath, ...], dict[str, ResolvedPath]]:
         node = self._node
         joins, scope = parse_joins(node["join"], self._schema, self._class)
         filter_ = FilterParser(scope).read(node["filter"])
@@ -98,7 +100,7 @@ class _QueryParser:
             class_name=self._class.name,
             filter=filter_,
             order=tuple(order for order, _ in levels),
-            limit=node["limit"].integer(min(DEFAULT_LIMIT, most), least=1, most=most),
+            limit=node["limit"].integer(min(DEFAULT_LIMIT, max_limit), least=1, most=max_limit),
             fields=parse_fields(node["fields"], self._class),
             joins=tuple(joins.single),
             list_joins=tuple(joins.lists),
@@ -107,12 +109,12 @@ class _QueryParser:
             count=self._count(),
             allow_scan=node["allow_scan"].boolean(),
         )
-        answered = {**results.groups, **(results.computed or {})} if results else {}
-        return query, tuple(target for _, target in levels), answered
+        columns = {**results.groups, **(results.computed or {})} if results else {}
+        return query, tuple(target for _, target in levels), columns
 
     def _count(self) -> CountMode | None:
-        wanted = f"one of {', '.join(_COUNTS)}"
-        name = self._node["count"].read(None, _COUNTS.__contains__, wanted)
+        expected = f"one of {', '.join(_COUNTS)}"
+        name = self._node["count"].read(None, _COUNTS.__contains__, expected)
         return None if name is None else CountMode(name)
 
 
@@ -121,32 +123,32 @@ def _identity(document: dict[str, Any]) -> str:
     return orjson.dumps(canonical, option=orjson.OPT_SORT_KEYS).decode()
 
 
-MOST_COMPUTATIONS: Final = 32
-MOST_GROUPED: Final = 8
+MAX_COMPUTATIONS: Final = 32
+MAX_GROUPED: Final = 8
 
 _NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL, None})
 
 
 def parse_aggregate(node: Node, scope: NameScope) -> tuple[Aggregate | None, NameScope | None]:
-    """Read an aggregate, and the scope of its results; None if it is left out."""
+    """Parse an aggregate, and return the scope of its results; None if it is absent."""
     if not node.given:
         return None, None
     node.shape("group", "compute", "filter")
     groups: dict[str, ResolvedPath] = {}
-    for each in node["group"].elements(MOST_GROUPED):
-        target = resolve_path(each, scope)
+    for path in node["group"].elements(MAX_GROUPED):
+        target = resolve_path(path, scope)
         if target is not None and not target.is_scalar:
-            each.error("cannot be grouped by")
+            path.error("cannot be grouped by")
         elif target is not None:
-            groups[each.value] = target
+            groups[path.value] = target
     compute: dict[str, Computation] = {}
     results: dict[str, ResolvedPath] = {}
-    for name, each in node["compute"].members(MOST_COMPUTATIONS, FIELD_NAME):
+    for name, member in node["compute"].members(MAX_COMPUTATIONS, FIELD_NAME):
         if name in groups:
-            each.error("is grouped by under this name")
-        read = _computation(each, scope)
-        if read is not None:
-            compute[name], result = read
+            member.error("is grouped by under this name")
+        computation = _computation(member, scope)
+        if computation is not None:
+            compute[name], result = computation
             results[name] = replace(result, path=(name,))
     results_scope = NameScope(scope.schema, computed=results, groups=groups)
     having = FilterParser(results_scope).read(node["filter"])
@@ -184,6 +186,6 @@ def _result_of(function: Function, target: ResolvedPath) -> ResolvedPath | None:
 
 
 def _result(type_: FieldType) -> ResolvedPath:
-    # Sums may be beyond 64 bits, and may be compared with any number.
-    whole = path_of_field(("result",), Field("result", type_))
-    return replace(whole, type=type_, decode=JSON_SCALAR)
+    # Sums can exceed 64 bits, and be compared with any number.
+    path = path_of_field(("result",), Field("result", type_))
+    return replace(path, type=type_, decode=JSON_SCALAR)

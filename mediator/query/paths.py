@@ -1,6 +1,6 @@
 """Paths: the field, its type, how constants compared with it are decoded, and positions as JSON.
 
-In positions, which cursors hold, a missing value, a null and a value differ.
+Positions, which cursors hold, distinguish a missing value, a null and a value.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ __all__ = [
 ]
 
 _ANY_LENGTH: Final = 2**31
-_LONGEST: Final = len(("field", "key")) + DOCUMENT_DEPTH
+_MAX_SEGMENTS: Final = len(("field", "key")) + DOCUMENT_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """What a path leads to.
+    """The target of a path.
 
     Attributes:
-        type: Its type; None within a document, where every JSON value may be.
+        type: Its type; None within a document, where any JSON value can be.
         decode: From a JSON constant to a value of the type, null excepted; raises `InvalidValue`.
         encode: From a value to JSON; None if it is JSON already.
-        item: Decodes an element, where the target has elements; or a substring, of a string.
+        item: Decodes an element of the target; or a substring, of a string.
         reference: The class that a reference points to.
     """
 
@@ -62,7 +62,7 @@ class ResolvedPath:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether its values have an order, or may have one."""
+        """Whether its values have an order, or can have one."""
         return self.type is None or self.type in SCALARS
 
     def to_json(self, value: Value) -> Any:
@@ -73,8 +73,8 @@ class ResolvedPath:
         return None if json is None else self.decode(json)
 
 
-def JSON_SCALAR(raw: Any) -> Any:  # noqa: N802 - it stands among the decoders, which are constants
-    """Decode a constant that is compared with something within a document."""
+def JSON_SCALAR(raw: Any) -> Any:  # noqa: N802 - decoders are constants
+    """Decode a constant that is compared with a value within a document."""
     if isinstance(raw, list | dict):
         raise InvalidValue("must be a string, a number, true or false")
     try:
@@ -88,7 +88,7 @@ _ID_PATH: Final = ResolvedPath(ID, FieldType.STRING, _TEXT, item=_TEXT)
 
 
 def path_of_field(path: Path, field_: Field) -> ResolvedPath:
-    """Return the target that a whole field is; its constraints do not bind constants."""
+    """Return a whole field as the target; its constraints do not bind constants."""
     free = unconstrained(field_)
     item: Callable[[Any], Any] | None = None
     if field_.type in {FieldType.LIST, FieldType.SET}:
@@ -105,9 +105,9 @@ class NameScope:
     Attributes:
         joined: The classes joined, by alias.
         lists: Aliases of joins that add lists.
-        computed: Results of an aggregate, by name; with them, only they and `groups` are known.
-        groups: What an aggregate groups by, by its path.
-        is_known: Whether the client knows the class, so that its fields may be suggested.
+        computed: Results of an aggregate, by name; if set, only they and `groups` are known.
+        groups: The grouping paths of an aggregate, by path.
+        is_known: Whether the client knows the class, so that its fields can be suggested.
     """
 
     schema: ClassSchema
@@ -118,16 +118,16 @@ class NameScope:
     is_known: bool = True
 
     def find(self, path: str) -> ResolvedPath:
-        """Find what a path means; raises `InvalidValue` where it means nothing."""
+        """Resolve a path; raises `InvalidValue` if it is unknown."""
         if self.computed is not None:
-            known = self.computed.get(path) or self.groups.get(path)
-            if known is None:
-                meant = did_you_mean(path, (*self.computed, *self.groups))
-                raise InvalidValue(f"is neither computed nor grouped by{meant}")
-            return known
+            target = self.computed.get(path) or self.groups.get(path)
+            if target is None:
+                suggestion = did_you_mean(path, (*self.computed, *self.groups))
+                raise InvalidValue(f"is neither computed nor grouped by{suggestion}")
+            return target
         names = tuple(path.split("."))
         if names[0] in self.joined:
-            # Whoever asks may not be allowed to know the fields of a class that is joined.
+            # The client may not be allowed to know the fields of a joined class.
             inner = _within(self.joined[names[0]], names[1:], ())
             return replace(inner, path=(names[0], *inner.path))
         if names[0] in self.lists:
@@ -137,7 +137,7 @@ class NameScope:
 
 
 def resolve_path(node: Node, scope: NameScope) -> ResolvedPath | None:
-    """Find what the path at a node means; an error is noted."""
+    """Resolve the path at a node; errors are reported at the node."""
     if not isinstance(node.value, str):
         node.error("must be a path")
         return None
@@ -148,14 +148,14 @@ def resolve_path(node: Node, scope: NameScope) -> ResolvedPath | None:
         return None
 
 
-def only_member(node: Node, known: Collection[str], what: str) -> str | None:
-    """Return the name of the only member of an object; an error is noted."""
+def only_member(node: Node, known: Collection[str], kind: str) -> str | None:
+    """Return the name of the only member of an object; errors are reported at the node."""
     if not isinstance(node.value, dict) or len(node.value) != 1:
-        node.error(f"must be an object with one {what}")
+        node.error(f"must be an object with one {kind}")
         return None
     [name] = node.value
     if name not in known:
-        node[name].unknown(f"is no {what}; known: {', '.join(sorted(known))}", name, known)
+        node[name].unknown(f"is no {kind}; known: {', '.join(sorted(known))}", name, known)
         return None
     return str(name)
 
@@ -164,10 +164,10 @@ def _within(schema: ClassSchema, names: Path, known: Iterable[str]) -> ResolvedP
     if names == ID:
         return _ID_PATH
     if not names or names[0] not in schema.fields:
-        meant = did_you_mean(names[0], known) if names else ""
-        raise InvalidValue(f"is no field of {schema.name}{meant}")
+        suggestion = did_you_mean(names[0], known) if names else ""
+        raise InvalidValue(f"is no field of {schema.name}{suggestion}")
     field_ = schema.fields[names[0]]
-    if len(names) > _LONGEST:
+    if len(names) > _MAX_SEGMENTS:
         raise InvalidValue(f"leads deeper than {DOCUMENT_DEPTH} levels of a document")
     if len(names) == 1:
         return path_of_field(names, field_)
@@ -190,7 +190,7 @@ def _within_map(field_: Field, names: Path) -> ResolvedPath:
 def row_document(
     columns: Mapping[str, ResolvedPath], values: Iterable[Value | MissingType]
 ) -> dict[str, Any]:
-    """Return values of columns as JSON for orjson; what is missing is left out, as in an object."""
+    """Return values of columns as JSON for orjson; missing values are left out, as in objects."""
     return {
         name: _number(target.to_json(value))
         for (name, target), value in zip(columns.items(), values, strict=True)
@@ -199,7 +199,7 @@ def row_document(
 
 
 def _number(value: Any) -> Any:
-    """Pass integers beyond 64 bits, which orjson refuses: a sum may be one."""
+    """Pass integers beyond 64 bits, such as sums, which orjson refuses."""
     if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
         return orjson.Fragment(str(value).encode())
     return value
@@ -208,7 +208,7 @@ def _number(value: Any) -> Any:
 def encode_position(levels: Sequence[ResolvedPath], position: Position) -> list[Any]:
     """Return a position as JSON: the id, then for each level an array with the value, if any."""
     pairs = zip(levels, position.values, strict=True)
-    return [position.id, *(_written(level, value) for level, value in pairs)]
+    return [position.id, *(_encode_level(level, value) for level, value in pairs)]
 
 
 def decode_position(levels: Sequence[ResolvedPath], json: Sequence[Any]) -> Position:
@@ -220,17 +220,17 @@ def decode_position(levels: Sequence[ResolvedPath], json: Sequence[Any]) -> Posi
     id_, *values = json
     pairs = zip(levels, values, strict=True)
     try:
-        return Position(tuple([_read(level, value) for level, value in pairs]), id_)
+        return Position(tuple([_decode_level(level, value) for level, value in pairs]), id_)
     except InvalidValue:
         locations = [Location("after", "belongs to an earlier schema")]
         raise Invalid("The cursor does not belong to this query.", locations=locations) from None
 
 
-def _written(level: ResolvedPath, value: Value | MissingType) -> list[Any]:
+def _encode_level(level: ResolvedPath, value: Value | MissingType) -> list[Any]:
     return [] if isinstance(value, MissingType) else [level.to_json(value)]
 
 
-def _read(level: ResolvedPath, json: list[Any]) -> Value | MissingType:
+def _decode_level(level: ResolvedPath, json: list[Any]) -> Value | MissingType:
     if not json:
         return MISSING
     value: Value = level.from_json(json[0])

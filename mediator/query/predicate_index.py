@@ -1,4 +1,4 @@
-"""An index over filters: of many filters, those that an object with certain values may meet."""
+"""An index over filters: finds those that an object with given values may meet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Name = TypeVar("_Name")
 
 
 class PredicateIndex(Generic[_Name]):
-    """Filters by name. Each is found by one of its conditions, the most selective one.
+    """Filters by name, each found by its most selective condition.
 
     A filter without such a condition is found for every object.
     """
@@ -37,7 +37,7 @@ class PredicateIndex(Generic[_Name]):
         self._uncovered: dict[_Name, None] = {}
 
     def put(self, name: _Name, filter_: Filter | None) -> None:
-        """Add a filter under a name that has none."""
+        """Add a filter under a new name."""
         predicates = access_predicates_of(filter_)
         if predicates is None:
             self._uncovered[name] = None
@@ -58,9 +58,9 @@ class PredicateIndex(Generic[_Name]):
         return self._uncovered.keys()
 
     def met(self, image: Image | None) -> Iterator[_Name]:
-        """Return the names of other filters that an object may meet, some more than once.
+        """Yield the names of covered filters that an object may meet, some more than once.
 
-        A filter that was discarded may be among them.
+        Discarded filters may be among them.
         """
         if image is None:
             return
@@ -72,7 +72,7 @@ class PredicateIndex(Generic[_Name]):
 
 
 class _PredicateTable:
-    """The access predicates on one path, by what they ask of a value."""
+    """The access predicates on one path, by kind."""
 
     def __init__(self) -> None:
         self.names: Counter[Any] = Counter()
@@ -81,17 +81,17 @@ class _PredicateTable:
         self._prefixes: dict[int, dict[str, set[Any]]] = {}
         self._ranges: dict[int, Intervals] = {}
 
-    def add(self, name: Any, predicate: AccessPredicate, wanted: Container[Any]) -> None:
+    def add(self, name: Any, predicate: AccessPredicate, live_names: Container[Any]) -> None:
         self.names[name] += 1
         match predicate:
             case Within(_, kind, low, high):
-                self._ranges.setdefault(kind, Intervals()).add(name, low, high, wanted)
+                self._ranges.setdefault(kind, Intervals()).add(name, low, high, live_names)
             case _:
                 table, key = self._table(predicate)
                 table.setdefault(key, set()).add(name)
 
     def discard(self, name: Any, predicate: AccessPredicate) -> None:
-        """Forget a predicate; `Intervals` forget theirs when they are rebuilt."""
+        """Remove a predicate; `Intervals` remove theirs when they are rebuilt."""
         self.names[name] -= 1
         if not self.names[name]:
             del self.names[name]
@@ -140,12 +140,11 @@ _NEW_SHARE: Final = 8
 
 
 class Intervals:
-    """Closed intervals over values of one kind, each of a name.
+    """Closed, named intervals over values of one kind.
 
-    Most are in a balanced tree, laid out over an array that is sorted by the lower bounds, where
-    each node knows the highest upper bound below it. New ones wait in a list, until there are
-    enough of them to build the tree anew: amortised, adding takes logarithmic time. Names that are
-    no longer wanted are forgotten then, too.
+    Most are in a balanced tree over an array sorted by the lower bounds, where each node knows the
+    highest upper bound below it. New ones wait in a list until there are enough to rebuild the
+    tree: adding takes amortised logarithmic time. A rebuild also drops names that are not live.
     """
 
     def __init__(self) -> None:
@@ -153,23 +152,23 @@ class Intervals:
         self._sorted: list[tuple[Bound, Bound, Any]] = []
         self._tops: list[Bound] = []
 
-    def add(self, name: Any, low: Any, high: Any, wanted: Container[Any]) -> None:
-        """Add an interval; None is no bound."""
+    def add(self, name: Any, low: Any, high: Any, live_names: Container[Any]) -> None:
+        """Add an interval; None: no bound."""
         bounds = _LOWEST if low is None else (1, low), _HIGHEST if high is None else (1, high)
         self._new.append((*bounds, name))
         if len(self._new) > _NEW + len(self._sorted) // _NEW_SHARE:
-            entries = {entry for entry in (*self._sorted, *self._new) if entry[2] in wanted}
+            entries = {entry for entry in (*self._sorted, *self._new) if entry[2] in live_names}
             self._sorted, self._new = sorted(entries), []
             self._tops = [_LOWEST] * len(self._sorted)
             self._build(0, len(self._sorted))
 
     def around(self, value: Any) -> Iterator[Any]:
-        """Return the names of the intervals that a value is in, some perhaps more than once."""
-        at = (1, value)
+        """Yield the names of the intervals that contain a value, some perhaps more than once."""
+        point = (1, value)
         for low, high, name in self._new:
-            if low <= at <= high:
+            if low <= point <= high:
                 yield name
-        yield from self._below(at, 0, len(self._sorted))
+        yield from self._below(point, 0, len(self._sorted))
 
     def _build(self, first: int, end: int) -> Bound:
         if first >= end:
@@ -179,16 +178,16 @@ class Intervals:
         top = self._tops[middle] = max(self._sorted[middle][1], *below)
         return top
 
-    def _below(self, at: Bound, first: int, end: int) -> Iterator[Any]:
+    def _below(self, point: Bound, first: int, end: int) -> Iterator[Any]:
         """Search the subtree of a slice; its node is the middle one."""
         if first >= end:
             return
         middle = (first + end) // 2
-        if self._tops[middle] < at:
+        if self._tops[middle] < point:
             return
-        yield from self._below(at, first, middle)
+        yield from self._below(point, first, middle)
         low, high, name = self._sorted[middle]
-        if low <= at:
-            if at <= high:
+        if low <= point:
+            if point <= high:
                 yield name
-            yield from self._below(at, middle + 1, end)
+            yield from self._below(point, middle + 1, end)

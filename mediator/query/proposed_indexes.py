@@ -1,4 +1,4 @@
-"""Indexes that would help a query and are not there: of fields, of elements, and of paths."""
+"""Missing indexes that would help a query: of fields, of elements, and of paths."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _INDEXED_KINDS: Final = frozenset({kind_of(0), kind_of("")})
 
 
 def proposed_indexes(query: Query, route: ClassRoute) -> tuple[tuple[str, ...], ...]:
-    """Return the fields of each index that would help a query and is not there, the best first.
+    """Return the fields of each missing index that would help a query, the best first.
 
-    An index of several fields answers equality with the first ones, and an order or one range of
-    the next: so fields come in this sequence, as far as they are in one place.
+    An index of several fields serves equality on the first ones, and an order or one range on the
+    next: so fields come in this sequence, as far as they are in one cache group on one system.
     """
     schema = route.schema
-    equal, ranged, held = _conditions(query, schema)
+    equal, ranged, element_fields = _conditions(query, schema)
     order = _order(query, schema, equal)
     is_ordered = bool(order) and (bool(equal) or not ranged or order[0] in ranged)
     names = [*equal, *(order if is_ordered else ranged[:1])]
-    together = tuple(_in_one_place(names, route))[:INDEX_FIELDS]
-    proposed = [] if _is_there(schema, equal, together) else [together]
-    proposed += [(name,) for name in held if not schema.fields[name].index]
+    compound = tuple(_co_located(names, route))[:INDEX_FIELDS]
+    proposed = [] if _exists(schema, equal, compound) else [compound]
+    proposed += [(name,) for name in element_fields if not schema.fields[name].index]
     proposed += [(".".join(path),) for path in _paths(query, schema)]
     return tuple(proposed)
 
 
 def _conditions(query: Query, schema: ClassSchema) -> tuple[list[str], list[str], list[str]]:
-    """Return the fields that are equal to a value, in a range, and have an element."""
+    """Return the fields with a condition of equality, of a range, and on an element."""
     equal: dict[str, None] = {}
     ranged: dict[str, None] = {}
-    held: dict[str, None] = {}
+    element_fields: dict[str, None] = {}
     for part in conjuncts(query.filter):
         match part:
             case Compare(Comparison.EQ, (name,)):
@@ -52,26 +52,26 @@ def _conditions(query: Query, schema: ClassSchema) -> tuple[list[str], list[str]
             case Between((name,)) | In((name,)):
                 ranged[name] = None
             case Contains((name,)):
-                held[name] = None
+                element_fields[name] = None
     return (
         [name for name in equal if _is_scalar(schema, name)],
         [name for name in ranged if _is_scalar(schema, name) and name not in equal],
-        [name for name in held if _has_elements(schema, name)],
+        [name for name in element_fields if _has_elements(schema, name)],
     )
 
 
 def _paths(query: Query, schema: ClassSchema) -> Iterator[Path]:
     """Yield the paths within documents that are compared with strings or numbers.
 
-    Not those within maps, whose keys are data: what is proposed is kept and shown.
+    Paths within maps are left out: their keys are data, and proposals are kept and shown.
     """
     for part in conjuncts(query.filter):
         match part:
             case Compare(comparison, (name, *keys), value) if comparison is not Comparison.NE:
-                some: tuple[Value, ...] = (value,)
+                constants: tuple[Value, ...] = (value,)
             case Between((name, *keys), low, high):
-                some = (low, high)
-            case In((name, *keys), some):
+                constants = (low, high)
+            case In((name, *keys), constants):
                 pass
             case _:
                 continue
@@ -79,7 +79,7 @@ def _paths(query: Query, schema: ClassSchema) -> Iterator[Path]:
         if field is None or field.type is not FieldType.DOCUMENT or not keys:
             continue
         indexed = tuple(keys) in field.indexed_keys or not is_indexable(field, keys)
-        if not indexed and all(kind_of(each) in _INDEXED_KINDS for each in some):
+        if not indexed and all(kind_of(constant) in _INDEXED_KINDS for constant in constants):
             yield (name, *keys)
 
 
@@ -93,18 +93,18 @@ def _has_elements(schema: ClassSchema, name: str) -> bool:
 
 
 def _order(query: Query, schema: ClassSchema, equal: Collection[str]) -> list[str]:
-    """Return the fields of an order that one index can have; what is equal orders nothing."""
+    """Return the fields of an order that one index can have, without those fixed by equality."""
     levels = [*takewhile(lambda level: level.path != ID, query.order)]
     one_way = len({level.descending for level in levels}) == 1
-    plain = all(len(each.path) == 1 and _is_scalar(schema, each.path[0]) for each in levels)
-    # Groups are ordered by what is computed of them.
+    plain = all(len(level.path) == 1 and _is_scalar(schema, level.path[0]) for level in levels)
+    # Groups are ordered by their computed results.
     if query.aggregate is not None or not (one_way and plain):
         return []
     return [level.path[0] for level in levels if level.path[0] not in equal]
 
 
-def _in_one_place(names: Iterable[str], route: ClassRoute) -> Iterator[str]:
-    """Yield the first of some fields, and the others of its cache group that its system holds."""
+def _co_located(names: Iterable[str], route: ClassRoute) -> Iterator[str]:
+    """Yield the first field, and further ones of its cache group that its system holds."""
     first: str | None = None
     for name in names:
         first = first or name
@@ -113,8 +113,8 @@ def _in_one_place(names: Iterable[str], route: ClassRoute) -> Iterator[str]:
             yield name
 
 
-def _is_there(schema: ClassSchema, equal: Collection[str], names: tuple[str, ...]) -> bool:
-    """Whether an index begins with some fields: those that are equal in any sequence."""
+def _exists(schema: ClassSchema, equal: Collection[str], names: tuple[str, ...]) -> bool:
+    """Whether an index begins with the fields, those of equality in any sequence."""
     single = [(name,) for name, field in schema.fields.items() if field.has_ordered_index]
     fixed = sum(name in equal for name in names)
     return not names or any(

@@ -1,4 +1,4 @@
-"""Refusing to send all objects over: what no index serves, and what would help."""
+"""Refusing scans: the conditions that no index serves, and the indexes that would help."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["needs_scan"]
 
 
 def needs_scan(
-    query: Query, route: ClassRoute, own: Filter | None, system: str, *, ordered: bool
+    query: Query, route: ClassRoute, own_filter: Filter | None, system: str, *, ordered: bool
 ) -> NeedsScan:
-    # Groups are ordered by what is computed of them.
+    # Groups are ordered by their computed results.
     order = () if ordered or query.aggregate is not None else query.order
-    lacking, unused = _unserved({*paths_of(own), *(level.path for level in order)}, route)
+    lacking, unused = _unserved({*paths_of(own_filter), *(level.path for level in order)}, route)
     because = _because(lacking, unused)
     proposed = proposed_indexes(query, route)
     helping = _advice(order, route, proposed or [(name,) for name in lacking])
-    others = ", ".join(fragment.system for fragment in route.fragments)
+    systems = ", ".join(fragment.system for fragment in route.fragments)
     return NeedsScan(
-        f"Every object of {query.class_name} would have to be sent by {others}: {because}."
+        f"Every object of {query.class_name} would have to be sent by {systems}: {because}."
         f' What helps: {helping}, another placement, or "allow_scan": true.',
         locations=[Location(f"/{member}", detail) for member, detail in _blamed(query, order)],
         extra={"system": system, "indexes": [list(names) for names in proposed]},
@@ -34,7 +34,7 @@ def needs_scan(
 
 
 def _unserved(paths: set[Path], route: ClassRoute) -> tuple[list[str], list[str]]:
-    """Name the fields that lack an index, and what cannot be looked up as it stands."""
+    """Return the fields that lack an index, and other paths that no index serves."""
     fields = route.schema.fields
     lacking = {p for p in paths if len(p) == 1 and _lacks_index(fields.get(p[0]))}
     return sorted(p[0] for p in lacking), sorted(".".join(p) for p in paths - lacking)
@@ -54,11 +54,11 @@ def _because(lacking: Sequence[str], unused: Sequence[str]) -> str:
 
 
 def _advice(order: Sequence[OrderBy], route: ClassRoute, indexes: Sequence[Sequence[str]]) -> str:
-    named = " or ".join(" and ".join(names) for names in indexes)
-    index = f"an index on {named}" if named else ""
+    alternatives = " or ".join(" and ".join(names) for names in indexes)
+    index = f"an index on {alternatives}" if alternatives else ""
     first = next((level.path for level in order[:1] if not level.descending), None)
     if first and first[0] in route.fragment_of.keys() - route.anchor.fields:
-        # Objects that have no fragment on the system of the order come first.
+        # Objects without a fragment on the system of the order come first.
         exists = f'{{"exists": "{".".join(first)}"}} in the filter'
         return f"{index} with {exists}" if index else exists
     return index or "a filter that every object found must meet on an indexed field"

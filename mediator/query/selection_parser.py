@@ -1,4 +1,4 @@
-"""Parsing which fields of objects a query shows, and in which order the objects come."""
+"""Parsing the fields of objects that a query returns, and the order of the objects."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mediator.schema.tree import ClassSchema
 
 __all__ = ["parse_fields", "parse_order"]
 
-MOST_LEVELS: Final = 8
+MAX_LEVELS: Final = 8
 
 
 def parse_fields(
     node: Node, schema: ClassSchema, *, is_known: bool = True
 ) -> tuple[str, ...] | None:
-    """Read names of fields; only of a class that is known to the client others are suggested."""
+    """Parse names of fields; suggests others only if the client knows the class."""
     if not node.given:
         return None
     if node.value == ["id"]:
@@ -32,10 +32,10 @@ def parse_fields(
 
 
 def parse_order(node: Node, scope: NameScope) -> list[tuple[OrderBy, ResolvedPath]]:
-    """Read the levels of an order, with what each of them means."""
+    """Parse the levels of an order, each with its resolved path."""
     levels = []
-    for each in node.elements(MOST_LEVELS):
-        path, descending = _level(each)
+    for level in node.elements(MAX_LEVELS):
+        path, descending = _level(level)
         target = resolve_path(path, scope)
         if target is not None and not target.is_scalar:
             path.error("has no order")
@@ -45,7 +45,7 @@ def parse_order(node: Node, scope: NameScope) -> list[tuple[OrderBy, ResolvedPat
 
 
 def _level(node: Node) -> tuple[Node, bool]:
-    """Read a level of an order: a path, or a path with its direction."""
+    """Parse a level of an order: a path, or a path with its direction."""
     if not isinstance(node.value, list):
         return node, False
     pair = node.elements(2, 2)

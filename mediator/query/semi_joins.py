@@ -1,13 +1,12 @@
-"""What the system that finds the objects does of joins: conditions, and whole pages.
+"""The joins that the driver's system executes: conditions, and whole pages.
 
-Conditions on joined objects, which it applies as semi-joins, are evaluated on what was joined all
-the same, so that the filter holds for what is answered, whatever changed meanwhile: a semi-join may
-find too much, and never too little. So a condition is bound only if it fails where nothing is
-joined, and only if the record that the reference leads to decides whether there is an object, and
-never expires.
+It applies conditions on joined objects as semi-joins. They are evaluated again on the joined
+objects, so that the filter holds for the answer, whatever changed meanwhile: a semi-join may find
+too much, but never too little. So a condition is bound only if it fails where nothing is joined,
+and only if the referenced record decides whether the object exists, and never expires.
 
-A page of documents, objects with what is joined to them, is a snapshot. The system must hold the
-class and all joined classes as a whole, and must apply the whole filter.
+A page of documents, objects with those joined to them, is a snapshot. The system must hold the
+class and all joined classes entirely, and must apply the whole filter.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ __all__ = [
     "Projection",
     "RouteOf",
     "SemiJoins",
-    "followed",
+    "follow_references",
     "projection_of",
     "semi_joins",
 ]
 
 RouteOf: TypeAlias = Callable[[str], ClassRoute | None]
-"""Finds the route of a class of the database, as far as it is known without I/O."""
+"""Returns the route of a class of the database, if known without I/O."""
 
 _OWN: Final = ""
-"""Stands for the alias of the queried class."""
+"""The alias of the queried class."""
 
 
 @dataclass(frozen=True, slots=True)
 class SemiJoins:
-    """The semi-joins of a search, and what they require of joined objects, by alias.
+    """The semi-joins of a search, and their conditions on joined objects, by alias.
 
-    They are `exact` if they leave out all that the filter on joined objects does.
+    They are `exact` if they exclude all objects that the filter on joined objects excludes.
     """
 
     joins: tuple[SemiJoin, ...]
@@ -66,47 +65,47 @@ NO_SEMI_JOINS: Final = SemiJoins((), {}, exact=False)
 
 
 def semi_joins(
-    query: Query, late: Sequence[Filter], store: Store, fragments: Mapping[str, Fragment]
+    query: Query, conditions: Sequence[Filter], store: Store, fragments: Mapping[str, Fragment]
 ) -> SemiJoins:
-    if not late or not is_joining(store):
+    if not conditions or not is_joining(store):
         return NO_SEMI_JOINS
     bound: defaultdict[str, list[Filter]] = defaultdict(list)
     exact = True
-    for part in late:
-        alias = _only_alias(part)
-        if alias in fragments and _fits(store, fragments[alias], inner := _inner(part)):
+    for condition in conditions:
+        alias = _only_alias(condition)
+        if alias in fragments and _fits(store, fragments[alias], inner := _inner(condition)):
             bound[alias].append(inner)
         else:
             exact = False
     filters = {alias: And(tuple(parts)) for alias, parts in bound.items()}
-    return SemiJoins(_nested(query.joins, fragments, filters), filters, exact)
+    return SemiJoins(_nest(query.joins, fragments, filters), filters, exact)
 
 
-def followed(
+def follow_references(
     query: Query, driver: Fragment, store: Store, route_of: RouteOf
 ) -> Mapping[str, Fragment]:
-    """Return by alias the fragments that references lead to, as far as the store follows them."""
+    """Return the referenced fragments by alias, as far as the store follows references."""
     if not query.joins or not is_joining(store):
         return {}
-    known = {_OWN: driver}
+    fragments = {_OWN: driver}
     for join in query.joins:
         *outer, reference = join.reference
-        parent = known.get(outer[0] if outer else _OWN)
+        parent = fragments.get(outer[0] if outer else _OWN)
         route = route_of(join.class_name)
         if parent is None or reference not in parent.fields or route is None:
             continue
         if route.anchor.system == driver.system and route.anchor.ttl_s is None:
-            known[join.alias] = route.anchor
-    del known[_OWN]
-    return known
+            fragments[join.alias] = route.anchor
+    del fragments[_OWN]
+    return fragments
 
 
-def _nested(
+def _nest(
     joins: Sequence[Join], fragments: Mapping[str, Fragment], filters: Mapping[str, Filter]
 ) -> tuple[SemiJoin, ...]:
-    """Put each semi-join into that of the object that holds its reference."""
+    """Nest each semi-join in that of the object that holds its reference."""
     nested: defaultdict[str, list[SemiJoin]] = defaultdict(list)
-    for join in reversed(joins):  # each comes after those that its reference needs
+    for join in reversed(joins):  # a join comes after those that its reference needs
         filter_, inner = filters.get(join.alias), tuple(nested[join.alias])
         if filter_ is not None or inner:
             *outer, reference = join.reference
@@ -116,13 +115,13 @@ def _nested(
 
 
 def _only_alias(part: Filter) -> str:
-    """Return the alias that all paths of a condition begin with; empty if there are others."""
-    first, *others = {path[0] for path in paths_of(part)}
-    return "" if others else first
+    """Return the common alias of all paths of a condition; empty if they differ."""
+    first, *more = {path[0] for path in paths_of(part)}
+    return "" if more else first
 
 
 def _inner(filter_: Filter) -> Filter:
-    """Return a condition on a joined object as one on the object by itself."""
+    """Convert a condition on a joined object to one with paths of that object."""
     match filter_:
         case And(operands) | Or(operands):
             return replace(filter_, operands=tuple(map(_inner, operands)))
@@ -132,17 +131,17 @@ def _inner(filter_: Filter) -> Filter:
 
 
 def _fits(store: Joining, fragment: Fragment, inner: Filter) -> bool:
-    """Whether the store applies a condition exactly, which fails where nothing is joined."""
-    held = all(path == ID or path[0] in fragment.fields for path in paths_of(inner))
-    if not held or holds(inner, lambda _: MISSING):
+    """Whether the store applies a condition exactly, and it fails if nothing is joined."""
+    has_fields = all(path == ID or path[0] in fragment.fields for path in paths_of(inner))
+    if not has_fields or holds(inner, lambda _: MISSING):
         return False
     return store.pushdown(fragment, inner, ()).residual is None
 
 
 PAGE_VALUES: Final = 20_000
-"""Values requested at once: of wide records fewer are, because a page is decoded in one go."""
+"""Values requested at once: pages of wide records are shorter, as each is decoded in one step."""
 
-_MOST_NAMES: Final = 1_000
+_MAX_NAMES: Final = 1_000
 """Fields of one row; PostgreSQL has 1,664 columns at most."""
 
 
@@ -154,11 +153,11 @@ class Projection:
     joins: tuple[ShownJoin, ...]
 
     def shows(self, order: Sequence[OrderBy]) -> bool:
-        """Whether a document has all that it is ordered by."""
+        """Whether a document has all fields of an order."""
         return {level.path[0] for level in order} <= {*ID, *self.names}
 
     def large(self, own: Fragment) -> tuple[str, ...]:
-        """Return the members of a document that may be large: fields, and objects joined."""
+        """Return the members of a document that may be large: fields and joined objects."""
         joined = (j.alias for j in self.joins if large_fields(j.fragment.fields, j.names))
         return (*large_fields(own.fields, self.names), *joined)
 
@@ -172,17 +171,22 @@ def projection_of(
     route_of: RouteOf,
 ) -> Projection | None:
     """Return the projection of a query's documents; None if the store cannot answer them."""
-    # A document is made by the store, which knows stored names only.
-    alone = len(route.fragments) == 1 and not route.anchor.stored_names
-    alone = alone and route.anchor.ttl_s is None
+    # The store builds the document, and knows only stored names.
+    is_single = len(route.fragments) == 1 and not route.anchor.stored_names
+    is_single = is_single and route.anchor.ttl_s is None
     lists = query.list_joins or query.reverse_joins
-    if lists or not (query.as_documents and alone and is_joining(store)):
+    if lists or not (query.as_documents and is_single and is_joining(store)):
         return None
     joins = []
     for join in query.joins:
         *outer, reference = join.reference
-        fragment, there = followed.get(join.alias), route_of(join.class_name)
-        if fragment is None or fragment.stored_names or there is None or len(there.fragments) > 1:
+        fragment, joined_route = followed.get(join.alias), route_of(join.class_name)
+        if (
+            fragment is None
+            or fragment.stored_names
+            or joined_route is None
+            or len(joined_route.fragments) > 1
+        ):
             return None
         alias, names = outer[0] if outer else "", _names(join.fields, fragment)
         filter_ = bound.filters.get(join.alias)
@@ -197,4 +201,4 @@ def _names(fields: tuple[str, ...] | None, fragment: Fragment) -> tuple[str, ...
 
 def _is_small(projection: Projection, limit: int) -> bool:
     width = len(projection.names) + sum(len(join.names) for join in projection.joins)
-    return width <= _MOST_NAMES and width * limit <= PAGE_VALUES
+    return width <= _MAX_NAMES and width * limit <= PAGE_VALUES

@@ -1,4 +1,4 @@
-"""Costly queries by their shape: what they ask, without the constants, which may be secrets."""
+"""Costly queries by their shape: without the constants, which may be secrets."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ __all__ = ["Refusal", "costly_query", "shape_of"]
 
 Refusal: TypeAlias = Literal["needs a scan", "too costly"]
 
-_LONGEST: Final = 1_000
-"""Characters of a shape that are kept: a filter may be far longer."""
+_MAX_LENGTH: Final = 1_000
+"""Characters of a shape that are kept; a filter can be far longer."""
 
 
 def shape_of(query: Query) -> str:
-    """Write a query as JSON with ``?`` in the place of each constant, the beginning if it is long.
+    """Return a query as JSON, truncated, with ``?`` in place of each constant.
 
-    A path within a field may be made of keys of a map, which are data: its field stands for it.
+    A path within a field may contain keys of a map, which are data, so only the field is shown.
     """
     shape: dict[str, Any] = {}
     if query.filter is not None:
         shape["filter"] = _shape(query.filter)
     if query.order:
-        shape["order"] = [f"{'-' * each.descending}{_field(each.path)}" for each in query.order]
+        shape["order"] = [f"{'-' * level.descending}{_field(level.path)}" for level in query.order]
     if query.joins:
         shape["join"] = [_field(join.reference) for join in query.joins]
     if query.aggregate is not None:
         shape["group"] = [_field(path) for path in query.aggregate.group]
     if query.count is not None:
         shape["count"] = query.count.value
-    return orjson.dumps(shape).decode()[:_LONGEST]
+    return orjson.dumps(shape).decode()[:_MAX_LENGTH]
 
 
 def costly_query(
@@ -64,7 +64,7 @@ def _without_index(query: Query, route: ClassRoute) -> tuple[str, ...]:
 
 def _shape(filter_: Filter) -> Any:
     match filter_:
-        case And((operand,)):  # as parameters make it
+        case And((operand,)):  # as parsed from parameters
             return _shape(operand)
         case And(operands):
             return {"and": [_shape(operand) for operand in operands]}

@@ -1,4 +1,4 @@
-"""Totals: how many objects a query finds, whatever its limit and its position."""
+"""Totals: the number of objects that a query finds, regardless of limit and position."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from mediator.base.immutable import immutable
 from mediator.model.filters import paths_of
 from mediator.model.query import Aggregate, Computation, CountMode, Function, Query
 
-__all__ = ["TOTAL", "Total", "counting"]
+__all__ = ["TOTAL", "Total", "total_query"]
 
 TOTAL: Final = "total"
-"""The name of what a query for a total computes."""
+"""The name of the result of a query for a total."""
 
-_COUNTED: Final = Aggregate((), {TOTAL: Computation(Function.COUNT)})
+_COUNT: Final = Aggregate((), {TOTAL: Computation(Function.COUNT)})
 
 
 @immutable
 class Total:
-    """How many objects a query finds, and how they were counted."""
+    """The number of objects that a query finds, and how they were counted."""
 
     objects: int
     count: CountMode
 
 
-def counting(query: Query) -> Query:
+def total_query(query: Query) -> Query:
     """Return the query that computes the total of another one.
 
-    What is joined adds no object and removes none, unless a condition is about it.
+    Joins neither add nor remove objects, unless a condition uses them.
     """
     aliases = {join.alias for join in query.joins}
     is_joined = any(path[0] in aliases for path in paths_of(query.filter))
@@ -41,6 +41,6 @@ def counting(query: Query) -> Query:
         joins=query.joins if is_joined else (),
         list_joins=(),
         reverse_joins=(),
-        aggregate=_COUNTED,
+        aggregate=_COUNT,
         as_documents=False,
     )

@@ -1,14 +1,13 @@
-"""Applying committed writes: idempotent, and repeated by any replica until all of it is done.
+"""Applying committed writes: idempotent, and retried by any replica until complete.
 
 Every step needs the write's intent and removes it; so it takes effect once, however often and
-however late it is sent. Where its result is needed even after another replica has applied it, the
-store remembers it; else a replica that comes second does not know the versions.
+however late it is sent. If its result is needed even after another replica has applied it, the
+store remembers it; otherwise the second replica does not learn the versions.
 
-A committed write must happen. What its operators make was checked against the bounds of fields
-before it was committed, and the intent has kept its records as they were. So bounds that a later
-schema has set, by which a store refuses a step, are no reason to leave it out: it is sent again
-without them. A step that a store refuses for a reason of its own stays to be applied, and is
-reported (`StepRefused`).
+A committed write must happen. The results of its operators were checked against the bounds of
+fields before it was committed, and the intent has kept its records unchanged. So if a store refuses
+a step by the bounds of a later schema, the step is resent without them. A step that a store refuses
+for another reason stays pending, and is reported (`StepRefused`).
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ from mediator.transactions.preparing import PreparedOperation
 __all__ = ["Answer", "Applier", "StepRefused"]
 
 Answer: TypeAlias = Outcome | MediatorError
-"""The outcome of one operation, or why not all of it is applied yet."""
+"""The outcome of one operation, or the error if it is not applied completely."""
 
 _RELEASED: Final = (Status.APPLIED, Status.LOCKED)
 """After these the write's intent is no longer on the record."""
 
 _REFUSED: Final = (Status.REFUSED, Status.TAKEN, Status.TOO_LARGE)
-"""With these nothing of a step has happened, and the intent stays on the record."""
+"""After these a step has had no effect, and the intent stays on the record."""
 
 _FRAGMENTS: Final = 256
-"""Fragments that are kept without bounds: of classes in which such writes are applied."""
+"""Fragments without bounds in the cache."""
 
 
 class StepRefused(Unavailable):
-    """A store does not apply a step of a committed write, and nothing that is known explains it."""
+    """A store refuses a step of a committed write, for no known reason."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """An operation that is being applied, and the results of its steps so far."""
+    """An operation being applied, and the results of its steps so far."""
 
     operation: PreparedOperation
     steps: Steps
@@ -59,7 +58,7 @@ class _Progress:
     error: MediatorError | None = None
 
     def due(self) -> list[tuple[int, Write]]:
-        """Return the steps that can be sent now: the first, where the others need its result."""
+        """Return the steps that can be sent now: only the first if the others need its result."""
         if not self.results and _creates(self.steps):
             return [(0, self.steps.first)]
         return [(i, write) for i, write in enumerate(self.steps.all) if i not in self.results]
@@ -91,66 +90,70 @@ class Applier:
             for operation in prepared
             if operation.steps is not None
         ]
-        written = {(w.fragment, w.id) for one in applied for w in one.steps.all}
-        others = [
+        written = {(w.fragment, w.id) for progress in applied for w in progress.steps.all}
+        other_keys = [
             key for operation in prepared for key in operation.target.keys if key not in written
         ]
         error = None
-        if others:  # the intent leaves the other records while the steps are sent
-            _, error = await both(self._steps(applied), self._release(others, intent))
+        if other_keys:  # remove the intent from the other records while the steps are sent
+            _, error = await both(self._send_all(applied), self._release(other_keys, intent))
         else:
-            await self._steps(applied)
+            await self._send_all(applied)
         error = await self._release(_unreleased(applied), intent) or error
-        await concurrently(self._forget_copy(one) for one in applied if _deletes_copied(one))
-        answers = iter([_answer(one, error) for one in applied])
+        await concurrently(
+            self._forget_copy(progress) for progress in applied if _needs_copy_removal(progress)
+        )
+        answers = iter([_answer(progress, error) for progress in applied])
         return [operation.outcome or next(answers) for operation in prepared]
 
-    async def _steps(self, applied: Sequence[_Progress]) -> None:
-        await self._step(applied)
-        # Where an object is created, its other fragments need the creation version of the anchor.
-        if following := [one for one in applied if one.error is None and one.due()]:
-            for one in following:
-                await self._bind(one)
-            await self._step(following)
+    async def _send_all(self, applied: Sequence[_Progress]) -> None:
+        await self._send_due(applied)
+        # The other fragments of a new object need the creation version of the anchor.
+        if remaining := [
+            progress for progress in applied if progress.error is None and progress.due()
+        ]:
+            for progress in remaining:
+                await self._bind(progress)
+            await self._send_due(remaining)
 
-    async def _step(self, applied: Sequence[_Progress]) -> None:
+    async def _send_due(self, applied: Sequence[_Progress]) -> None:
         """Send the steps that are due, with one round trip for each system."""
-        due = [(one, i, write) for one in applied for i, write in one.due()]
+        due = [(progress, i, write) for progress in applied for i, write in progress.due()]
         results = await self._write_each([write for _, _, write in due])
-        for (one, i, _), result in zip(due, results, strict=True):
-            one.record(i, result)
+        for (progress, i, _), result in zip(due, results, strict=True):
+            progress.record(i, result)
 
     async def _write_each(self, writes: Sequence[Write]) -> list[WriteResult | MediatorError]:
-        """Send steps; those that bounds of today forbid are sent again without any.
+        """Send steps; resend without bounds those that current bounds forbid.
 
-        A store that refuses one of several does not say which: so each is sent again alone.
+        A store that refuses one of several steps does not say which: so each is resent alone.
         """
         results = await self._calls.write_each(writes)
-        refused = [
+        refused_indices = [
             n
             for n, result in enumerate(results)
             if isinstance(result, WriteResult) and result.status is Status.REFUSED
         ]
-        if refused:
-            again = await self._calls.write_each([_unbounded(writes[n]) for n in refused])
-            for n, result in zip(refused, again, strict=True):
+        if refused_indices:
+            resent = await self._calls.write_each([_unbounded(writes[n]) for n in refused_indices])
+            for n, result in zip(refused_indices, resent, strict=True):
                 results[n] = result
         for n, write in enumerate(writes if len(writes) > 1 else ()):
             if is_refusal(results[n]):
                 [results[n]] = await self._write_each([write])
         return results
 
-    async def _bind(self, one: _Progress) -> None:
-        """Bind the following steps to the generation that the first one has created."""
-        creation_version = await self._creation_version(one.steps.first, one.results[0])
-        rest = tuple(
+    async def _bind(self, progress: _Progress) -> None:
+        """Bind the remaining steps to the generation that the first one created."""
+        creation_version = await self._creation_version(progress.steps.first, progress.results[0])
+        remaining = tuple(
             w.with_intent(w.intent, creation_version=creation_version, remember=w.remember)
-            for w in one.steps.rest
+            for w in progress.steps.rest
         )
-        one.steps = Steps(one.steps.first, rest)
+        progress.steps = Steps(progress.steps.first, remaining)
 
     async def _creation_version(self, write: Write, result: WriteResult) -> int:
-        """Return the creation version that a step has given, or found."""
+        """Return the creation version that a step set or found."""
         if result.status is not Status.LOCKED:
             return result.creation_version
         # Another replica has applied it, and its store does not remember the result.
@@ -158,7 +161,7 @@ class Applier:
         return state.creation_version or max(state.versions.values(), default=0)
 
     async def _release(self, keys: Sequence[RecordKey], intent: str) -> MediatorError | None:
-        """Remove intents where nothing is left to be applied; returns why that failed."""
+        """Remove intents from records without pending steps; returns the error if that failed."""
         try:
             if keys:
                 await self._intents.unlock(keys, intent, joint=True)
@@ -166,17 +169,17 @@ class Applier:
             return error
         return None
 
-    async def _forget_copy(self, one: _Progress) -> None:
+    async def _forget_copy(self, progress: _Progress) -> None:
         """Remove the view's copy of a deleted object, before the deletion is acknowledged."""
-        if one.error is not None:
+        if progress.error is not None:
             return
-        first, route = one.steps.first, one.operation.target.route
+        first, route = progress.steps.first, progress.operation.target.route
         try:
             await self._remove_copy(
-                route, first.id, await self._creation_version(first, one.results[0])
+                route, first.id, await self._creation_version(first, progress.results[0])
             )
         except MediatorError as error:
-            one.error = error
+            progress.error = error
 
 
 def _unbounded(write: Write) -> Write:
@@ -187,8 +190,8 @@ def _unbounded(write: Write) -> Write:
 def _unbounded_fragment(fragment: Fragment) -> Fragment:
     """Return a fragment whose fields have no bounds that operators can break."""
     fields = {
-        name: replace(each, minimum=None, maximum=None, max_length=None)
-        for name, each in fragment.fields.items()
+        name: replace(field_, minimum=None, maximum=None, max_length=None)
+        for name, field_ in fragment.fields.items()
     }
     return replace(fragment, fields=fields)
 
@@ -201,25 +204,25 @@ def _refusal(write: Write, reason: object) -> StepRefused:
     return StepRefused(f"{detail}: {reason}.", system=system)
 
 
-def _deletes_copied(one: _Progress) -> bool:
-    route = one.operation.target.route
-    return route.copy is not None and one.steps.first.kind is WriteKind.DELETE
+def _needs_copy_removal(progress: _Progress) -> bool:
+    route = progress.operation.target.route
+    return route.copy is not None and progress.steps.first.kind is WriteKind.DELETE
 
 
-def _answer(one: _Progress, error: MediatorError | None) -> Answer:
-    if failure := one.error or error:
+def _answer(progress: _Progress, error: MediatorError | None) -> Answer:
+    if failure := progress.error or error:
         return failure
-    results = [one.results[i] for i in range(len(one.steps.all))]
-    return merge_results(one.operation.target.route, one.steps, results)
+    results = [progress.results[i] for i in range(len(progress.steps.all))]
+    return merge_results(progress.operation.target.route, progress.steps, results)
 
 
 def _unreleased(applied: Sequence[_Progress]) -> list[RecordKey]:
-    """Return the records that may still have the intent: their steps found nothing to write."""
+    """Return the records that may still have the intent: their steps changed no record."""
     return [
         (write.fragment, write.id)
-        for one in applied
-        for i, write in enumerate(one.steps.all)
-        if i in one.results and one.results[i].status not in _RELEASED
+        for progress in applied
+        for i, write in enumerate(progress.steps.all)
+        if i in progress.results and progress.results[i].status not in _RELEASED
     ]
 
 

@@ -1,7 +1,7 @@
-"""What others than their coordinators do with blind writes that they find.
+"""Resolution of blind writes by processes other than their coordinators.
 
-A blind write is committed once all of its records have its intent, whatever the log says of it; and
-each intent carries all of the write. So the log may lose it (docs/transactions.md, "Blind writes").
+A blind write is committed once all its records have its intent, whatever the log says; and each
+intent carries the whole write. So the log may lose it (docs/transactions.md, "Blind writes").
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from mediator.transactions.targets import LockTarget, record_keys
 __all__ = ["BlindWrites"]
 
 REFUSED_S: Final = 3600.0
-"""How long a refused intent cannot be logged: longer than any call is under way."""
+"""How long a refused intent cannot be logged: longer than any call takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlindWrites:
-    """Finds out whether blind writes have happened, and has the log say so."""
+    """Determines whether blind writes have happened, and records it in the log."""
 
     _plane: OperationPlane
     _calls: StoreCalls
     _log: TransactionLog
     _intents: IntentStore
 
-    async def make_known(self, unknown: ForeignIntents) -> dict[str, TransactionEntry]:
-        """Log again what the log has lost, and refuse what it never had; returns the entries.
+    async def log_unknown(self, unknown: ForeignIntents) -> dict[str, TransactionEntry]:
+        """Log again the writes that the log lost, and refuse those it never had; returns entries.
 
-        From here on they cannot be logged otherwise, so what is removed as refused is no intent of
-        a write that may still commit. An intent that has gone meanwhile is left alone: its write
-        may go on.
+        From then on they cannot be logged otherwise, so no refused intent that is removed belongs
+        to a write that may still commit. Intents removed meanwhile are left alone: their writes
+        may continue.
         """
         refused = []
         for intent, keys in unknown.items():
             [state] = await self._intents.record_states(keys[:1], redo=True)
             if state.intent == intent and state.redo:
-                # Its coordinator, if there is one, is not waited for: a fence stops it.
+                # Do not wait for its coordinator, if alive: a fence stops it.
                 await self._log.begin(staged_entry(keys[0][0].database, intent, state.redo), 0.0)
             elif state.intent == intent:
                 refused.append(intent)
@@ -55,22 +55,22 @@ class BlindWrites:
         return await self._log.find(list(unknown))
 
     async def commit_complete(self, entry: TransactionEntry, *, fences: bool = False) -> bool:
-        """Have the log say of a staged write that has all its intents that it is committed.
+        """Log a staged write as committed if it has all its intents.
 
-        One of its records may have been written already. Then it was the last joint write of that
-        record, and is until all of the intents are gone: none that comes later applies before.
+        A record that was written already has it as its last joint write until all intents are
+        gone: no later write applies before.
 
-        With `fences` it sets no more intents: once this returns false, it never has all of them.
+        With `fences` it sets no more intents: if this then returns false, it never has them all.
         """
         if entry.state is not State.STAGED:
             return False
         records = await (self.fence(entry) if fences else self._records(entry))
         states = await self._intents.record_states(records)
-        is_locked = all(entry.intent in (each.intent, each.joint) for each in states)
+        is_locked = all(entry.intent in (state.intent, state.joint) for state in states)
         return bool(states) and is_locked and await self._log.commit(entry.intent, entry.redo or [])
 
     async def fence(self, entry: TransactionEntry) -> list[RecordKey]:
-        """Keep a blind write from setting intents from now on; returns its records."""
+        """Prevent a blind write from setting further intents; returns its records."""
         records = await self._records(entry)
         await concurrently(self._calls.fence(*record, entry.intent) for record in records)
         return records
@@ -84,40 +84,40 @@ class BlindWrites:
         return records
 
     async def log_committed(self, entry: TransactionEntry, lease_s: float) -> None:
-        """Have recovery find a blind write that is committed, even if the log has lost it."""
+        """Log a blind write as committed for recovery, even if the log has lost it."""
         redo = entry.redo or []
-        known = await self._log.commit(entry.intent, redo)
-        if not known and await self._log.begin(entry, lease_s):
+        is_logged = await self._log.commit(entry.intent, redo)
+        if not is_logged and await self._log.begin(entry, lease_s):
             await self._log.commit(entry.intent, redo)
 
     async def abort(
         self, entry: TransactionEntry, targets: Sequence[LockTarget], *, refused: bool
     ) -> bool:
-        """Have the log say that a write is aborted; false: it has happened, or will.
+        """Log a write as aborted; false: it has happened, or will.
 
-        What the log says is not enough: others may have completed the write, and the log have
-        forgotten it, before its begin came late, or one who had met an intent logged it again. But
-        a write that was refused an intent never had all of them, and one that has an intent left
-        was not completed.
+        The log is not enough: another process may have completed the write, and the log forgotten
+        it, before its begin came late or a process that met an intent logged it again. But a write
+        that was refused an intent never had all of them, and one that still has an intent was not
+        completed.
 
         Args:
             refused: Whether a record has refused its intent.
 
         Raises:
             Unavailable: The catalogue does not answer, nor a system that may show it.
-            OutcomeUnknown: No record shows it: none has its intent, nor was written by it last.
+            OutcomeUnknown: No record shows it: none has its intent or was last written by it.
         """
         while (state := await self._log.abort(entry.intent)) is None:
             await self._log.refuse([entry.intent], REFUSED_S)
         if state is not State.ABORTED or refused:
             return state is State.ABORTED
-        look = self._intents.record_states
-        looked = await concurrently(result_or_error(look, [key]) for key in record_keys(targets))
-        found = [state for each in looked if not isinstance(each, MediatorError) for state in each]
-        if any(state.intent == entry.intent for state in found):
+        read = self._intents.record_states
+        results = await concurrently(result_or_error(read, [key]) for key in record_keys(targets))
+        states = [state for r in results if not isinstance(r, MediatorError) for state in r]
+        if any(state.intent == entry.intent for state in states):
             return True
-        if any(state.joint == entry.intent for state in found):
+        if any(state.joint == entry.intent for state in states):
             return False
-        results_or_raise(looked)
+        results_or_raise(results)
         detail = "The object was written by others since; nothing shows whether this came before."
         raise OutcomeUnknown(detail, system="the catalogue")

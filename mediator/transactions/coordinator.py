@@ -1,10 +1,10 @@
-"""Transactions: writes of several objects that happen if all that was read is unchanged.
+"""Transactions: writes of several objects that happen if the read set is unchanged.
 
 They go through the phases of every write over several systems (`mediator.transactions.phases`); the
-read set is validated once their intents are set, before they are committed. So are foreign keys;
-what follows from a deletion is part of the transaction (`mediator.transactions.foreign_keys`). A
-transaction that meets an intent of another write removes its own, and starts over a moment later:
-so none waits for another in a circle, and there is no deadlock.
+read set and foreign keys are validated once their intents are set, before they are committed. The
+referential actions of deletions are part of the transaction (`mediator.transactions.foreign_keys`).
+A transaction that meets an intent of another write removes its own, and starts over a moment later:
+so transactions never wait in a cycle, and cannot deadlock.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
 from mediator.transactions.foreign_keys import (
     ForeignKeyChecks,
-    announced,
     check_rewritten,
     deletions,
     reachable,
+    referenced_objects,
 )
 from mediator.transactions.joint import JointWriter
 from mediator.transactions.log import State, TransactionEntry, TransactionLog
@@ -45,7 +45,7 @@ from mediator.transactions.plane import OperationPlane
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
 from mediator.transactions.redo import load_outcome
 from mediator.transactions.referential_actions import Actions, ObjectKey, find_actions
-from mediator.transactions.reserving import Reserved, reserve, within_bounds
+from mediator.transactions.reserving import ReserveResult, check_sizes, reserve
 from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockTarget
 from mediator.transactions.validation import validate
@@ -53,11 +53,11 @@ from mediator.transactions.validation import validate
 __all__ = ["Transactions"]
 
 MAX_WAIT_S: Final = 2.0
-"""How long a transaction retries while others write its objects."""
+"""How long a transaction retries while other writes hold its objects."""
 
 
 class Transactions:
-    """Carries out transactions; `joint` carries out single writes over several systems."""
+    """Executes transactions; `joint` executes single writes over several systems."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class Transactions:
         self._foreign_keys = ForeignKeyChecks(log, self.resolver)
 
     async def run(self, transaction: CommitRequest) -> list[Outcome]:
-        """Carry out a transaction; returns the outcome of each of its writes, in their order.
+        """Execute a transaction; returns the outcome of each of its writes, in their order.
 
         Raises:
-            TransactionAborted: What it has read is no longer so, or others were always faster.
-            OutcomeUnknown: It is committed, or may be; what it writes follows.
+            TransactionAborted: Its read set has changed, or other writes were always faster.
+            OutcomeUnknown: It is committed, or may be; its writes are applied later.
             MediatorError: One of its operations cannot be done, so none was.
         """
         check(transaction)
@@ -96,7 +96,7 @@ class Transactions:
             raise TransactionAborted(detail) from None
 
     async def _replay(self, transaction: CommitRequest) -> list[Outcome] | None:
-        """Return the outcomes of a transaction that was sent before; None: it has not happened."""
+        """Return the outcomes of a repeated transaction; None: it has not happened."""
         if transaction.fingerprint is None:
             return None
         entry = await self.log.find_operation(transaction.operation)
@@ -104,11 +104,11 @@ class Transactions:
             return None
         if entry.fingerprint != transaction.fingerprint:
             raise IdempotencyReused("The Idempotency-Key was used with another request before.")
-        named = len(transaction.writes)  # what followed from them comes after
+        write_count = len(transaction.writes)  # referential actions come after them
         if entry.state is State.DONE:
-            return [load_outcome(document) for document in entry.answer or ()][:named]
+            return [load_outcome(document) for document in entry.answer or ()][:write_count]
         if entry.state is State.COMMITTED:
-            return results_or_raise(await self.resolver.roll_forward(entry))[:named]
+            return results_or_raise(await self.resolver.roll_forward(entry))[:write_count]
         if not entry.overdue:
             raise Locked("The first request with this Idempotency-Key is under way.")
         await self.resolver.resolve_entry(entry)
@@ -117,44 +117,46 @@ class Transactions:
     async def _attempt(self, transaction: CommitRequest) -> list[Outcome]:
         routes = await self._routes(transaction)
         try:
-            return await self._carry_out(transaction, routes)
+            return await self._execute(transaction, routes)
         except OutcomeUnknown:
             raise
         except Unavailable:
             if await self.resolver.outdated(routes.values()):
-                raise WriteBlocked from None  # it may have been a class that no longer exists there
+                raise WriteBlocked from None  # it may have been a class that was relocated
             raise
 
-    async def _carry_out(
+    async def _execute(
         self, transaction: CommitRequest, routes: dict[str, ClassRoute]
     ) -> list[Outcome]:
         if not transaction.writes:
             await self._validate(transaction, routes, "")
             return []
-        actions = await self._actions(transaction, routes)
-        named = [(write.class_name, write.id) for write in transaction.writes]
-        written = dict.fromkeys([*named, *actions.written])
+        actions = await self._find_actions(transaction, routes)
+        write_keys = [(write.class_name, write.id) for write in transaction.writes]
+        written = dict.fromkeys([*write_keys, *actions.written])
         targets = [LockTarget(routes[class_name], id_) for class_name, id_ in written]
-        entry = _entry_of(transaction, [*written, *announced(routes, transaction.writes)])
+        entry = _entry_of(transaction, [*written, *referenced_objects(routes, transaction.writes)])
         with self.phases.within(entry):
             try:
                 prepared = await self._prepare(transaction, routes, targets, entry)
             except BaseException:
                 await self.resolver.abandon(entry, targets)
                 raise
-            kept = {one.target for one in prepared}
-            await self.resolver.release([t for t in targets if t not in kept], entry.intent)
+            prepared_targets = {operation.target for operation in prepared}
+            await self.resolver.release(
+                [t for t in targets if t not in prepared_targets], entry.intent
+            )
             outcomes = results_or_raise(await self.phases.commit(entry, prepared))
-            return outcomes[: len(named)]
+            return outcomes[: len(write_keys)]
 
-    async def _actions(
+    async def _find_actions(
         self, transaction: CommitRequest, routes: Mapping[str, ClassRoute]
     ) -> Actions:
-        """Find what follows from the deletions of a transaction, as its objects are now."""
+        """Find the referential actions of a transaction, given the current objects."""
         deleted = deletions(routes, transaction.writes)
-        others = {(write.class_name, write.id) for write in transaction.writes} - {*deleted}
+        rewritten = {(write.class_name, write.id) for write in transaction.writes} - {*deleted}
         find = self._plane.find_referencing
-        return await find_actions(find, transaction.database, routes, deleted, frozenset(others))
+        return await find_actions(find, transaction.database, routes, deleted, frozenset(rewritten))
 
     async def _prepare(
         self,
@@ -165,33 +167,39 @@ class Transactions:
     ) -> list[PreparedOperation]:
         """Set the intents, turn the operations into steps, and validate the read set.
 
-        Returns the operations of the transaction, and those that follow from its deletions.
+        Returns the operations of the transaction, then its referential actions.
         """
-        await self.phases.end_expired(targets)
+        await self.phases.delete_expired(targets)
         objects = results_or_raise(await self.phases.begin(entry, targets))
-        met: dict[str, list[RecordKey]] = {}
+        foreign_intents: dict[str, list[RecordKey]] = {}
         for locked in objects:
             for intent, keys in locked.foreign(entry.intent).items():
-                met.setdefault(intent, []).extend(keys)
-        if met or any(map(self.phases.has_expired, objects)):
-            raise WriteBlocked(met)
-        known = {(o.target.route.schema.name, o.target.id): o for o in objects}
-        actions = await self._final_actions(transaction, routes, known.keys(), entry)
-        read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
-        named = [(write.class_name, write.id) for write in transaction.writes]
+                foreign_intents.setdefault(intent, []).extend(keys)
+        if foreign_intents or any(map(self.phases.has_expired, objects)):
+            raise WriteBlocked(foreign_intents)
+        locked_objects = {(o.target.route.schema.name, o.target.id): o for o in objects}
+        actions = await self._final_actions(transaction, routes, locked_objects.keys(), entry)
+        read_keys = {
+            (entry_read.class_name, entry_read.id)
+            for entry_read in transaction.reads
+            if entry_read.versions
+        }
+        write_keys = [(write.class_name, write.id) for write in transaction.writes]
         pending = [
-            PendingOperation(operation, known[key], key in read)
-            for operation, key in zip(transaction.writes, named, strict=True)
+            PendingOperation(operation, locked_objects[key], key in read_keys)
+            for operation, key in zip(transaction.writes, write_keys, strict=True)
         ]
         pending += [
-            # Nobody has to have read what follows: under the intents it is as it was found.
-            PendingOperation(operation, known[operation.class_name, operation.id], was_read=True)
-            for operation in actions.operations(transaction.database, routes, named)
+            # Actions need no prior read: under the intents their objects are as found.
+            PendingOperation(
+                operation, locked_objects[operation.class_name, operation.id], was_read=True
+            )
+            for operation in actions.operations(transaction.database, routes, write_keys)
         ]
         planned = await prepare(pending, entry.intent, self._calls)
-        steps = results_or_raise(await within_bounds(pending, planned, self.resolver.intents))
+        steps = results_or_raise(await check_sizes(pending, planned, self.resolver.intents))
         check_rewritten(actions, steps)
-        prepared = _required(await reserve(steps, self._calls, self.resolver.intents))
+        prepared = _require_all(await reserve(steps, self._calls, self.resolver.intents))
         await self._require_targets(transaction, prepared, routes, entry.intent)
         await self._validate(transaction, routes, entry.intent)
         return prepared
@@ -203,18 +211,18 @@ class Transactions:
         locked: AbstractSet[ObjectKey],
         entry: TransactionEntry,
     ) -> Actions:
-        """Find again what follows from the deletions, now that nobody can add to it.
+        """Find the referential actions again, now that no further ones can arise.
 
         Raises:
             StillReferenced: Foreign keys forbid it.
-            WriteBlocked: An object has begun to refer to what is deleted, which has no intent yet.
+            WriteBlocked: An object without an intent now refers to a deleted one.
         """
         deleted = deletions(routes, transaction.writes)
         if not deleted:
             return Actions({})
-        reached = [key for key in locked if routes[key[0]].referenced_by]
-        await self._foreign_keys.wait_for_referring(entry, reached)
-        actions = await self._actions(transaction, routes)
+        referenced = [key for key in locked if routes[key[0]].referenced_by]
+        await self._foreign_keys.wait_for_referring(entry, referenced)
+        actions = await self._find_actions(transaction, routes)
         actions.require_allowed(len(transaction.writes) - len(deleted))
         if not locked >= {*actions.written}:
             raise WriteBlocked
@@ -227,38 +235,38 @@ class Transactions:
         routes: Mapping[str, ClassRoute],
         intent: str,
     ) -> None:
-        """Check that what foreign keys refer to exists; raises as `ForeignKeyChecks` does.
+        """Check that the targets of foreign keys exist; raises as `ForeignKeyChecks` does.
 
         Raises:
-            WriteBlocked: Others are writing it.
+            WriteBlocked: Other writes hold a target.
         """
         writes = transaction.writes
-        met = await self._foreign_keys.require_targets(writes, prepared, routes, intent)
-        if met:
-            raise WriteBlocked(met)
+        foreign_intents = await self._foreign_keys.require_targets(writes, prepared, routes, intent)
+        if foreign_intents:
+            raise WriteBlocked(foreign_intents)
 
     async def _validate(
         self, transaction: CommitRequest, routes: dict[str, ClassRoute], intent: str
     ) -> None:
-        """Validate the read set; raises `WriteBlocked` while others write what was read."""
+        """Validate the read set; raises `WriteBlocked` while other writes hold objects of it."""
         intents, now = self.resolver.intents, self._clock.now
-        met = await validate(intents, transaction.reads, routes, intent, now)
-        # Only now: a class that is held may have been placed anew before its records were read.
-        read = routes.keys() - {write.class_name for write in transaction.writes}
-        self._calls.admission.check(f for name in read for f in routes[name].fragments)
-        if met:
-            raise WriteBlocked(met)
+        foreign_intents = await validate(intents, transaction.reads, routes, intent, now)
+        # Only now: a held class may have been relocated before its records were read.
+        read_only = routes.keys() - {write.class_name for write in transaction.writes}
+        self._calls.admission.check(f for name in read_only for f in routes[name].fragments)
+        if foreign_intents:
+            raise WriteBlocked(foreign_intents)
 
     async def _routes(self, transaction: CommitRequest) -> dict[str, ClassRoute]:
-        """Return the routes of a transaction's classes; a class read that is gone fails validation.
+        """Return the routes of a transaction's classes; reads of removed classes fail validation.
 
-        However many are unknown, the newest model is fetched once. It is fetched again only if a
-        write has to be refused after that has found the class of another.
+        Unknown classes cause one fetch of the newest model, and a second one only if a written
+        class is still unknown.
         """
         database = transaction.database
         written = {write.class_name for write in transaction.writes}
-        named = written | {seen.class_name for seen in transaction.reads}
-        if unknown := named - self._classes(database).keys():
+        names = written | {read.class_name for read in transaction.reads}
+        if unknown := names - self._classes(database).keys():
             first = min(unknown & written or unknown)
             try:
                 await self._plane.route(database, first)
@@ -266,7 +274,7 @@ class Transactions:
                 if first in written:
                     raise
         classes = self._classes(database)
-        routes = {name: classes[name] for name in sorted(named & classes.keys())}
+        routes = {name: classes[name] for name in sorted(names & classes.keys())}
         for name in sorted(written - routes.keys()):
             routes[name] = await self._plane.route(database, name)
         for name in sorted(reachable(classes, transaction.writes) - routes.keys()):
@@ -278,12 +286,12 @@ class Transactions:
         return route.classes if route else {}
 
 
-def _required(reserved: Sequence[Reserved]) -> list[PreparedOperation]:
-    """Return the operations; raises why one of them cannot be applied, or not now."""
-    for one in reserved:
-        if isinstance(one, WriteBlocked):
-            raise one
-    return results_or_raise(one for one in reserved if not isinstance(one, WriteBlocked))
+def _require_all(reserved: Sequence[ReserveResult]) -> list[PreparedOperation]:
+    """Return the operations; raises the error of one that cannot be applied, or not now."""
+    for result in reserved:
+        if isinstance(result, WriteBlocked):
+            raise result
+    return results_or_raise(result for result in reserved if not isinstance(result, WriteBlocked))
 
 
 def _entry_of(transaction: CommitRequest, records: Iterable[ObjectKey]) -> TransactionEntry:

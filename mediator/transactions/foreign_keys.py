@@ -1,8 +1,8 @@
-"""Foreign keys in transactions: what is referred to exists, and is not deleted at the same time.
+"""Foreign keys in transactions: targets must exist, and not be deleted concurrently.
 
-A write that sets a foreign key reads the object that it refers to, under its own intents, and names
-it in the log when it begins. A deletion sets its intents, waits for the writes in the log that name
-what it deletes, and only then searches for what refers to it. So of the two one finds the other
+A write that sets a foreign key reads the target object under its own intents, and names it in the
+log when it begins. A deletion sets its intents, waits for logged writes that name its objects, and
+only then searches for referring objects. So one of the two always finds the other
 (docs/transactions.md, "Foreign keys").
 """
 
@@ -33,36 +33,36 @@ from mediator.transactions.resolver import TransactionResolver
 
 __all__ = [
     "ForeignKeyChecks",
-    "announced",
     "check_rewritten",
     "deletions",
     "is_checked",
     "reachable",
+    "referenced_objects",
 ]
 
 ANY: Final = ""
-"""In place of an id: which object it is shows only once another one has been read."""
+"""Stands for an id that is known only after another object is read."""
 
-_ANNOUNCED: Final = 1_000
-"""Objects that an entry of the log names because they are referred to."""
+_MAX_LOGGED: Final = 1_000
+"""Limit of referenced objects that an entry of the log names."""
 
 MAX_WAIT_S: Final = 1.0
 """How long a deletion waits, with its intents set, for writes that refer to its objects."""
 
 _OPEN: Final = (State.PREPARING, State.STAGED, State.COMMITTED)
-_WHOLE: Final = (WriteKind.CREATE, WriteKind.REPLACE)
+_FULL_WRITES: Final = (WriteKind.CREATE, WriteKind.REPLACE)
 _ADDING: Final = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET})
 
 
 def is_checked(route: ClassRoute, operation: WriteOperation) -> bool:
-    """Whether a foreign key makes a write look at other objects, and so a transaction."""
+    """Whether foreign keys make a write check other objects, and thus a transaction."""
     if isinstance(operation, Delete):
         return bool(route.referenced_by) and not operation.unchecked
     return any(True for _ in _references(route, operation))
 
 
 def _references(route: ClassRoute, operation: WriteOperation) -> Iterator[ObjectKey]:
-    """Yield the objects to which a write may make its own refer."""
+    """Yield the objects to which a write may add references."""
     if isinstance(operation, Delete) or (
         isinstance(operation, Put | Update) and operation.unchecked
     ):
@@ -75,7 +75,7 @@ def _references(route: ClassRoute, operation: WriteOperation) -> Iterator[Object
 
 
 def _targets(operation: Create | Put | Update, key: ForeignKey) -> list[str]:
-    """Return the ids to which a write makes its object refer, those that operators add too."""
+    """Return the target ids that a write sets, including those that operators add."""
     value = operation.values.get(key.field)
     targets = [] if value is None else key.targets_of(value)
     if key.is_array and isinstance(operation, Update):
@@ -89,15 +89,15 @@ def _targets(operation: Create | Put | Update, key: ForeignKey) -> list[str]:
     return targets
 
 
-def announced(
+def referenced_objects(
     routes: Mapping[str, ClassRoute], operations: Iterable[WriteOperation]
 ) -> list[ObjectKey]:
-    """Return the objects to which writes may make others refer; of many only their classes."""
-    each = (_references(routes[operation.class_name], operation) for operation in operations)
-    found = dict.fromkeys(target for targets in each for target in targets)
-    if len(found) > _ANNOUNCED:
-        return list(dict.fromkeys((class_name, ANY) for class_name, _ in found))
-    return list(found)
+    """Return the objects to which writes may add references; if too many, only classes."""
+    references = (_references(routes[operation.class_name], operation) for operation in operations)
+    objects = dict.fromkeys(target for targets in references for target in targets)
+    if len(objects) > _MAX_LOGGED:
+        return list(dict.fromkeys((class_name, ANY) for class_name, _ in objects))
+    return list(objects)
 
 
 def deletions(
@@ -111,27 +111,27 @@ def deletions(
 
 
 def reachable(classes: Mapping[str, ClassRoute], operations: Iterable[WriteOperation]) -> set[str]:
-    """Name the classes whose objects foreign keys bring into a transaction, beside its own."""
-    found: set[str] = set()
-    left: list[str] = []
+    """Return the further classes that foreign keys involve in a transaction."""
+    class_names: set[str] = set()
+    pending: list[str] = []
     for operation in operations:
         route = classes.get(operation.class_name)
         if route is not None and is_checked(route, operation):
             if isinstance(operation, Delete):
-                left.append(operation.class_name)
+                pending.append(operation.class_name)
             else:
-                found.update(key.to for key in route.foreign_keys)
-    while left:
-        for key in classes[left.pop()].referenced_by:
-            if key.class_name not in found:
-                found.add(key.class_name)
-                left.append(key.class_name)
-    return found
+                class_names.update(key.to for key in route.foreign_keys)
+    while pending:
+        for key in classes[pending.pop()].referenced_by:
+            if key.class_name not in class_names:
+                class_names.add(key.class_name)
+                pending.append(key.class_name)
+    return class_names
 
 
 @dataclass(frozen=True)
 class ForeignKeyChecks:
-    """What a transaction checks of foreign keys once its intents are set."""
+    """Checks foreign keys of a transaction once its intents are set."""
 
     _log: TransactionLog
     _resolver: TransactionResolver
@@ -139,9 +139,9 @@ class ForeignKeyChecks:
     async def wait_for_referring(
         self, entry: TransactionEntry, deleted: Sequence[ObjectKey]
     ) -> None:
-        """Wait for the writes that may make objects refer to what is deleted, and began before.
+        """Wait for earlier writes that may add references to deleted objects.
 
-        Those that begin later find the intents on it.
+        Later writes find the intents on these.
 
         Raises:
             WriteBlocked: They take too long.
@@ -149,22 +149,24 @@ class ForeignKeyChecks:
         """
         classes = dict.fromkeys(class_name for class_name, _ in deleted)
         records = [*deleted, *((name, ANY) for name in classes)]
-        found = await self._log.find_open(entry.database, records)
+        entries = await self._log.find_open(entry.database, records)
         backoff = Backoff(MAX_WAIT_S)
-        while left := [i for i in found if i != entry.intent and not self._resolver.is_over(i)]:
+        while waiting := [
+            i for i in entries if i != entry.intent and not self._resolver.is_over(i)
+        ]:
             if backoff.is_exhausted:
                 raise WriteBlocked
-            await backoff.wait_for(dict.fromkeys(left, ()), self)
-            found = {
-                intent: each
-                for intent, each in (await self._log.find(left)).items()
-                if each.state in _OPEN
+            await backoff.wait_for(dict.fromkeys(waiting, ()), self)
+            entries = {
+                intent: logged
+                for intent, logged in (await self._log.find(waiting)).items()
+                if logged.state in _OPEN
             }
 
-    async def resolve(self, met: ForeignIntents) -> None:
-        """Resolve writes that were found in the log, as far as they are there still."""
-        entries = await self._log.find(list(met))
-        await concurrently(self._resolver.resolve_found(each, ()) for each in entries.values())
+    async def resolve(self, foreign_intents: ForeignIntents) -> None:
+        """Resolve writes that were found in the log, unless they are over."""
+        entries = await self._log.find(list(foreign_intents))
+        await concurrently(self._resolver.resolve_found(entry, ()) for entry in entries.values())
 
     async def require_targets(
         self,
@@ -173,56 +175,62 @@ class ForeignKeyChecks:
         routes: Mapping[str, ClassRoute],
         intent: str,
     ) -> dict[str, list[RecordKey]]:
-        """Check that there is everything to which writes make their objects refer.
+        """Check that all objects exist to which writes add references.
 
-        What a transaction writes itself is there, and what it deletes is not: `prepared` has
-        first its `writes`, and then what follows from them.
+        Objects that the transaction writes exist, those that it deletes do not: `prepared` has
+        first its `writes`, then its referential actions.
 
         Returns:
-            The records that are referred to and have intents of others: until these are gone, the
-            transaction must not commit.
+            The referenced records with foreign intents: until these are gone, the transaction
+            must not commit.
 
         Raises:
-            DanglingReference: Something is missing.
+            DanglingReference: A target is missing.
         """
         pairs = zip(writes, prepared, strict=False)
-        references = [each for write, one in pairs for each in _set_by(write, one)]
-        own = {(one.target.route.schema.name, one.target.id): _exists(one) for one in prepared}
+        references = [
+            key for write, operation in pairs for key in _new_references(write, operation)
+        ]
+        written = {(p.target.route.schema.name, p.target.id): _exists(p) for p in prepared}
         looked_up = dict.fromkeys(
-            (key.to, id_) for key, id_, _ in references if (key.to, id_) not in own
+            (key.to, id_) for key, id_, _ in references if (key.to, id_) not in written
         )
         keys = [(routes[class_name].anchor, id_) for class_name, id_ in looked_up]
         states = await self._resolver.intents.record_states(keys) if keys else []
-        met: dict[str, list[RecordKey]] = {}
+        foreign_intents: dict[str, list[RecordKey]] = {}
         for key, state in zip(keys, states, strict=True):
             if state.intent not in ("", intent):
-                met.setdefault(state.intent, []).append(key)
-        if met:
-            return met
-        there = {
-            each: s.creation_version is not None for each, s in zip(looked_up, states, strict=True)
+                foreign_intents.setdefault(state.intent, []).append(key)
+        if foreign_intents:
+            return foreign_intents
+        existing = {
+            target: s.creation_version is not None
+            for target, s in zip(looked_up, states, strict=True)
         }
-        there |= own
-        if missing := [each for each in references if not there[each[0].to, each[1]]]:
+        existing |= written
+        if missing := [r for r in references if not existing[r[0].to, r[1]]]:
             raise _dangling(missing)
         return {}
 
 
 def check_rewritten(actions: Actions, prepared: Sequence[PreparedOperation]) -> None:
-    """Raise `StillReferenced` if an object that is written goes on referring to a deleted one."""
-    written = {(one.target.route.schema.name, one.target.id): one for one in prepared}
-    left: dict[ForeignKey, list[str]] = {}
+    """Raise `StillReferenced` if a written object still refers to a deleted one."""
+    written = {
+        (operation.target.route.schema.name, operation.target.id): operation
+        for operation in prepared
+    }
+    referring: dict[ForeignKey, list[str]] = {}
     for key, id_ in actions.rewritten:
-        if not _lets_go(written[key.class_name, id_], key, actions.deleted_of(key.to)):
-            left.setdefault(key, []).append(id_)
-    if left:
-        raise still_referenced(left)
+        if not _drops_references(written[key.class_name, id_], key, actions.deleted_of(key.to)):
+            referring.setdefault(key, []).append(id_)
+    if referring:
+        raise still_referenced(referring)
 
 
-def _set_by(
+def _new_references(
     operation: WriteOperation, prepared: PreparedOperation
 ) -> Iterator[tuple[ForeignKey, str, str]]:
-    """Yield the foreign keys that a write sets, to what, and whose they are."""
+    """Yield the foreign keys that a write sets, with the target id and the object's id."""
     if isinstance(operation, Delete):
         return
     values: Values = {}
@@ -239,12 +247,14 @@ def _set_by(
 
 
 def _exists(prepared: PreparedOperation) -> bool:
-    """Whether the object is there after a write."""
+    """Whether the object exists after a write."""
     return prepared.steps is None or prepared.steps.first.kind is not WriteKind.DELETE
 
 
-def _lets_go(prepared: PreparedOperation, key: ForeignKey, deleted: AbstractSet[str]) -> bool:
-    """Whether a write makes an object refer no longer, by a key, to what is deleted."""
+def _drops_references(
+    prepared: PreparedOperation, key: ForeignKey, deleted: AbstractSet[str]
+) -> bool:
+    """Whether a write removes an object's references, by a key, to deleted objects."""
     if not key.is_array:
         return _overwrites(prepared, key.field)
     steps = () if prepared.steps is None else prepared.steps.all
@@ -263,12 +273,12 @@ def _lets_go(prepared: PreparedOperation, key: ForeignKey, deleted: AbstractSet[
 
 
 def _overwrites(prepared: PreparedOperation, name: str) -> bool:
-    """Whether a write gives a field a value, or none."""
+    """Whether a write sets or removes a field."""
     steps = () if prepared.steps is None else prepared.steps.all
     return any(
         name in write.values
         or name in write.unset
-        or (write.kind in _WHOLE and name in write.fragment.fields)
+        or (write.kind in _FULL_WRITES and name in write.fragment.fields)
         for write in steps
     )
 

@@ -1,11 +1,11 @@
 """Joint writes: operations on objects whose fragments lie on several systems.
 
-Each object is written as a whole or not at all. Many objects go through the phases together, with
+Each object is written completely or not at all. Many objects go through the phases together, with
 one call for each system and phase; an object that has another write's intent drops out, and is
 tried alone.
 
 A write of a single object that has its intent on the anchor keeps it, and waits for the other
-fragments; one that has not removes its intents. So two of them neither wait for each other, nor
+fragments; a write without it removes its intents. So two writes neither wait for each other, nor
 make each other start over for ever (docs/transactions.md, "Foreign intents").
 """
 
@@ -47,42 +47,44 @@ from mediator.transactions.plane import OperationPlane
 from mediator.transactions.preparing import (
     PendingOperation,
     PreparedOperation,
-    fitted,
+    fit_steps,
     is_blind_put,
     plan_blind_put,
     prepare,
 )
 from mediator.transactions.redo import dump_operation
-from mediator.transactions.reserving import Reserved, reserve, within_bounds
+from mediator.transactions.reserving import ReserveResult, check_sizes, reserve
 from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockedObject, LockTarget
 
 __all__ = ["BLIND_BYTES", "CHUNK_BYTES", "CHUNK_OPERATIONS", "JointWriter", "RoutedWrite", "chunks"]
 
 RoutedWrite: TypeAlias = tuple[ClassRoute, WriteOperation]
-"""An operation, and the route of its class."""
+"""An operation and the route of its class."""
 
 CHUNK_OPERATIONS: Final = 50
 """Objects that go through the phases together."""
 
 CHUNK_BYTES: Final = 4 * 2**20
-"""About how much the operations of a chunk set; one that sets more is a chunk by itself."""
+"""Approximate bytes that the operations of a chunk set; a larger operation is its own chunk."""
 
 _REVISION_BYTES: Final = CHUNK_BYTES // 16
-"""Assumed of a read-modify-write: what it sets is known only once the object has been read."""
+"""Assumed bytes of a read-modify-write: its values are known only once the object is read."""
 
 
 def chunks(operations: Sequence[RoutedWrite]) -> list[Sequence[RoutedWrite]]:
-    """Divide operations into chunks, in their order, by number and by size."""
-    divided: list[Sequence[RoutedWrite]] = []
+    """Divide operations into chunks, in order, by number and size."""
+    parts: list[Sequence[RoutedWrite]] = []
     start = size = 0
-    for at, (_, operation) in enumerate(operations):
-        own = _size(operation)
-        if at > start and (at - start == CHUNK_OPERATIONS or size + own > CHUNK_BYTES):
-            divided.append(operations[start:at])
-            start, size = at, 0
-        size += own
-    return [*divided, operations[start:]] if operations else []
+    for index, (_, operation) in enumerate(operations):
+        operation_size = _size(operation)
+        if index > start and (
+            index - start == CHUNK_OPERATIONS or size + operation_size > CHUNK_BYTES
+        ):
+            parts.append(operations[start:index])
+            start, size = index, 0
+        size += operation_size
+    return [*parts, operations[start:]] if operations else []
 
 
 def _size(operation: WriteOperation) -> int:
@@ -98,7 +100,7 @@ def _size(operation: WriteOperation) -> int:
 
 
 def _bytes_of(value: Any) -> int:
-    """Estimate the length of a value as JSON: texts and keys count, all else little."""
+    """Estimate the length of a value as JSON: mainly of texts and keys."""
     size, pending = 0, [value]
     while pending:
         current = pending.pop()
@@ -114,18 +116,18 @@ def _bytes_of(value: Any) -> int:
 
 
 BLIND_BYTES: Final = 2**16
-"""About how much a blind write sets; a larger one would be written to each system twice."""
+"""Approximate limit of bytes of a blind write, which goes to each system twice."""
 
 MAX_WAIT_S: Final = 2.0
-"""How long a write retries while others write its object."""
+"""How long a write retries while other writes hold its object."""
 
 LOCK_TIMEOUT_S: Final = 10.0
-"""How long a write waits for others of the same replica on its object."""
+"""How long a write waits for earlier ones of the same replica on its object."""
 
 ALONE_AT_ONCE: Final = 16
-"""Objects that are tried alone at the same time."""
+"""How many objects are tried alone at a time."""
 
-_Attempted: TypeAlias = Answer | WriteBlocked
+_AttemptResult: TypeAlias = Answer | WriteBlocked
 
 
 @dataclass(eq=False)
@@ -141,20 +143,20 @@ class JointWriter:
     )
 
     async def write(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
-        """Carry out one write.
+        """Execute one write.
 
         Raises:
-            Locked: Others were writing the object all the time; nothing was done.
-            OutcomeUnknown: It is committed, or may be; what it writes follows.
+            Locked: Other writes held the object all the time; nothing was done.
+            OutcomeUnknown: It is committed, or may be; it is applied later.
             MediatorError: It cannot be done, and nothing was.
         """
 
         async def attempt(backoff: Backoff) -> Outcome:
             blind = is_blind_put(route, operation) and _size(operation) <= BLIND_BYTES
             if blind and not backoff.has_waited:
-                # It goes on if the caller is cancelled: once it is logged, it may happen.
+                # It continues if the caller is cancelled: once logged, it may happen.
                 put = asyncio.create_task(self._put(route, operation))
-                answer: _Attempted = await asyncio.shield(put)
+                answer: _AttemptResult = await asyncio.shield(put)
             else:
                 [answer] = await self._attempt([(route, operation)], backoff)
             if isinstance(answer, Outcome):
@@ -173,8 +175,8 @@ class JointWriter:
     async def recall(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
         """Return the answer to the write that this one repeats; None: it has not happened.
 
-        That is known under intents of its own: what an attempt before has applied in part is
-        resolved until they are set. Raises as `write`.
+        It sets intents to be certain: before they are set, an earlier attempt that was partly
+        applied is resolved. Raises as `write`.
         """
         never = Put(*replace(operation, condition=NEVER).head)
         with suppress(NotFound, PreconditionFailed):
@@ -185,16 +187,16 @@ class JointWriter:
         """Serialise the writes of one object here, rather than by intents in its records.
 
         Returns:
-            The lock of the object, which is held, and has to be released.
+            The lock of the object, acquired; the caller releases it.
 
         Raises:
             Unavailable: Earlier writes have held it all the time.
         """
         key = (operation.database, operation.class_name, operation.id)
-        # Held weakly: the entry goes with the last write that holds the lock, or waits for it.
+        # Weak: the entry goes with the last write that holds the lock or waits for it.
         lock = self._object_locks.setdefault(key, new := asyncio.Lock())
         if lock is new:
-            await lock.acquire()  # at once, and so without a timer
+            await lock.acquire()  # succeeds at once, without a timer
             return lock
         try:
             async with asyncio.timeout(LOCK_TIMEOUT_S):
@@ -205,10 +207,10 @@ class JointWriter:
         return lock
 
     async def _put(self, route: ClassRoute, operation: WriteOperation) -> Answer:
-        """Carry out a blind write: it is logged with its steps, and its intents commit it.
+        """Execute a blind write: it is logged with its steps, and its intents commit it.
 
         Raises:
-            WriteBlocked: It did not get all of them; it will not happen.
+            WriteBlocked: It did not get all its intents; it will not happen.
             OutcomeUnknown: The catalogue does not answer.
             MediatorError: It cannot be done.
         """
@@ -221,13 +223,13 @@ class JointWriter:
             try:
                 locked = await self._lock_all(entry, target)
             except (MediatorError, WriteBlocked) as error:
-                # Others are met only once all records have answered.
-                refused = isinstance(error, WriteBlocked) and bool(error.met)
+                # Foreign intents are known only once all records have answered.
+                refused = isinstance(error, WriteBlocked) and bool(error.foreign_intents)
                 answers = await self._resolver.withdraw(entry, [target], refused=refused)
                 if answers is None:
                     raise
                 return answers[0]
-            [answer] = await self._resolver.apply(entry, [fitted(planned, locked)])
+            [answer] = await self._resolver.apply(entry, [fit_steps(planned, locked)])
             return answer
 
     async def _lock_all(self, entry: TransactionEntry, target: LockTarget) -> LockedObject:
@@ -237,7 +239,7 @@ class JointWriter:
         return locked
 
     async def write_each(self, operations: Sequence[RoutedWrite]) -> list[Answer]:
-        """Carry out writes of different objects of one database; each fails by itself."""
+        """Execute writes of different objects of one database; each fails separately."""
         slots = asyncio.Semaphore(ALONE_AT_ONCE)
         # Chunks overlap: while the systems apply one, the next is prepared.
         answers = await concurrently(
@@ -248,53 +250,55 @@ class JointWriter:
     async def _write_chunk(
         self, operations: Sequence[RoutedWrite], slots: asyncio.Semaphore
     ) -> list[Answer]:
-        """Write objects together, and those that were blocked alone."""
-        attempted = await self._attempt(operations, None)
+        """Write objects together, and blocked ones alone."""
+        results = await self._attempt(operations, None)
 
         async def write_alone(write: RoutedWrite) -> Answer:
             async with slots:
                 return await result_or_error(self.write, *write)
 
         blocked = [
-            o for o, a in zip(operations, attempted, strict=True) if isinstance(a, WriteBlocked)
+            o for o, a in zip(operations, results, strict=True) if isinstance(a, WriteBlocked)
         ]
-        alone = iter(await asyncio.gather(*map(write_alone, blocked)))
-        return [next(alone) if isinstance(one, WriteBlocked) else one for one in attempted]
+        retried = iter(await asyncio.gather(*map(write_alone, blocked)))
+        return [next(retried) if isinstance(result, WriteBlocked) else result for result in results]
 
     async def _attempt(
         self, operations: Sequence[RoutedWrite], backoff: Backoff | None
-    ) -> list[_Attempted]:
+    ) -> list[_AttemptResult]:
         """Take operations through the phases once; with back-off, a single one."""
         targets = [LockTarget(route, operation.id) for route, operation in operations]
         records = [[target.route.schema.name, target.id] for target in targets]
         entry = TransactionEntry(uuid4().hex, operations[0][1].database, records)
         with self._phases.within(entry):
             try:
-                decided = await self._prepare(operations, targets, entry, backoff)
+                results = await self._prepare(operations, targets, entry, backoff)
             except (MediatorError, WriteBlocked) as error:
                 await self._resolver.abandon(entry, targets)
                 return [error] * len(operations)
             except BaseException:
                 await self._resolver.abandon(entry, targets)
                 raise
-            return await self._carry_out(entry, targets, decided)
+            return await self._commit_prepared(entry, targets, results)
 
-    async def _carry_out(
+    async def _commit_prepared(
         self,
         entry: TransactionEntry,
         targets: Sequence[LockTarget],
-        decided: Sequence[PreparedOperation | _Attempted],
-    ) -> list[_Attempted]:
-        """Commit what has steps; the other objects are left as they are."""
-        prepared = [one for one in decided if isinstance(one, PreparedOperation)]
+        results: Sequence[PreparedOperation | _AttemptResult],
+    ) -> list[_AttemptResult]:
+        """Commit the operations with steps; the other objects stay unchanged."""
+        prepared = [result for result in results if isinstance(result, PreparedOperation)]
         if not prepared:
             await self._resolver.abandon(entry, targets)
-            return [one for one in decided if not isinstance(one, PreparedOperation)]
-        pairs = zip(targets, decided, strict=True)
-        dropped = [target for target, one in pairs if not isinstance(one, PreparedOperation)]
+            return [result for result in results if not isinstance(result, PreparedOperation)]
+        pairs = zip(targets, results, strict=True)
+        dropped = [target for target, result in pairs if not isinstance(result, PreparedOperation)]
         await self._resolver.release(dropped, entry.intent)
         answers = iter(await self._commit(entry, prepared))
-        return [next(answers) if isinstance(one, PreparedOperation) else one for one in decided]
+        return [
+            next(answers) if isinstance(result, PreparedOperation) else result for result in results
+        ]
 
     async def _prepare(
         self,
@@ -302,47 +306,49 @@ class JointWriter:
         targets: Sequence[LockTarget],
         entry: TransactionEntry,
         backoff: Backoff | None,
-    ) -> list[PreparedOperation | _Attempted]:
-        """Set the intents, and turn operations into steps; or into why there are none."""
-        await self._phases.end_expired(targets)
+    ) -> list[PreparedOperation | _AttemptResult]:
+        """Set the intents, and turn operations into steps, answers or errors."""
+        await self._phases.delete_expired(targets)
         anchor_first = backoff is not None and backoff.has_waited
         objects = await self._phases.begin(entry, targets, anchor_first=anchor_first)
         if backoff is not None:
             objects = [await self._wait_for_fragments(objects[0], entry.intent, backoff)]
-        decided: list[PreparedOperation | _Attempted | PendingOperation] = [
+        results: list[PreparedOperation | _AttemptResult | PendingOperation] = [
             self._pending(operation, locked, entry.intent)
             for (_, operation), locked in zip(operations, objects, strict=True)
         ]
-        await self._replay(operations, decided)
-        pending = [one for one in decided if isinstance(one, PendingOperation)]
+        await self._replay(operations, results)
+        pending = [result for result in results if isinstance(result, PendingOperation)]
         intents = self._resolver.intents
         steps = await prepare(pending, entry.intent, self._calls)
-        steps = await within_bounds(pending, steps, intents)
+        steps = await check_sizes(pending, steps, intents)
         prepared = iter(await reserve(steps, self._calls, intents))
         return [
-            _answered(next(prepared)) if isinstance(one, PendingOperation) else one
-            for one in decided
+            _outcome_or_operation(next(prepared))
+            if isinstance(result, PendingOperation)
+            else result
+            for result in results
         ]
 
     async def _wait_for_fragments(
         self, locked: LockedObject | MediatorError, intent: str, backoff: Backoff
     ) -> LockedObject | MediatorError:
-        """Keep an object whose anchor is ours, and wait for its other fragments."""
+        """Keep an object whose anchor has our intent, and wait for its other fragments."""
         while isinstance(locked, LockedObject) and not backoff.is_exhausted:
             foreign = locked.foreign(intent)
             if not foreign or locked.fragments[locked.target.route.anchor].intent != intent:
                 break
             await backoff.wait_for(foreign, self._resolver)
-            keys = [key for own in foreign.values() for key in own]
+            keys = [key for records in foreign.values() for key in records]
             states = zip(keys, await self._resolver.intents.lock(keys, intent), strict=True)
-            now = {fragment: state for (fragment, _), state in states}
-            locked = replace(locked, fragments={**locked.fragments, **now})
+            locked_now = {fragment: state for (fragment, _), state in states}
+            locked = replace(locked, fragments={**locked.fragments, **locked_now})
         return locked
 
     def _pending(
         self, operation: WriteOperation, locked: LockedObject | MediatorError, intent: str
     ) -> PendingOperation | MediatorError | WriteBlocked:
-        """Return an operation whose object is ours; else why it is not."""
+        """Return the operation if its object has all our intents; else the error."""
         if isinstance(locked, MediatorError):
             return locked
         if not locked.has_all(intent) or self._phases.has_expired(locked):
@@ -352,30 +358,30 @@ class JointWriter:
     async def _replay(
         self,
         operations: Sequence[RoutedWrite],
-        decided: list[PreparedOperation | _Attempted | PendingOperation],
+        results: list[PreparedOperation | _AttemptResult | PendingOperation],
     ) -> None:
-        """Answer operations with a key that have happened; under their intents that is certain."""
+        """Answer keyed operations that have happened, which their intents make certain."""
         keyed = [
             i
-            for i, one in enumerate(decided)
-            if isinstance(one, PendingOperation)
-            and one.operation.fingerprint
-            and one.locked.is_known
+            for i, result in enumerate(results)
+            if isinstance(result, PendingOperation)
+            and result.operation.fingerprint
+            and result.locked.is_known
         ]
         answers = await concurrently(
             result_or_error(self._plane.stored_outcome, *operations[i]) for i in keyed
         )
         for i, answer in zip(keyed, answers, strict=True):
-            decided[i] = answer or decided[i]
+            results[i] = answer or results[i]
 
     async def _commit(
         self, entry: TransactionEntry, prepared: Sequence[PreparedOperation]
-    ) -> Sequence[_Attempted]:
+    ) -> Sequence[_AttemptResult]:
         try:
             answers = await self._phases.commit(entry, prepared)
         except (MediatorError, WriteBlocked) as error:
             return [error] * len(prepared)
-        # Even if another replica has applied its steps, it is this write that has happened.
+        # Even if another replica applied its steps, it is this write that happened.
         return [
             replace(answer, replayed=False)
             if isinstance(answer, Outcome) and answer.replayed
@@ -384,7 +390,7 @@ class JointWriter:
         ]
 
 
-def _answered(operation: Reserved) -> PreparedOperation | _Attempted:
+def _outcome_or_operation(operation: ReserveResult) -> PreparedOperation | _AttemptResult:
     if isinstance(operation, PreparedOperation) and operation.outcome is not None:
         return operation.outcome
     return operation

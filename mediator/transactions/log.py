@@ -1,10 +1,10 @@
-"""The transaction log: what decides whether a write over several systems has happened.
+"""The transaction log, which decides whether a write over several systems has happened.
 
-docs/transactions.md ("How it works") says what its states mean. Intents may be there before their
-write is logged, and an entry that is not decided may be lost in a crash. A process that meets an
-intent that the log does not know logs a blind write again, from what the intent carries; any other
-it refuses first (`TransactionLog.refuse`), so that it cannot be logged from then on, and belongs to
-no write, however late it came.
+docs/transactions.md ("How it works") explains its states. Intents can be set before their write is
+logged, and a crash can lose an undecided entry. A process that meets an intent unknown to the log
+logs a blind write again, from the redo record in the intent; it refuses any other intent first
+(`TransactionLog.refuse`), so that it cannot be logged from then on, and belongs to no write,
+however late it came.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-__all__ = ["LONGEST_LEASE_S", "State", "TransactionEntry", "TransactionLog"]
+__all__ = ["MAX_LEASE_S", "State", "TransactionEntry", "TransactionLog"]
 
-LONGEST_LEASE_S: Final = 600.0
-"""No lease is longer: an entry that is kept for longer is over."""
+MAX_LEASE_S: Final = 600.0
+"""Limit of leases: an entry kept for longer is over."""
 
 
 class State(StrEnum):
@@ -25,9 +25,9 @@ class State(StrEnum):
 
     PREPARING = "preparing"
     STAGED = "staged"
-    """It is committed as soon as all its intents are set, whether the log says so or not.
+    """It is committed once all its intents are set, whether the log says so or not.
 
-    The log may lose it: its intents carry what is needed to log it again.
+    The log may lose it: its intents carry the data to log it again.
     """
     ABORTED = "aborted"
     COMMITTED = "committed"
@@ -36,15 +36,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionEntry:
-    """A write over several systems as the log keeps it.
+    """A log entry of a write over several systems.
 
     Attributes:
-        intent: Identifies this attempt at it, and no other; stands in the records.
-        records: The objects on which it sets intents, and those to which foreign keys that it sets
-            refer: class and id. An id that is empty stands for any object of the class.
-        operation: The transaction's own id, if its answer is to be remembered.
-        fingerprint: Of the request; with `operation`.
-        redo: Once staged or committed: what is to be applied, as JSON.
+        intent: Identifies only this attempt of it; stored in the records.
+        records: The objects on which it sets intents, and the targets of foreign keys that it
+            sets: class and id. An empty id stands for any object of the class.
+        operation: The id of the transaction, if its answer is to be remembered.
+        fingerprint: The fingerprint of the request; set with `operation`.
+        redo: Once staged or committed: the redo records, as JSON.
         answer: Once done: the answer to a retry, as JSON.
         overdue: Whether its lease has passed.
     """
@@ -61,15 +61,15 @@ class TransactionEntry:
 
 
 class TransactionLog(Protocol):
-    """Where writes are logged; what decides, durably.
+    """The durable log of writes, which decides about them.
 
     Every call raises `Unavailable` and nothing else.
     """
 
     async def begin(self, entry: TransactionEntry, lease_s: float) -> bool:
-        """Add an entry, not durably; false if there is one, or it was refused.
+        """Add an entry, not durably; false if it exists, or was refused.
 
-        Nor is it added if there is one of the same operation. One that is staged is sent once, so
+        Nor is it added if the operation has an entry already. Staged entries are sent once, so
         none comes later.
         """
 
@@ -77,20 +77,20 @@ class TransactionLog(Protocol):
         """Make a write happen, unless it was aborted."""
 
     async def abort(self, intent: str) -> State | None:
-        """Keep a write from happening unless it has, and leave it to recovery.
+        """Prevent a write unless it has happened, and leave it to recovery.
 
         Returns:
-            Its state now; None: the log does not know it.
+            Its new state; None: the log does not know it.
         """
 
     async def refuse(self, intents: Sequence[str], seconds: float) -> None:
-        """Add those that are not known as *aborted*, for longer than a call can be under way."""
+        """Add unknown intents as *aborted*, for longer than a call can take."""
 
     async def finish(self, intent: str, answer: list[dict[str, Any]]) -> None:
-        """Note that all is applied, and keep the answer."""
+        """Record that the write is fully applied, with its answer."""
 
     async def remove(self, intents: Sequence[str]) -> None:
-        """Forget entries whose intents are gone; no error if they are."""
+        """Delete entries whose intents are gone; no error if missing."""
 
     async def find(self, intents: Sequence[str]) -> dict[str, TransactionEntry]:
         """Return entries by their intents."""
@@ -101,13 +101,13 @@ class TransactionLog(Protocol):
     async def find_open(
         self, database: str, records: Sequence[Sequence[str]]
     ) -> dict[str, TransactionEntry]:
-        """Return the entries that name one of these records, and are not over, by their intents."""
+        """Return the open entries that name one of these records, by intent."""
 
     async def take(self, limit: int, lease_s: float) -> list[TransactionEntry]:
-        """Take over entries whose lease has passed; two replicas never take the same."""
+        """Take over entries whose lease has passed; no two replicas take the same one."""
 
     async def postpone(self, intent: str, seconds: float) -> None:
-        """Let recovery take an entry over after so many seconds."""
+        """Let recovery take over an entry after `seconds`."""
 
     async def reap(self, limit: int) -> int:
-        """Forget what is done and remembered long enough; return how many."""
+        """Delete done entries whose retention has passed; return how many."""

@@ -1,4 +1,4 @@
-"""Transactions as clients send them: the read set, and the write set."""
+"""Transactions as clients send them: the read set and the write set."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from mediator.base.immutable import immutable
 from mediator.model.operations import WriteOperation
 from mediator.operations.intents import ForeignIntents
 
-__all__ = ["MOST_READS", "MOST_WRITES", "CommitRequest", "ReadSetEntry", "WriteBlocked", "check"]
+__all__ = ["MAX_READS", "MAX_WRITES", "CommitRequest", "ReadSetEntry", "WriteBlocked", "check"]
 
-MOST_READS: Final = 1_000
-"""Resources that the read set of one transaction names at most."""
+MAX_READS: Final = 1_000
+"""Limit of resources in the read set of one transaction."""
 
-MOST_WRITES: Final = 100
-"""Objects that one transaction writes at most."""
+MAX_WRITES: Final = 100
+"""Limit of objects that one transaction writes."""
 
 
 class WriteBlocked(Exception):
-    """Another write has an object; nothing has happened, and it may be tried again."""
+    """Another write holds an object; nothing has happened, and a retry may succeed."""
 
-    def __init__(self, met: ForeignIntents | None = None) -> None:
+    def __init__(self, foreign_intents: ForeignIntents | None = None) -> None:
         super().__init__()
-        self.met = met or {}
+        self.foreign_intents = foreign_intents or {}
 
 
 @immutable
 class ReadSetEntry:
-    """One entry of the read set: a resource as the client has read it.
+    """One entry of the read set: a resource as the client read it.
 
     Attributes:
-        versions: The version of every group of the resource, None where the group was
-            absent; None instead of all that: the object was not there.
+        versions: The version of every group of the resource, None if the group was absent;
+            None instead of the mapping: the object did not exist.
         schema_version: Version of the class's schema that the values belong to; None: any.
     """
 
@@ -46,11 +46,11 @@ class ReadSetEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """Writes that happen if all that was read is unchanged, and only then.
+    """Writes that happen only if the read set is unchanged.
 
     Attributes:
         operation: Its unique id; a retry under an Idempotency-Key carries the same one.
-        writes: At most one operation for an object.
+        writes: At most one operation per object.
         fingerprint: Set when the client gave an Idempotency-Key: then the answer is remembered.
     """
 
@@ -64,10 +64,10 @@ class CommitRequest:
 def check(transaction: CommitRequest) -> None:
     """Raise `Invalid` for a transaction that is too large, or writes an object twice."""
     locations = []
-    if len(transaction.reads) > MOST_READS:
-        locations.append(Location("/reads", f"at most {MOST_READS} are allowed"))
-    if len(transaction.writes) > MOST_WRITES:
-        locations.append(Location("/operations", f"at most {MOST_WRITES} are allowed"))
+    if len(transaction.reads) > MAX_READS:
+        locations.append(Location("/reads", f"at most {MAX_READS} are allowed"))
+    if len(transaction.writes) > MAX_WRITES:
+        locations.append(Location("/operations", f"at most {MAX_WRITES} are allowed"))
     written: set[tuple[str, str]] = set()
     for index, write in enumerate(transaction.writes):
         if (write.class_name, write.id) in written:

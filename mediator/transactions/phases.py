@@ -1,13 +1,13 @@
-"""The phases of a write over several systems, as its coordinator carries them out.
+"""The phases of a write over several systems, as its coordinator executes them.
 
-1. begin: the write is logged, under a lease, and its intents are set, both at the same time;
+1. begin: the write is logged, under a lease, and its intents are set, concurrently;
 2. prepare: under its intents, its steps are computed (`preparing`);
-3. commit: the log says *committed*, with all that is to be applied;
+3. commit: the log says *committed*, with all redo records;
 4. apply: each step is applied under its intent, and removes it (`applying`);
-5. forget: the log forgets the write, or keeps its answer.
+5. forget: the log removes the write, or keeps its answer.
 
-A blind write is logged with its steps, and committed by its intents, without a phase for that.
-docs/transactions.md says what each of them leaves behind, and who resolves it.
+A blind write is logged with its steps, and its intents commit it without a separate phase.
+docs/transactions.md explains what each phase leaves behind, and who resolves it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 @dataclass(eq=False)
 class Phases:
-    """Carries out the phases of writes."""
+    """Executes the phases of writes."""
 
     _calls: StoreCalls
     _log: TransactionLog
@@ -48,7 +48,7 @@ class Phases:
     _clock: Clock
 
     async def until_free(self, attempt: Callable[[Backoff], Awaitable[_T]], bound_s: float) -> _T:
-        """Attempt something until it is not blocked, or the bound has passed.
+        """Call `attempt` until it is not blocked, or the bound has passed.
 
         Raises:
             WriteBlocked: The bound has passed.
@@ -60,12 +60,12 @@ class Phases:
             except WriteBlocked as blocked:
                 if backoff.is_exhausted:
                     raise
-                met = blocked.met
-            await backoff.wait_for(met, self._resolver)
+                foreign_intents = blocked.foreign_intents
+            await backoff.wait_for(foreign_intents, self._resolver)
 
     @contextmanager
     def within(self, entry: TransactionEntry) -> Iterator[None]:
-        """Do all of a write in the block, for the end of which holds of its classes wait."""
+        """Enclose a write; holds of its classes wait for the end of the block."""
         try:
             yield
         finally:
@@ -74,12 +74,12 @@ class Phases:
     async def begin(
         self, entry: TransactionEntry, targets: Sequence[LockTarget], *, anchor_first: bool = False
     ) -> list[LockedObject | MediatorError]:
-        """Log a write and set its intents; returns its objects, or why they are not known.
+        """Log a write and set its intents; returns its objects or errors.
 
-        It is called `within` all that is done for the write.
+        Must be called in the block of `within`.
 
-        With `anchor_first`, of a single object, no other intent is set before that on the anchor,
-        so as not to block a write that has it.
+        With `anchor_first`, for a single object, the intent on the anchor is set before all
+        others, so as not to block a write that has it.
 
         Raises:
             WriteBlocked: It was refused, or another write has the anchor.
@@ -87,8 +87,8 @@ class Phases:
         """
         keys = record_keys(targets)
         anchor = await self._lock_anchor(keys[0], entry.intent) if anchor_first else ()
-        # The entry is sent first: recovery finds only intents that the log knows. If one is met
-        # before its entry is there, others refuse or log it; `begin` answers false then.
+        # Send the entry first: recovery finds only intents that the log knows. If one is met before
+        # its entry exists, other processes refuse or log it; `begin` then returns false.
         logged, states = await both(
             self._log.begin(entry, self._resolver.lease_s),
             self._resolver.intents.lock_each(
@@ -97,9 +97,9 @@ class Phases:
         )
         if not logged:
             raise WriteBlocked
-        # Only now: a replica that places a class anew first refuses writes, and then looks for
-        # entries. This check comes after the entry, so one of the two sees the other. A replica
-        # that places it anew later waits for the end of the write, whose steps are not refused.
+        # Only now: a replica that relocates a class first refuses writes, and then looks for
+        # entries. This check comes after the entry, so one of the two sees the other. A later
+        # relocation waits for the end of the write, whose steps are not refused.
         self._calls.admission.begin(entry.intent, {fragment for fragment, _ in keys})
         return locked_objects(targets, [*anchor, *states])
 
@@ -110,7 +110,7 @@ class Phases:
         return [state]
 
     def has_expired(self, locked: LockedObject) -> bool:
-        """Whether an object is there, but has expired."""
+        """Whether an object exists but has expired."""
         anchor, creation_version = locked.target.route.anchor, locked.creation_version
         if anchor.ttl_s is None or creation_version is None:
             return False
@@ -118,8 +118,8 @@ class Phases:
             anchor, Record(locked.target.id, creation_version, {}, {}), self._clock.now()
         )
 
-    async def end_expired(self, targets: Sequence[LockTarget]) -> None:
-        """Delete what is left of expired objects that are about to be written.
+    async def delete_expired(self, targets: Sequence[LockTarget]) -> None:
+        """Delete the remains of expired objects that are about to be written.
 
         Raises:
             WriteBlocked: Another write's intent is on one of them.
@@ -137,7 +137,7 @@ class Phases:
     async def commit(
         self, entry: TransactionEntry, prepared: Sequence[PreparedOperation]
     ) -> list[Answer]:
-        """Make a write happen, and apply it; both go on if the caller is cancelled.
+        """Commit and apply a write; both continue if the caller is cancelled.
 
         Raises:
             WriteBlocked: It was aborted.

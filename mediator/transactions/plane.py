@@ -1,4 +1,4 @@
-"""What writes over several systems need of the plane that carries out single operations."""
+"""The interface of the plane of single operations to writes over several systems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OperationPlane", "route_if_any"]
 
 
 class OperationPlane(Protocol):
-    """Routes, and what is known of single operations."""
+    """Routes and recorded outcomes of single operations."""
 
     @property
     def model(self) -> RoutingModel:
@@ -27,18 +27,18 @@ class OperationPlane(Protocol):
         """Look for a newer routing model."""
 
     async def find_referencing(
-        self, database: str, key: ForeignKey, ids: Sequence[str], most: int
+        self, database: str, key: ForeignKey, ids: Sequence[str], limit: int
     ) -> Sequence[str]:
-        """Return the ids of up to `most` objects that refer to any of some objects.
+        """Return the ids of up to `limit` objects that refer to any of some objects.
 
-        It finds all that is acknowledged. Raises `MediatorError`.
+        It finds all acknowledged references. Raises `MediatorError`.
         """
 
     async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
-        """Return the answer that the stores remember of an operation."""
+        """Return the answer that the stores recorded for an operation."""
 
     async def remove_copy(self, route: ClassRoute, id_: str, version: int) -> None:
-        """Remove the view's copy of an object that was deleted."""
+        """Remove the view's copy of a deleted object."""
 
 
 async def route_if_any(plane: OperationPlane, database: str, class_name: str) -> ClassRoute | None:

@@ -1,8 +1,8 @@
-"""Preparing operations: from locked objects to steps that cannot fail any more.
+"""Preparing operations: from locked objects to steps that can no longer fail.
 
-Whatever could refuse an operation is checked now: once the write is committed, it must happen. So
+All reasons to refuse an operation are checked now: once the write is committed, it must happen. So
 the only condition of a step is the intent. A step that replaces an existing record says so: under
-the intent the record stays, and the store need not look (docs/transactions.md, "How it works").
+the intent the record stays, and the store need not check (docs/transactions.md, "How it works").
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from mediator.transactions.targets import LockedObject, LockTarget
 __all__ = [
     "PendingOperation",
     "PreparedOperation",
-    "fitted",
+    "fit_steps",
     "is_blind_put",
     "plan_blind_put",
     "prepare",
@@ -51,9 +51,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PendingOperation:
-    """An operation whose object is locked, under the intents of the write, still to be prepared.
+    """An operation to prepare, whose object is locked by the intents of the write.
 
-    `was_read`: the object is in the read set, which is as good as If-Match.
+    `was_read`: the object is in the read set, which counts as If-Match.
     """
 
     operation: WriteOperation
@@ -63,7 +63,7 @@ class PendingOperation:
 
 @dataclass(frozen=True, slots=True)
 class PreparedOperation:
-    """The writes to be applied to an object for one operation, or the outcome if there are none."""
+    """The steps of one operation on an object, or its outcome if it has none."""
 
     target: LockTarget
     steps: Steps | None
@@ -71,10 +71,10 @@ class PreparedOperation:
 
 
 def is_blind_put(route: ClassRoute, operation: WriteOperation) -> bool:
-    """Whether an operation is a blind write: a put whose object, whatever it is like, allows it.
+    """Whether an operation is a blind write: a put that any state of its object allows.
 
-    One with an Idempotency-Key may have happened before, an object that expires may have to be
-    removed first, and others may have unique values: so they are not.
+    A put with an Idempotency-Key may have happened before, an expired object may have to be removed
+    first, and another object may have the unique values: such puts are not blind.
     """
     return (
         isinstance(operation, Put)
@@ -87,20 +87,20 @@ def is_blind_put(route: ClassRoute, operation: WriteOperation) -> bool:
 
 
 def plan_blind_put(target: LockTarget, operation: WriteOperation, intent: str) -> PreparedOperation:
-    """Return the steps of a blind write, before anything is known of its object.
+    """Return the steps of a blind write, while its object is unknown.
 
-    The first of them makes the object, if there is none, and the others are bound to what it gives.
+    The first step creates the object, if missing; the others are bound to its creation version.
     """
     route = target.route
     steps = Steps.of(
-        write.with_intent(intent, creation_version=None, remember=_remembered(write, route))
+        write.with_intent(intent, creation_version=None, remember=_fingerprint_of(write, route))
         for write in plan_write(route, operation, {}).all
     )
     return PreparedOperation(target, steps)
 
 
-def fitted(planned: PreparedOperation, locked: LockedObject) -> PreparedOperation:
-    """Return planned steps as what is known of their locked object allows: sent all at once."""
+def fit_steps(planned: PreparedOperation, locked: LockedObject) -> PreparedOperation:
+    """Fit planned steps to their locked object, so that all can be sent at once."""
     assert planned.steps is not None
     steps = Steps.of(_step(write, locked, {}, write.intent) for write in planned.steps.all)
     return PreparedOperation(planned.target, steps)
@@ -109,25 +109,29 @@ def fitted(planned: PreparedOperation, locked: LockedObject) -> PreparedOperatio
 async def prepare(
     pending: Sequence[PendingOperation], intent: str, calls: StoreCalls
 ) -> list[PreparedOperation | MediatorError]:
-    """Turn operations into steps; what has to be read is read with one call for each system.
+    """Turn operations into steps, with one read call for each system.
 
     Returns:
-        For each its steps, or why it cannot be applied, as if it came alone.
+        The steps of each operation, or the error it would get alone.
     """
-    checked = [_unconditional(one) for one in pending]
-    reads = [() if isinstance(one, MediatorError) else _reads(one) for one in checked]
-    all_reads = [read for own in reads for read in own]
+    checked = [_check_and_remove_condition(operation) for operation in pending]
+    reads = [
+        () if isinstance(operation, MediatorError) else _reads(operation) for operation in checked
+    ]
+    all_reads = [read for operation_reads in reads for read in operation_reads]
     records = iter(await calls.read_each(all_reads) if all_reads else ())
     prepared: list[PreparedOperation | MediatorError] = []
-    for one, own in zip(checked, reads, strict=True):
-        own_records = [next(records) for _ in own]
+    for operation, operation_reads in zip(checked, reads, strict=True):
+        operation_records = [next(records) for _ in operation_reads]
         prepared.append(
-            one if isinstance(one, MediatorError) else _prepare_one(one, own_records, intent)
+            operation
+            if isinstance(operation, MediatorError)
+            else _prepare_one(operation, operation_records, intent)
         )
     return prepared
 
 
-def _unconditional(pending: PendingOperation) -> PendingOperation | MediatorError:
+def _check_and_remove_condition(pending: PendingOperation) -> PendingOperation | MediatorError:
     """Check the conditions of an operation, and remove them."""
     operation, locked = pending.operation, pending.locked
     try:
@@ -136,7 +140,7 @@ def _unconditional(pending: PendingOperation) -> PendingOperation | MediatorErro
             operation = narrow_to_creation(locked.target.route, operation)
         _check_condition(operation, locked)
     except MediatorError as error:
-        if operation is not pending.operation:  # it may only create, where If-Match is required
+        if operation is not pending.operation:  # narrowed to a creation, as If-Match is required
             return if_match_error(operation)
         return error
     if operation.condition is ANYTHING:
@@ -145,7 +149,7 @@ def _unconditional(pending: PendingOperation) -> PendingOperation | MediatorErro
 
 
 def _check_condition(operation: WriteOperation, locked: LockedObject) -> None:
-    """Raise the error that a store would answer."""
+    """Raise the error that a store would return."""
     exists = locked.creation_version is not None
     condition = operation.condition
     status: Status | None = None
@@ -162,12 +166,12 @@ def _check_condition(operation: WriteOperation, locked: LockedObject) -> None:
 
 
 def _reads(pending: PendingOperation) -> tuple[Read, ...]:
-    """Return what has to be read of the object: all of it, or what operators are applied to."""
+    """Return the reads of the object: all of it, or the fields of operators."""
     operation, locked = pending.operation, pending.locked
     if not isinstance(operation, ReadModifyWrite | Update):
         return ()
     if isinstance(operation, ReadModifyWrite) or _reads_whole(locked, operation):
-        return plan_read(locked.target.route, _whole(operation))
+        return plan_read(locked.target.route, _get_all(operation))
     if not operation.operators:
         return ()
     by_fragment: dict[Fragment, list[str]] = {}
@@ -183,7 +187,7 @@ def _reads_whole(locked: LockedObject, operation: Update) -> bool:
     return operation.is_empty or is_partial(locked.target.route, operation)
 
 
-def _whole(operation: WriteOperation) -> Get:
+def _get_all(operation: WriteOperation) -> Get:
     return Get(operation.database, operation.class_name, operation.id)
 
 
@@ -205,23 +209,23 @@ def _prepare_one(
 def _as_update(
     pending: PendingOperation, records: Sequence[Record | None]
 ) -> WriteOperation | Outcome:
-    """Turn a read-modify-write into an update; into the object as it is, if that is all there is.
+    """Turn a read-modify-write into an update, or into the unchanged object if it has no effect.
 
-    It is not if the operation has a key: then its answer is to be remembered.
+    With a key it stays an update, so that its answer is remembered.
     """
     operation, route = pending.operation, pending.locked.target.route
     if not isinstance(operation, ReadModifyWrite | Update):
         return operation
     if isinstance(operation, Update) and not _reads_whole(pending.locked, operation):
         return operation
-    current = merge_records(route, _whole(operation), records)
+    current = merge_records(route, _get_all(operation), records)
     assert current is not None
     update = update_of(route, operation, current)
     return current if update.is_void else update
 
 
 def _values(locked: LockedObject, records: Sequence[Record | None]) -> Values:
-    """Return the values read, of fragments that the object does not lack."""
+    """Return the values read from fragments that the object has."""
     values: Values = {}
     for record in records:
         if record is not None and record.creation_version == locked.creation_version:
@@ -237,16 +241,16 @@ def _steps(operation: WriteOperation, locked: LockedObject, current: Values, int
             w for w in planned if locked.fragments[w.fragment].creation_version is not None
         )
     elif isinstance(operation, Update) and operation.is_empty:
-        # A fragment that the object lacks has nothing to be remembered, and is not to be made.
+        # A fragment that the object lacks has no answer to remember, and must not be created.
         planned = tuple(w for w in planned if not locked.lacks(w.fragment))
     return Steps.of(_step(write, locked, current, intent) for write in planned)
 
 
-def _remembered(write: Write, route: ClassRoute) -> str | None:
-    """Return under which fingerprint a store keeps the result of a step; None: it need not.
+def _fingerprint_of(write: Write, route: ClassRoute) -> str | None:
+    """Return the fingerprint under which a store records the result of a step; None: not recorded.
 
-    It must if the result is needed even after another replica has applied the step: what the store
-    computed; and the versions, where a copy in the view may be read that does not have them yet.
+    The result is needed even after another replica has applied the step if the store computes
+    values; or for its versions, if the view may return a copy that lacks them.
     """
     if write.remember is not None:
         return write.remember
@@ -256,7 +260,7 @@ def _remembered(write: Write, route: ClassRoute) -> str | None:
 
 def _step(write: Write, locked: LockedObject, current: Values, intent: str) -> Write:
     """Fit a write to the object: an update of a fragment that it lacks creates the fragment."""
-    remember = _remembered(write, locked.target.route)
+    remember = _fingerprint_of(write, locked.target.route)
     if write.kind is WriteKind.REPLACE:
         follows = write.fragment is not locked.target.route.anchor
         exists = locked.fragments[write.fragment].creation_version is not None

@@ -1,7 +1,7 @@
 """Redo records: the steps of a committed write, as JSON in the log, and in intents of blind writes.
 
-They have the stored names of fields, so that they are right whatever a field is called by the time
-they are applied.
+They use the stored names of fields, so they stay valid if a field is renamed before they are
+applied.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ __all__ = [
 ]
 
 _NOTHING: Final = "NOTHING"
-"""Kind of an update of no group, which is only remembered; it is none that older versions know.
+"""Kind of an update of no group, which is only recorded; older versions do not know this kind.
 
-On MongoDB these would apply such an update as an empty document. So they only remove the intent.
+On MongoDB they would apply such an update as an empty document. So they only remove the intent.
 """
 
 
 def redo_of_intent(entry: TransactionEntry) -> str:
-    """Return what an intent carries: all that a blind write applies; of others nothing."""
+    """Return the redo record that an intent carries: of blind writes only, else empty."""
     return orjson.dumps(entry.redo).decode() if entry.state is State.STAGED else ""
 
 
-def staged_entry(database: str, intent: str, carried: str) -> TransactionEntry:
-    """Return the entry of a blind write that the log has lost, from what its intent carries."""
-    redo = orjson.loads(carried)
+def staged_entry(database: str, intent: str, redo_text: str) -> TransactionEntry:
+    """Rebuild the entry of a blind write that the log lost, from the redo record in its intent."""
+    redo = orjson.loads(redo_text)
     records = [[document["class"], document["id"]] for document in redo]
     return TransactionEntry(intent, database, records, state=State.STAGED, redo=redo)
 
@@ -68,10 +68,10 @@ def dump_operation(operation: PreparedOperation) -> dict[str, Any]:
 def load_operation(
     route: ClassRoute | None, document: Mapping[str, Any], intent: str
 ) -> PreparedOperation | Outcome:
-    """Return the operation that `dump_operation` wrote, on the present route of its class.
+    """Return the operation that `dump_operation` wrote, on the current route of its class.
 
     Returns:
-        The outcome alone if the class no longer exists, so that there is nothing to apply.
+        Only the outcome if the class no longer exists, and nothing can be applied.
     """
     outcome = Outcome(document["id"], None, {}, replayed=True)
     if "outcome" in document:
@@ -86,9 +86,9 @@ def load_operation(
 
 
 def written_records(route: ClassRoute, document: Mapping[str, Any]) -> list[RecordKey]:
-    """Return the records that an operation writes, of fragments that its class has still.
+    """Return the records that an operation writes, of fragments that its class still has.
 
-    A fragment that the class has got since has no intent of it.
+    A fragment added to the class since has no intent of it.
     """
     systems = {step["system"] for step in document["steps"]}
     return [(f, document["id"]) for f in route.fragments if f.system in systems]
@@ -125,9 +125,9 @@ def _load_write(
     values = load(step["values"])
     assert isinstance(values, dict)
     fragment = {f.system: f for f in route.fragments}[step["system"]]
-    # A constraint may have left the schema since; a former version of the service knew none.
+    # A constraint may have left the schema since; older versions of the service wrote no claims.
     claims, unique = step.get("claims", {}), stored_fragment(fragment).unique
-    known = set(map(constraint_name, unique))
+    constraints = set(map(constraint_name, unique))
     write = Write(
         fragment=fragment,
         id=document["id"],
@@ -144,7 +144,7 @@ def _load_write(
         remember=step["remember"],
         returning=None if returning is None else tuple(returning),
         intent=intent,
-        claims={name: claim for name, claim in claims.items() if name in known},
+        claims={name: claim for name, claim in claims.items() if name in constraints},
     )
     return names_of(fragment).public_write(write)
 
@@ -167,7 +167,7 @@ def load_outcome(document: Mapping[str, Any]) -> Outcome:
     return Outcome(
         document["id"],
         values,
-        dict(sorted(document["versions"].items())),  # JSONB orders keys in its own way
+        dict(sorted(document["versions"].items())),  # JSONB does not keep the order of keys
         document["created"],
         replayed=True,
         schema_version=document["schema_version"],

@@ -1,10 +1,10 @@
-"""Referential actions: what has to happen to the objects that refer to one that is deleted.
+"""Referential actions: the consequences of a deletion for the objects that refer to it.
 
-They are found by searches along foreign keys, from the objects that a transaction deletes to those
-that go with them, and so on. Nothing of it may grow beyond what one transaction writes.
+Searches along foreign keys find them, from the objects that a transaction deletes to those deleted
+with them, and so on. All together must not exceed the writes of one transaction.
 
-Constraints are those of the end of the transaction (SQL calls that NO ACTION): an object that is
-deleted as well forbids nothing.
+Constraints hold at the end of the transaction (NO ACTION in SQL): an object that is deleted as well
+forbids nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mediator.model.operations import Delete, ReadModifyWrite, Update, WriteOper
 from mediator.routing.model import ClassRoute
 from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.tree import OnDelete
-from mediator.transactions.model import MOST_WRITES
+from mediator.transactions.model import MAX_WRITES
 
 __all__ = ["Actions", "FindReferencing", "ObjectKey", "find_actions", "still_referenced"]
 
@@ -38,19 +38,19 @@ FindReferencing: TypeAlias = Callable[
 """See `OperationPlane.find_referencing`."""
 
 SAMPLE: Final = 5
-"""Ids of objects that are named of each foreign key."""
+"""Ids of objects in messages, per foreign key."""
 
 
 @dataclass(slots=True)
 class Actions:
-    """What follows from the deletions of a transaction.
+    """The referential actions of a transaction.
 
     Attributes:
-        deleted: All objects that are deleted, those that the transaction names first.
-        nullified: The foreign keys that become null, or lose what is deleted from their list or
-            set, of objects that are not deleted.
-        forbidding: The objects that forbid it, by the foreign key by which they do.
-        rewritten: Objects that the transaction itself writes, and that refer to what is deleted
+        deleted: All deleted objects, those that the transaction names first.
+        nullified: The foreign keys, of objects that stay, which become null or lose elements of
+            their list or set.
+        forbidding: The objects that forbid the deletion, by their foreign key.
+        rewritten: Objects that the transaction itself writes, and that refer to deleted ones
             unless it changes that, each with the foreign key.
     """
 
@@ -67,29 +67,29 @@ class Actions:
         """Return the ids of the objects of a class that are deleted."""
         return frozenset(id_ for name, id_ in self.deleted if name == class_name)
 
-    def require_allowed(self, others: int) -> None:
-        """Check that they may happen, in a transaction that writes `others` as well.
+    def require_allowed(self, other_count: int) -> None:
+        """Check that they may happen, in a transaction that also writes `other_count` objects.
 
         Raises:
             StillReferenced: An object forbids it, or too many would be written.
         """
         if self.forbidding:
             raise still_referenced({key: [*ids] for key, ids in self.forbidding.items()})
-        if others + len(self.written) > MOST_WRITES:
+        if other_count + len(self.written) > MAX_WRITES:
             raise StillReferenced(
-                f"More than {MOST_WRITES} objects would be written with this transaction, because"
+                f"More than {MAX_WRITES} objects would be written with this transaction, because"
                 " of foreign keys; nothing was done. Delete what refers first, or write less."
             )
 
     def operations(
-        self, database: str, routes: Mapping[str, ClassRoute], named: Iterable[ObjectKey]
+        self, database: str, routes: Mapping[str, ClassRoute], named_keys: Iterable[ObjectKey]
     ) -> list[WriteOperation]:
-        """Return the writes that the transaction needs beside those of the objects it names."""
-        own = frozenset(named)
+        """Return the writes that the transaction needs besides those that it names."""
+        own_keys = frozenset(named_keys)
         deletions = [
             Delete(database, class_name, id_, uuid4().hex)
             for class_name, id_ in self.deleted
-            if (class_name, id_) not in own
+            if (class_name, id_) not in own_keys
         ]
         updates = [
             self._update(database, routes[class_name], id_, keys)
@@ -105,7 +105,7 @@ class Actions:
         nulls = dict.fromkeys(key.field for key in keys if not key.is_array)
         if not arrays:
             return Update(*head, values=route.codec.stamped(nulls))
-        # It is computed under the intents: an element may have come since it was found.
+        # Computed under the intents: an element may have been added since the search.
         return ReadModifyWrite(*head, compute=partial(_without, nulls, arrays))
 
 
@@ -116,25 +116,25 @@ async def find_actions(
     deleted: Sequence[ObjectKey],
     rewritten: frozenset[ObjectKey],
 ) -> Actions:
-    """Follow the foreign keys from objects that are deleted.
+    """Follow the foreign keys from deleted objects.
 
     Args:
-        find: Searches for the objects that refer to others.
-        database: Of all of them.
-        routes: Of all classes that can be reached.
-        deleted: The objects that the transaction names.
+        find: Searches for referring objects.
+        database: The database of all objects.
+        routes: The routes of all reachable classes.
+        deleted: The objects that the transaction deletes by name.
         rewritten: Other objects that it writes.
 
     Raises:
-        StillReferenced: More objects go with them than a transaction writes.
+        StillReferenced: The actions exceed the writes of one transaction.
         MediatorError: A search fails.
     """
     actions, level = Actions(dict.fromkeys(deleted)), list(deleted)
     while level:
         searches = list(_searches(level, routes))
-        found = await concurrently(_search(find, database, *search) for search in searches)
+        results = await concurrently(_search(find, database, *search) for search in searches)
         level = []
-        for (key, _), referring_ids in zip(searches, found, strict=True):
+        for (key, _), referring_ids in zip(searches, results, strict=True):
             for id_ in referring_ids:
                 referring = (key.class_name, id_)
                 if referring in rewritten:
@@ -146,8 +146,8 @@ async def find_actions(
                 elif referring not in actions.deleted:
                     actions.deleted[referring] = None
                     level.append(referring)
-        if len(actions.written) > MOST_WRITES + len(actions.nullified.keys() & actions.deleted):
-            (key, ids), referring_ids = _widest(searches, found)
+        if len(actions.written) > MAX_WRITES + len(actions.nullified.keys() & actions.deleted):
+            (key, ids), referring_ids = _widest(searches, results)
             raise _too_many(database, key, ids[0], referring_ids)
     _leave_out_deleted(actions)
     return actions
@@ -156,12 +156,12 @@ async def find_actions(
 def _without(
     nulls: Mapping[str, None], arrays: Mapping[str, Container[str]], document: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return an object with fields that are null, and lists and sets that lack some ids."""
-    left = {
-        name: [id_ for id_ in document.get(name) or () if id_ not in gone]
-        for name, gone in arrays.items()
+    """Return an object with fields set to null, and ids removed from lists and sets."""
+    remaining = {
+        name: [id_ for id_ in document.get(name) or () if id_ not in removed_ids]
+        for name, removed_ids in arrays.items()
     }
-    return {**document, **nulls, **left}
+    return {**document, **nulls, **remaining}
 
 
 def _searches(
@@ -171,33 +171,34 @@ def _searches(
     for class_name, id_ in level:
         ids.setdefault(class_name, []).append(id_)
     return chain.from_iterable(
-        ((key, own) for key in routes[class_name].referenced_by) for class_name, own in ids.items()
+        ((key, class_ids) for key in routes[class_name].referenced_by)
+        for class_name, class_ids in ids.items()
     )
 
 
 async def _search(
     find: FindReferencing, database: str, key: ForeignKey, ids: Sequence[str]
 ) -> Sequence[str]:
-    # One more than can be written: so it shows that there are too many, and of those that are
-    # found at least one is not deleted itself.
-    return await find(database, key, ids, MOST_WRITES + 1)
+    # One more than can be written, to detect too many; at least one object found is then not
+    # deleted itself.
+    return await find(database, key, ids, MAX_WRITES + 1)
 
 
 def _leave_out_deleted(actions: Actions) -> None:
     for referring in actions.nullified.keys() & actions.deleted.keys():
         del actions.nullified[referring]
     for key, ids in list(actions.forbidding.items()):
-        left = {id_: None for id_ in ids if (key.class_name, id_) not in actions.deleted}
-        actions.forbidding[key] = left
-        if not left:
+        remaining = {id_: None for id_ in ids if (key.class_name, id_) not in actions.deleted}
+        actions.forbidding[key] = remaining
+        if not remaining:
             del actions.forbidding[key]
 
 
 def still_referenced(forbidding: Mapping[ForeignKey, Sequence[str]]) -> StillReferenced:
-    """Return the error of a deletion that objects forbid, with some of them for each key."""
-    named = "; ".join(_named(key, ids) for key, ids in forbidding.items())
+    """Return the error of a deletion that objects forbid, with a sample for each key."""
+    causes = "; ".join(_describe(key, ids) for key, ids in forbidding.items())
     return StillReferenced(
-        f"Objects refer to what is to be deleted: {named}. Nothing was done.",
+        f"Objects refer to what is to be deleted: {causes}. Nothing was done.",
         extra={"references": [_document(key, ids) for key, ids in forbidding.items()]},
     )
 
@@ -206,25 +207,25 @@ def _document(key: ForeignKey, ids: Sequence[str]) -> dict[str, Any]:
     return {
         "class": key.class_name,
         "field": key.field,
-        "count": min(len(ids), MOST_WRITES),
-        "more": len(ids) > MOST_WRITES,
+        "count": min(len(ids), MAX_WRITES),
+        "more": len(ids) > MAX_WRITES,
         "sample": list(ids[:SAMPLE]),
     }
 
 
-def _named(key: ForeignKey, ids: Sequence[str]) -> str:
-    count = f"more than {MOST_WRITES}" if len(ids) > MOST_WRITES else str(len(ids))
+def _describe(key: ForeignKey, ids: Sequence[str]) -> str:
+    count = f"more than {MAX_WRITES}" if len(ids) > MAX_WRITES else str(len(ids))
     sample = ", ".join(ids[:SAMPLE])
     return f"{key.class_name}.{key.field} of {count} objects, such as {sample}"
 
 
 def _widest(
-    searches: Sequence[tuple[ForeignKey, list[str]]], found: Sequence[Sequence[str]]
+    searches: Sequence[tuple[ForeignKey, list[str]]], results: Sequence[Sequence[str]]
 ) -> tuple[tuple[ForeignKey, list[str]], Sequence[str]]:
-    """Return the search that has found the most objects which would be written, and these."""
+    """Return the search that found the most objects to write, and these objects."""
     writing = [
         pair
-        for pair in zip(searches, found, strict=True)
+        for pair in zip(searches, results, strict=True)
         if pair[0][0].on_delete is not OnDelete.REFUSE
     ]
     return max(writing, key=lambda pair: len(pair[1]))
@@ -240,7 +241,7 @@ def _too_many(
         change: Any = {"remove": target} if key.is_array else None
         request = f"PATCH {address} with {orjson.dumps({key.field: change}).decode()}"
     detail = (
-        f"More than {MOST_WRITES} objects would be written with this deletion, because of"
+        f"More than {MAX_WRITES} objects would be written with this deletion, because of"
         f" {key.class_name}.{key.field}. Nothing was done; write those first, by a condition:"
         f" {request}."
     )

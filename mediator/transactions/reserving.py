@@ -1,7 +1,7 @@
-"""Bounding prepared operations, and reserving what they claim, before they are committed.
+"""Checking sizes of prepared operations, and reserving their claims, before they are committed.
 
-A committed write must happen, so nobody may be faster to have its unique values. A reservation goes
-with the intent under which it was made: recovery need not know of any.
+A committed write must happen, so no other write may take its unique values. A reservation goes with
+its intent: recovery need not know of any.
 """
 
 from __future__ import annotations
@@ -17,35 +17,38 @@ from mediator.stores.port import SizedWrite, TakenClaim, Write
 from mediator.transactions.model import WriteBlocked
 from mediator.transactions.preparing import PendingOperation, PreparedOperation
 
-__all__ = ["Reserved", "reserve", "within_bounds"]
+__all__ = ["ReserveResult", "check_sizes", "reserve"]
 
-Reserved: TypeAlias = PreparedOperation | MediatorError | WriteBlocked
-"""An operation whose values are reserved; or why it cannot be applied, or not now."""
+ReserveResult: TypeAlias = PreparedOperation | MediatorError | WriteBlocked
+"""An operation whose values are reserved; or the error if it cannot be applied, or not now."""
 
 _Reply: TypeAlias = TakenClaim | MediatorError | None
 
 
 async def reserve(
     prepared: Sequence[PreparedOperation | MediatorError], calls: StoreCalls, intents: IntentStore
-) -> list[Reserved]:
-    """Reserve what the steps of operations claim; each is refused by itself."""
+) -> list[ReserveResult]:
+    """Reserve the values that operations claim; each is refused separately."""
     claiming = {
-        i: [write for write in one.steps.all if any(write.claims.values())]
-        for i, one in enumerate(prepared)
-        if isinstance(one, PreparedOperation) and one.steps is not None
+        i: [write for write in operation.steps.all if any(write.claims.values())]
+        for i, operation in enumerate(prepared)
+        if isinstance(operation, PreparedOperation) and operation.steps is not None
     }
-    writes = [write for own in claiming.values() for write in own]
+    writes = [write for operation_writes in claiming.values() for write in operation_writes]
     if not writes:
         return list(prepared)
     replies = iter(await _reserve(writes, calls, intents))
-    refusals = {i: [_refusal(write, next(replies)) for write in own] for i, own in claiming.items()}
-    return [_first(refusals, i) or one for i, one in enumerate(prepared)]
+    refusals = {
+        i: [_refusal(write, next(replies)) for write in operation_writes]
+        for i, operation_writes in claiming.items()
+    }
+    return [_first(refusals, i) or operation for i, operation in enumerate(prepared)]
 
 
 async def _reserve(
     writes: Sequence[Write], calls: StoreCalls, intents: IntentStore
 ) -> list[_Reply]:
-    """Reserve what writes claim, even if an object that has expired still has it."""
+    """Reserve the values that writes claim, even if an expired object still holds them."""
     replies = await intents.reserve(writes)
     expiring = {
         i: (write.fragment, reply)
@@ -55,8 +58,8 @@ async def _reserve(
     if not expiring:
         return replies
     failures = await calls.delete_expired_holders(list(expiring.values()))
-    again = await intents.reserve([writes[i] for i in expiring])
-    for i, failure, reply in zip(expiring, failures, again, strict=True):
+    retried = await intents.reserve([writes[i] for i in expiring])
+    for i, failure, reply in zip(expiring, failures, retried, strict=True):
         replies[i] = failure or reply
     return replies
 
@@ -70,25 +73,25 @@ def _refusal(write: Write, reply: _Reply) -> MediatorError | WriteBlocked | None
 
 
 def _first(
-    refusals: Mapping[int, Sequence[MediatorError | WriteBlocked | None]], at: int
+    refusals: Mapping[int, Sequence[MediatorError | WriteBlocked | None]], index: int
 ) -> MediatorError | WriteBlocked | None:
-    return next((each for each in refusals.get(at, ()) if each is not None), None)
+    return next((refusal for refusal in refusals.get(index, ()) if refusal is not None), None)
 
 
-async def within_bounds(
+async def check_sizes(
     pending: Sequence[PendingOperation],
     prepared: Sequence[PreparedOperation | MediatorError],
     intents: IntentStore,
 ) -> list[PreparedOperation | MediatorError]:
-    """Return operations, or why records of theirs would be too large; each is refused by itself.
+    """Return operations, or errors for records that would be too large; each separately.
 
-    A store that bounds its records (`Bounded`) is asked what it would refuse. It answers from the
-    sizes that came with the intents, and reads large records alone.
+    A store that bounds its records (`Bounded`) returns which it would refuse. It answers from the
+    sizes that came with the intents, and reads only large records.
     """
     answers = list(prepared)
     sized: list[tuple[int, SizedWrite]] = [
-        (i, (write, one.locked.fragments[write.fragment]))
-        for i, (one, answer) in enumerate(zip(pending, prepared, strict=True))
+        (i, (write, operation.locked.fragments[write.fragment]))
+        for i, (operation, answer) in enumerate(zip(pending, prepared, strict=True))
         if isinstance(answer, PreparedOperation) and answer.steps is not None
         for write in answer.steps.all
         if intents.is_bounded(write.fragment.system)

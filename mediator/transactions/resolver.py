@@ -1,6 +1,6 @@
-"""Resolving writes over several systems: those committed are rolled forward, others aborted.
+"""Resolving writes over several systems: committed ones roll forward, others are aborted.
 
-Anybody may do so at any time: the log decides, and a step without its intent does nothing
+Any process can do so at any time: the log decides, and a step without its intent does nothing
 (docs/transactions.md, "Failures and races").
 """
 
@@ -22,7 +22,7 @@ from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier, StepRefused
 from mediator.transactions.blind_writes import BlindWrites
-from mediator.transactions.log import LONGEST_LEASE_S, State, TransactionEntry, TransactionLog
+from mediator.transactions.log import MAX_LEASE_S, State, TransactionEntry, TransactionLog
 from mediator.transactions.plane import OperationPlane, route_if_any
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.redo import dump_outcome, load_operation
@@ -31,24 +31,24 @@ from mediator.transactions.targets import LockTarget, record_keys
 __all__ = ["TransactionResolver"]
 
 CATALOGUE_S: Final = 6.0
-"""What a lease allows for the catalogue, in addition to the deadlines of the stores."""
+"""Seconds that a lease allows for the catalogue, in addition to the deadlines of the stores."""
 
 ROUND_TRIPS: Final = 4
-"""Round trips to stores, one after the other, that a lease allows for."""
+"""Consecutive round trips to stores that a lease allows for."""
 
 RECOVERY_BATCH: Final = 50
 
 RETRY_S: Final = 0.0
-"""A replica that fails to resolve a write leaves it to the next that looks for any: another one may
-reach a system that this one does not."""
+"""A replica that fails to resolve a write leaves it to the next recovery: another replica may reach
+a system that this one does not."""
 
 REFUSED_RETRY_S: Final = 60.0
-"""After how long a write is tried again of which a store refuses a step: that takes an operator."""
+"""After how long a write is retried if a store refuses a step: an operator has to help."""
 
 REMOVED_WITHIN_S: Final = 0.1
 """How long finished writes are collected, so that one statement removes many of them.
 
-For as long after the last write of a class, it cannot be placed anew.
+A class cannot be relocated for as long after its last write.
 """
 
 
@@ -74,10 +74,10 @@ class TransactionResolver:
         """Lease of a write: as a rule, more seconds than a live coordinator needs."""
         deadlines = [guarded.store.config.deadline_s for guarded in self._calls.systems]
         lease_s = CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
-        return min(lease_s, LONGEST_LEASE_S)
+        return min(lease_s, MAX_LEASE_S)
 
     async def recover(self) -> int:
-        """Resolve writes whose coordinators have failed; returns how many."""
+        """Resolve writes whose coordinators failed; returns how many."""
         resolved = 0
         for entry in await self._log.take(RECOVERY_BATCH, self.lease_s):
             with suppress(MediatorError):
@@ -85,19 +85,23 @@ class TransactionResolver:
                 resolved += 1
         return resolved
 
-    async def resolve(self, met: ForeignIntents) -> None:
-        """Roll committed writes forward, and remove the intents of those that are over."""
-        entries = await self._log.find(list(met))
-        if unknown := {intent: keys for intent, keys in met.items() if intent not in entries}:
-            entries |= await self._blind.make_known(unknown)
-        known = ((entries[intent], keys) for intent, keys in met.items() if intent in entries)
-        await concurrently(self.resolve_found(entry, keys) for entry, keys in known)
+    async def resolve(self, foreign_intents: ForeignIntents) -> None:
+        """Roll committed writes forward, and remove the intents of finished ones."""
+        entries = await self._log.find(list(foreign_intents))
+        if unknown := {
+            intent: keys for intent, keys in foreign_intents.items() if intent not in entries
+        }:
+            entries |= await self._blind.log_unknown(unknown)
+        logged = (
+            (entries[intent], keys) for intent, keys in foreign_intents.items() if intent in entries
+        )
+        await concurrently(self.resolve_found(entry, keys) for entry, keys in logged)
 
     async def resolve_found(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
-        """Resolve a write of the log as far as that is possible; `keys` have its intents."""
+        """Resolve a logged write as far as possible; `keys` have its intents."""
         decided = entry.state is State.COMMITTED or entry.intent in self._applying
         if decided or await self._blind.commit_complete(entry):
-            # Rolled forward once for all who meet it here; they back off further if it takes long.
+            # One task rolls it forward for all that meet it here; they keep backing off meanwhile.
             task = self._applying.get(entry.intent) or self._start(entry)
             await asyncio.wait([task], timeout=MAX_PAUSE_S)
         elif entry.state not in (State.PREPARING, State.STAGED):
@@ -113,7 +117,7 @@ class TransactionResolver:
             )
             state = State.COMMITTED if committed else await self._log.abort(entry.intent)
             if state is None and entry.state is State.STAGED:
-                return  # lost, or over: those who meet its intents log it again
+                return  # lost, or over: processes that meet its intents log it again
             if state in (None, State.ABORTED):
                 await self._remove_aborted(entry)
                 return
@@ -126,10 +130,10 @@ class TransactionResolver:
         self._observe(RedoRecovered(entry.database, entry.intent, "applied"))
 
     async def _remove_aborted(self, entry: TransactionEntry) -> None:
-        # By an older model, records of a class placed anew would be missed.
+        # An older model would miss records of a relocated class.
         await self._plane.newest_model()
         if entry.state is State.ABORTED and entry.redo:
-            # A late intent of a blind write, once that is forgotten, would be taken for a lost one.
+            # Once the write is forgotten, a late intent of it would be taken for a lost write.
             await self._blind.fence(entry)
         routes = [
             (await route_if_any(self._plane, entry.database, name), id_)
@@ -142,14 +146,14 @@ class TransactionResolver:
             self._observe(RedoRecovered(entry.database, entry.intent, "dropped"))
 
     async def roll_forward(self, entry: TransactionEntry) -> list[Answer]:
-        """Apply what a write has committed; returns the answer to each operation.
+        """Apply a committed write; returns the answer to each operation.
 
-        It goes on if the caller is cancelled.
+        It continues if the caller is cancelled.
         """
         return await asyncio.shield(self._start(entry))
 
     async def _roll_forward(self, entry: TransactionEntry) -> list[Answer]:
-        # By an older model, a fragment would seem to have left the class.
+        # In an older model, a fragment would seem to have left the class.
         await self._plane.newest_model()
         redo = entry.redo or ()
         names = {document["class"] for document in redo}
@@ -160,9 +164,9 @@ class TransactionResolver:
     async def apply(
         self, entry: TransactionEntry, prepared: Sequence[PreparedOperation]
     ) -> list[Answer]:
-        """Apply a committed write of the current task, and remove it from the log afterwards.
+        """Apply a committed write in the current task, and then remove it from the log.
 
-        Others that meet the write meanwhile wait for that task, which nobody may cancel.
+        Requests that meet the write meanwhile wait for that task, which must not be cancelled.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -176,7 +180,7 @@ class TransactionResolver:
         def forget(task: asyncio.Task[list[Answer]]) -> None:
             self._applying.pop(entry.intent, None)
             if not task.cancelled():
-                task.exception()  # retrieved: else asyncio logs it where no task awaits it
+                task.exception()  # retrieved: else asyncio logs it if no task awaits it
 
         task = self._applying[entry.intent] = asyncio.create_task(self._roll_forward(entry))
         task.add_done_callback(forget)
@@ -185,12 +189,10 @@ class TransactionResolver:
     async def _apply(
         self, entry: TransactionEntry, committed: Sequence[PreparedOperation | Outcome]
     ) -> list[Answer]:
-        prepared = [one for one in committed if isinstance(one, PreparedOperation)]
+        prepared = [c for c in committed if isinstance(c, PreparedOperation)]
         try:
             applied = iter(await self.applier.apply(prepared, entry.intent))
-            answers = [
-                next(applied) if isinstance(one, PreparedOperation) else one for one in committed
-            ]
+            answers = [next(applied) if isinstance(c, PreparedOperation) else c for c in committed]
         except MediatorError as error:
             answers = [error] * len(committed)
         if not any(isinstance(answer, MediatorError) for answer in answers):
@@ -200,7 +202,7 @@ class TransactionResolver:
                 if entry.state is State.STAGED:
                     await self._blind.log_committed(entry, self.lease_s)
                 if await self.outdated(operation.target.route for operation in prepared):
-                    # A class was placed anew meanwhile: go on with the routes of today.
+                    # A class was relocated meanwhile: continue with the current routes.
                     current = await self._log.find([entry.intent])
                     if entry.intent in current:
                         return await self._roll_forward(current[entry.intent])
@@ -208,27 +210,27 @@ class TransactionResolver:
         return [_outcome_unknown(a) if isinstance(a, MediatorError) else a for a in answers]
 
     async def _postpone(self, entry: TransactionEntry, answers: Sequence[Answer]) -> None:
-        """Leave a committed write to the next who looks; one that is stuck is reported."""
+        """Leave a committed write to the next recovery; report one that is stuck."""
         refused = [answer.detail for answer in answers if isinstance(answer, StepRefused)]
         if refused:
             self._observe(RedoRecovered(entry.database, entry.intent, "refused", refused[0]))
         await self._log.postpone(entry.intent, REFUSED_RETRY_S if refused else RETRY_S)
 
     async def _finish(self, entry: TransactionEntry, answers: Sequence[Answer]) -> None:
-        # All of it is applied: an entry left in the log would be applied again, without effect.
+        # Fully applied: an entry left in the log would be applied again, without effect.
         if entry.operation is None:
             self.forget(entry.intent)
             return
         with suppress(Unavailable):
-            done = [dump_outcome(answer) for answer in answers if isinstance(answer, Outcome)]
-            await self._log.finish(entry.intent, done)
+            outcomes = [dump_outcome(answer) for answer in answers if isinstance(answer, Outcome)]
+            await self._log.finish(entry.intent, outcomes)
 
     def is_over(self, intent: str) -> bool:
-        """Whether a write of this process has ended, although the log may still have it."""
+        """Whether a write of this process has ended, even if the log still has it."""
         return intent in self._finished
 
     def forget(self, intent: str) -> None:
-        """Remove a write whose intents are gone from the log: soon, with many others."""
+        """Remove a write without intents from the log: soon, in a batch."""
         self._finished.append(intent)
         if self._removing is None or self._removing.done():
             self._removing = asyncio.create_task(self._remove_finished())
@@ -237,13 +239,13 @@ class TransactionResolver:
         while self._finished:
             await asyncio.sleep(REMOVED_WITHIN_S)
             finished, self._finished = self._finished, []
-            with suppress(Unavailable):  # recovery will find that nothing is left to be done
+            with suppress(Unavailable):  # recovery will find nothing left to do
                 await self._log.remove(finished)
 
     async def abandon(self, entry: TransactionEntry, targets: Sequence[LockTarget]) -> None:
         """Remove the intents of a write that will not happen.
 
-        What cannot be reached now is left to those who meet it, and to recovery.
+        Unreachable intents are left to processes that meet them, and to recovery.
         """
         try:
             await self.intents.unlock(record_keys(targets), entry.intent)
@@ -258,17 +260,17 @@ class TransactionResolver:
     async def withdraw(
         self, entry: TransactionEntry, targets: Sequence[LockTarget], *, refused: bool
     ) -> list[Answer] | None:
-        """Abort a blind write, which may have all its intents without its coordinator knowing.
+        """Abort a blind write, which may have all its intents unknown to its coordinator.
 
         Args:
-            refused: Whether all records have answered, and one has refused its intent. Else some
-                may still come: recovery forgets the write, once the records are fenced.
+            refused: Whether all records have answered, and one has refused its intent. Else
+                intents may still come: recovery forgets the write once the records are fenced.
 
         Returns:
-            The answers, if another replica has found them all; None: it will not happen.
+            The answers, if another replica found all intents; None: it will not happen.
 
         Raises:
-            OutcomeUnknown: Nothing shows what happened, or what would does not answer.
+            OutcomeUnknown: No record shows what happened, or such a record does not answer.
         """
         try:
             if not await self._blind.abort(entry, targets, refused=refused):
@@ -291,7 +293,7 @@ class TransactionResolver:
                 await self.intents.unlock(record_keys(targets), intent)
 
     async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
-        """Whether any route is not in the newest model: its class may have been placed anew."""
+        """Whether any route is not in the newest model: its class may have been relocated."""
         databases = (await self._plane.newest_model()).databases
         for route in routes:
             database = databases.get(route.anchor.database)
@@ -300,7 +302,7 @@ class TransactionResolver:
         return False
 
     async def close(self) -> None:
-        """Wait for what is being applied, and removed from the log."""
+        """Wait for pending applications and removals from the log."""
         tasks = [*self._applying.values(), self._removing]
         await asyncio.gather(*(task for task in tasks if task), return_exceptions=True)
 

@@ -1,4 +1,4 @@
-"""The objects of a joint write, and their state under its intents."""
+"""The objects of a joint write and their states under its intents."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["LockTarget", "LockedObject", "locked_objects", "record_keys"]
 
 @dataclass(frozen=True, slots=True)
 class LockTarget:
-    """An object that is written: intents go to all its fragments, whichever the write touches.
+    """An object to write: all its fragments get intents, whichever the write touches.
 
     So joint writes of the same object always meet, and a reader sees whether its fragments are of
-    one joint write.
+    the same joint write.
     """
 
     route: ClassRoute
@@ -32,9 +32,9 @@ class LockTarget:
 
 @dataclass(frozen=True, slots=True)
 class LockedObject:
-    """An object under intents: nobody changes it until they are removed.
+    """An object under intents: no other write changes it until they are removed.
 
-    `fragments` has the state of the record of each fragment.
+    `fragments` maps each fragment to the state of its record.
     """
 
     target: LockTarget
@@ -47,7 +47,7 @@ class LockedObject:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything was ever written to it, as far as that is remembered."""
+        """Whether any write to it is remembered."""
         return any(state.versions for state in self.fragments.values())
 
     def lacks(self, fragment: Fragment) -> bool:
@@ -55,25 +55,25 @@ class LockedObject:
 
     @property
     def versions(self) -> dict[str, int | None]:
-        """The version of every group; None where it is absent."""
-        known: dict[str, int | None] = {}
+        """The version of every group; None if absent."""
+        group_versions: dict[str, int | None] = {}
         for fragment, state in self.fragments.items():
             absent = state.creation_version is None or self.lacks(fragment)
             for group in fragment.groups:
-                known[group] = None if absent else state.versions.get(group)
-        return known
+                group_versions[group] = None if absent else state.versions.get(group)
+        return group_versions
 
     def has_all(self, intent: str) -> bool:
         """Whether all its records have an intent."""
         return all(state.intent == intent for state in self.fragments.values())
 
     def foreign(self, intent: str) -> dict[str, list[RecordKey]]:
-        """Return the intents of others on it, each with the records that have it."""
-        met: dict[str, list[RecordKey]] = {}
+        """Return the foreign intents on it, each with its records."""
+        foreign_intents: dict[str, list[RecordKey]] = {}
         for fragment, state in self.fragments.items():
             if state.intent not in (intent, ""):
-                met.setdefault(state.intent, []).append((fragment, self.target.id))
-        return met
+                foreign_intents.setdefault(state.intent, []).append((fragment, self.target.id))
+        return foreign_intents
 
 
 def record_keys(targets: Iterable[LockTarget]) -> list[RecordKey]:
@@ -87,9 +87,11 @@ def locked_objects(
     answers = iter(states)
     objects: list[LockedObject | MediatorError] = []
     for target in targets:
-        own = [next(answers) for _ in target.route.fragments]
+        record_states = [next(answers) for _ in target.route.fragments]
         try:
-            fragments = dict(zip(target.route.fragments, results_or_raise(own), strict=True))
+            fragments = dict(
+                zip(target.route.fragments, results_or_raise(record_states), strict=True)
+            )
             objects.append(LockedObject(target, fragments))
         except MediatorError as error:
             objects.append(error)

@@ -1,17 +1,17 @@
-"""Validation of the read set, backward-oriented (BOCC+): what was read must be unchanged.
+"""Validation of the read set, backward-oriented (BOCC+): data read must be unchanged.
 
 It begins when all of the transaction's intents are set. A resource passes if its versions are
-current and no other transaction has an intent on its records; then nobody writes them before
+current and no other transaction has an intent on its records; then no write changes them before
 the validation has read them. The order in which validations *begin* is the order of the
 transactions:
 
-- B reads or overwrites what A wrote: A had been applied, so B's intents came after A's commit;
-- B overwrites what A read: A validated it before B's intent was there, and B begins to validate
-  only once all its intents are.
+- B reads or overwrites data that A wrote: A had been applied, so B's intents came after A's commit;
+- B overwrites data that A read: A validated it before B set its intent, and B begins to validate
+  only once all its intents are set.
 
-Every dependency leads from an earlier beginning to a later one, so there is no cycle among them.
-A write to one system happens in one step, in which no intent may be on its record; it takes its
-place in the order at the moment of that step.
+Every dependency leads from an earlier begin to a later one, so dependencies have no cycle. A write
+to one system happens in one step, in which its record must have no intent; its position in the
+order is the moment of that step.
 """
 
 from __future__ import annotations
@@ -38,28 +38,30 @@ async def validate(
     """Check that the read set is unchanged; `routes` are its classes, as far as they exist.
 
     Returns:
-        The records with intents of others, by intent: as long as there are any, the transaction
-        must not commit.
+        The records with foreign intents, by intent: while there are any, the transaction must not
+        commit.
 
     Raises:
-        TransactionAborted: Something has changed.
+        TransactionAborted: The read set has changed.
     """
     fragments = [_fragments(routes.get(read.class_name), read) for read in reads]
     pairs = list(zip(reads, fragments, strict=True))
-    keys = list(dict.fromkeys((f, read.id) for read, own in pairs for f in own or ()))
+    keys = list(
+        dict.fromkeys((f, read.id) for read, read_fragments in pairs for f in read_fragments or ())
+    )
     states = dict(zip(keys, await intents.record_states(keys), strict=True))
     stale = []
-    for index, (read, own) in enumerate(pairs):
-        current = {fragment: states[fragment, read.id] for fragment in own or ()}
-        if own is None or not _is_unchanged(read, current, now()):
+    for index, (read, read_fragments) in enumerate(pairs):
+        current = {fragment: states[fragment, read.id] for fragment in read_fragments or ()}
+        if read_fragments is None or not _is_unchanged(read, current, now()):
             stale.append(index)
     if stale:
         raise _aborted(reads, stale)
-    met: dict[str, list[RecordKey]] = {}
+    foreign_intents: dict[str, list[RecordKey]] = {}
     for key, state in states.items():
         if state.intent not in ("", intent):
-            met.setdefault(state.intent, []).append(key)
-    return met
+            foreign_intents.setdefault(state.intent, []).append(key)
+    return foreign_intents
 
 
 def _fragments(route: ClassRoute | None, read: ReadSetEntry) -> list[Fragment] | None:

@@ -189,7 +189,7 @@ class Jobs:
     async def _check_filter(self, source: ClassSource, pointer: str) -> None:
         schema = (await self._directory.database(source.database)).schema
         try:
-            parse_query_document({"filter": source.filter}, schema, source.class_name, most=1)
+            parse_query_document({"filter": source.filter}, schema, source.class_name, max_limit=1)
         except MediatorError as error:
             locations = [
                 Location(pointer + location.pointer, location.detail)

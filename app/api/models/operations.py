@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from app.api.models.common import JsonObject, Name, ObjectId, Problem, StoredObject
 from app.http.validation import STRICT, Body, ResponseModel, parse_body
-from mediator.transactions.model import MOST_READS, MOST_WRITES
+from mediator.transactions.model import MAX_READS, MAX_WRITES
 
 __all__ = [
     "BatchItem",
@@ -139,8 +139,8 @@ class ObjectVersion(Body):
 class TransactionRequest(Body):
     """Writes that happen together, if every object is still in the version that was read."""
 
-    reads: list[ObjectVersion] = Field([], max_length=MOST_READS)
-    operations: list[WriteItem] = Field([], max_length=MOST_WRITES)
+    reads: list[ObjectVersion] = Field([], max_length=MAX_READS)
+    operations: list[WriteItem] = Field([], max_length=MAX_WRITES)
 
 
 class TransactionResults(ResponseModel):

@@ -1,4 +1,4 @@
-"""The index over the filters of registered queries: which of them a write may concern."""
+"""The index over the filters of registered queries: finds those that a write may affect."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["QueryIndex"]
 
 
 class QueryIndex:
-    """Registered queries, and which of them a write may have changed.
+    """Registered queries, searched for those whose results a write may have changed.
 
     A write is matched in two steps: the values of the object, before and after, lead to the queries
-    whose predicates they meet, and their whole filters are evaluated.
+    whose predicates they meet; then the whole filters of these are evaluated.
     """
 
     def __init__(self) -> None:
@@ -37,24 +37,24 @@ class QueryIndex:
         yield from self._opaque
 
     def put(self, name: str, query: RegisteredQuery | None) -> None:
-        """Register a query; None: one that is not understood, which every write may change."""
+        """Register a query; None: an opaque one, which every write may change."""
         self.discard(name)
         if query is None:
             self._opaque.add(name)
             return
         self._queries[name] = query
-        self._counts.update(_counted(query))
+        self._counts.update(_counted_fields(query))
         self._filters.put(name, query.query.filter)
 
     def discard(self, name: str) -> None:
         self._opaque.discard(name)
         query = self._queries.pop(name, None)
         if query is not None:
-            self._counts.subtract(_counted(query))
+            self._counts.subtract(_counted_fields(query))
         self._filters.discard(name)
 
     def depends_on(self, touched: Iterable[str] | None) -> bool:
-        """Whether there are queries that a change of these fields may concern; None: of all."""
+        """Whether a change of these fields (None: of all) may affect any query."""
         if self._opaque or touched is None:
             return len(self) > 0
         return self._counts[None] > 0 or any(self._counts[name] > 0 for name in touched)
@@ -64,7 +64,7 @@ class QueryIndex:
     ) -> AbstractSet[str]:
         """Return the names of the queries whose results a write may have changed.
 
-        `budget` is what matching may cost; None: `MAX_MATCH_COST`. Beyond that all queries are
+        `budget` bounds the cost of matching; None: `MAX_MATCH_COST`. Beyond it all queries are
         returned.
         """
         budget, matched = budget or MatchBudget(), set[str]()
@@ -74,7 +74,7 @@ class QueryIndex:
         return matched
 
     def _match(self, effect: Effect, matched: set[str], budget: MatchBudget) -> bool:
-        """Add the queries whose results an effect may have changed; False if that is too much."""
+        """Add the queries whose results an effect may have changed; False if too costly."""
         matched |= self._opaque
         seen: set[str] = set()
         for name in self._candidates(effect):
@@ -94,5 +94,5 @@ class QueryIndex:
         yield from self._filters.met(effect.after)
 
 
-def _counted(query: RegisteredQuery) -> Iterable[str | None]:
+def _counted_fields(query: RegisteredQuery) -> Iterable[str | None]:
     return (None,) if query.fields is None else query.fields

@@ -1,8 +1,8 @@
-"""Registered queries: whether a write may have changed their results, and what finding out costs.
+"""Registered queries: whether a write may have changed their results, and the cost of the test.
 
-Objects are known in part: their filters follow Kleene's three-valued logic (as SQL's). The unit of
-costs is about a microsecond. They are counted, never measured: a write finds the same results
-whatever else the machine does.
+Objects are partly known, so filters follow Kleene's three-valued logic (as SQL's). The unit of cost
+is about a microsecond. Costs are counted, never measured: a write gets the same result however
+busy the machine is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ThreeValuedTest: TypeAlias = Callable[[Image], Truth]
 
 
 def compile_three_valued(filter_: Filter | None) -> ThreeValuedTest:
-    """Return the test whether a filter holds for an object; None holds for all that are there."""
+    """Return the test whether a filter holds for an object; None holds for all existing ones."""
     holds = _holds(filter_) if filter_ is not None else lambda _: Truth.TRUE
 
     def test(image: Image) -> Truth:
@@ -67,7 +67,7 @@ def _holds(filter_: Filter) -> ThreeValuedTest:
 
 
 def _on_partial(filter_: Filter) -> ThreeValuedTest:
-    """Return the test of a filter for objects of which it mentions unknown fields."""
+    """Return the test of a filter for objects with unknown fields that it mentions."""
     match filter_:
         case And(operands):
             all_of = [_holds(operand) for operand in operands]
@@ -83,29 +83,29 @@ def _on_partial(filter_: Filter) -> ThreeValuedTest:
 
 
 MAX_MATCH_COST: Final = 10_000
-"""Units that matching one write may cost."""
+"""Limit of units that matching one write costs."""
 
 _PATTERN: Final = 50
-"""A pattern that is no longer cached is compiled first."""
+"""Units of a pattern, which may have to be compiled first."""
 
 _STEP: Final = 5
-"""What searching takes: a pattern, for 1,000 characters and each of its wildcards; a list, for each
-element."""
+"""Units of a search: of a pattern, for 1,000 characters and each of its wildcards; of a list, for
+each element."""
 
 
 class MatchBudget:
-    def __init__(self, most: int = MAX_MATCH_COST) -> None:
-        self._left = most
+    def __init__(self, max_units: int = MAX_MATCH_COST) -> None:
+        self._remaining = max_units
 
     def spend(self, units: int) -> bool:
-        """Take units; False if there are no longer as many."""
-        self._left -= units
-        return self._left >= 0
+        """Spend units; False if too few remain."""
+        self._remaining -= units
+        return self._remaining >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class MatchCost:
-    """What it costs to evaluate a filter.
+    """The cost of evaluating a filter.
 
     Attributes:
         fixed: Units for any object.
@@ -119,8 +119,8 @@ class MatchCost:
         if image is None:
             return 0
         units = self.fixed
-        for path, per in self.searched:
-            units += _length(image, path) * per // 1_000
+        for path, units_per_1000 in self.searched:
+            units += _length(image, path) * units_per_1000 // 1_000
         return units
 
 
@@ -137,7 +137,7 @@ def cost_of(filter_: Filter | None) -> MatchCost:
             return MatchCost(1, ())
         case And(operands) | Or(operands):
             costs = [cost_of(operand) for operand in operands]
-            searched = tuple(each for cost in costs for each in cost.searched)
+            searched = tuple(search for cost in costs for search in cost.searched)
             return MatchCost(1 + sum(cost.fixed for cost in costs), searched)
         case Not(operand):
             return cost_of(operand)
@@ -153,7 +153,7 @@ def cost_of(filter_: Filter | None) -> MatchCost:
 
 @dataclass(frozen=True)
 class RegisteredQuery:
-    """A query without joins, as far as it decides which writes change its result."""
+    """A query without joins, with the tests that decide which writes change its result."""
 
     query: Query
 
@@ -171,7 +171,7 @@ class RegisteredQuery:
 
     @cached_property
     def visible(self) -> AbstractSet[str] | None:
-        """Fields that decide what the result looks like, given what is in it; None: all."""
+        """Fields that decide how the objects of the result look; None: all."""
         if self.query.aggregate is not None:
             return frozenset(path[0] for path in self.query.aggregate.paths)
         if self.query.fields is None:
@@ -191,8 +191,7 @@ class RegisteredQuery:
     def changes(self, effect: Effect) -> bool:
         """Whether a write may have changed the result.
 
-        Where objects that are found lie beyond the limit, or before the cursor, it did not; these
-        are not distinguished.
+        Writes to objects beyond the limit, or before the cursor, did not, but count as if they did.
         """
         touched = effect.touched
         if touched is not None and not _meet(touched, self.fields):
@@ -212,7 +211,7 @@ class RegisteredQuery:
         return before is not after or before is Truth.UNKNOWN
 
     def _looks_alike(self, before: Image | None, after: Image | None) -> bool:
-        """Whether nothing that decides has changed, so that one look is enough."""
+        """Whether no deciding field has changed, so that one test is enough."""
         if before is None or after is None or before.present is not after.present:
             return False
         names = self.deciding - {ID[0]}
@@ -224,8 +223,8 @@ class RegisteredQuery:
         )
 
 
-def _alike(one: Any, other: Any) -> bool:
-    return one is other or ((key := key_of(one)) is not None and key == key_of(other))
+def _alike(left: Any, right: Any) -> bool:
+    return left is right or ((key := key_of(left)) is not None and key == key_of(right))
 
 
 def _meet(touched: AbstractSet[str], fields: AbstractSet[str] | None) -> bool:

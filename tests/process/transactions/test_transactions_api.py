@@ -10,7 +10,7 @@ import pytest
 
 from app.api.options import DataOptions, DataServices
 from app.api.router import DataApi
-from mediator.transactions.model import MOST_READS, MOST_WRITES
+from mediator.transactions.model import MAX_READS, MAX_WRITES
 from tests.process.service import Service, field_on, unique
 
 CLASSES = {
@@ -145,8 +145,8 @@ async def test_a_failed_operation_is_reported_as_if_sent_alone(client: httpx.Asy
         {"reads": [{"class": 1, "id": "a", "etag": None}]},
         {"reads": [{"class": "users", "id": True, "etag": None}]},
         {"reads": [{"class": "users", "id": ["a"], "etag": None}]},
-        {"reads": [{"class": "users", "id": "a", "etag": None}] * (MOST_READS + 1)},
-        {"operations": [{}] * (MOST_WRITES + 1)},
+        {"reads": [{"class": "users", "id": "a", "etag": None}] * (MAX_READS + 1)},
+        {"operations": [{}] * (MAX_WRITES + 1)},
     ],
 )
 async def test_invalid_transactions_are_refused(client: httpx.AsyncClient, body: Any) -> None:

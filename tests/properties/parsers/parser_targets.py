@@ -118,11 +118,11 @@ def _text(raw: bytes) -> str:
 
 
 def _query(raw: bytes) -> object:
-    return parse_query_document(parse_json(raw), SCHEMA, "articles", most=100)
+    return parse_query_document(parse_json(raw), SCHEMA, "articles", max_limit=100)
 
 
 def _parameters(raw: bytes) -> object:
-    return parse_parameters(parse_pairs(raw), SCHEMA, "articles", most=100)
+    return parse_parameters(parse_pairs(raw), SCHEMA, "articles", max_limit=100)
 
 
 def _json_patch(raw: bytes) -> object:

@@ -16,7 +16,7 @@ from mediator.model.filters import Compare, Comparison, Contains, Filter, In, Li
 from mediator.model.patterns import matcher
 from mediator.model.query import Query
 from mediator.query.budget import LONG, Budget, FilterEvaluator, Limits
-from mediator.query.filter_parser import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
+from mediator.query.filter_parser import MAX_CHARACTERS, MAX_NODES, MAX_VALUES, MAX_WILDCARDS
 from mediator.query.invalidation.index import QueryIndex
 from mediator.query.invalidation.registered_query import (
     MAX_MATCH_COST,
@@ -43,15 +43,15 @@ def like(pattern: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("many", "few"),
     [
-        ([like("a_" * (MOST_WILDCARDS + 1))], [like("a_" * MOST_WILDCARDS)]),
-        ([like("a")] * (MOST_WILDCARDS + 1), [like("a")] * MOST_WILDCARDS),
-        ([like("a" * (MOST_CHARACTERS + 1))], [like("a" * MOST_CHARACTERS)]),
+        ([like("a_" * (MAX_WILDCARDS + 1))], [like("a_" * MAX_WILDCARDS)]),
+        ([like("a")] * (MAX_WILDCARDS + 1), [like("a")] * MAX_WILDCARDS),
+        ([like("a" * (MAX_CHARACTERS + 1))], [like("a" * MAX_CHARACTERS)]),
         ([{"contains": ["name", "a" * 501]}] * 2, [{"contains": ["name", "a" * 500]}] * 2),
         (
             [{"in": ["year", list(range(501))]}] * 2,
-            [{"in": ["year", list(range(MOST_VALUES // 2))]}] * 2,
+            [{"in": ["year", list(range(MAX_VALUES // 2))]}] * 2,
         ),
-        ([{"eq": ["year", 1]}] * MOST_NODES, [{"eq": ["year", 1]}] * (MOST_NODES - 1)),
+        ([{"eq": ["year", 1]}] * MAX_NODES, [{"eq": ["year", 1]}] * (MAX_NODES - 1)),
     ],
 )
 def test_the_size_of_a_filter_is_bounded(many: list[Any], few: list[Any]) -> None:

@@ -285,7 +285,7 @@ def test_all_parameters_are_a_query_or_refused_with_their_mistakes(
 ) -> None:
     mistakes: Any = None
     try:
-        parse_parameters(pairs, SCHEMA, "people", most=1000)
+        parse_parameters(pairs, SCHEMA, "people", max_limit=1000)
     except Invalid as error:
         mistakes = error.locations
     assert mistakes is None or mistakes

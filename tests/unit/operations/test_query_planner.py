@@ -263,9 +263,9 @@ def test_the_system_that_has_the_order_drives_downwards() -> None:
     found = plan(SPLIT, None, order=by("x", down=True), allow_scan=False)
     assert (found.driver.system, found.pushdown.pushed) == ("indexes", Exists(("x",)))
     assert found.limited
-    assert found.rest is not None
-    assert found.rest.driver is SPLIT.anchor
-    assert found.rest.residual == Not(Exists(("x",)))
+    assert found.tail is not None
+    assert found.tail.driver is SPLIT.anchor
+    assert found.tail.residual == Not(Exists(("x",)))
 
 
 def test_a_system_drives_if_it_has_every_object() -> None:
@@ -274,12 +274,12 @@ def test_a_system_drives_if_it_has_every_object() -> None:
         with pytest.raises(NeedsScan, match=f'"exists": "{name}"'):
             plan(SPLIT, None, order=by(name), allow_scan=False)
         found = plan(SPLIT, Exists((name,)), order=by(name), allow_scan=False)
-        assert (found.driver.system, found.limited, found.rest) == ("indexes", True, None)
+        assert (found.driver.system, found.limited, found.tail) == ("indexes", True, None)
 
 
 def test_a_selective_condition_is_preferred_to_an_order() -> None:
     found = plan(SPLIT, eq("a"), order=by("x", down=True), allow_scan=False)
-    assert (found.driver, found.ordered, found.rest) == (SPLIT.anchor, False, None)
+    assert (found.driver, found.ordered, found.tail) == (SPLIT.anchor, False, None)
 
 
 JOIN = Join("that", ("a",), "others", ("n",))
@@ -288,7 +288,7 @@ JOIN = Join("that", ("a",), "others", ("n",))
 def test_conditions_on_joined_objects_are_tested_afterwards() -> None:
     late = Or((eq("that.n"), eq("a")))
     found = plan(WHOLE, And((eq("a"), late)), order=by("b"), joins=(JOIN,))
-    assert (found.own, found.late, found.residual) == (eq("a"), late, None)
+    assert (found.own_filter, found.joined_filter, found.residual) == (eq("a"), late, None)
     assert found.ordered
     assert not found.limited
     assert plan(WHOLE, eq("a"), order=by("b"), joins=(JOIN,)).limited
@@ -359,7 +359,7 @@ def test_no_plan_loses_an_object(
     values: dict[str, Any],
     capabilities: set[str],
 ) -> None:
-    """An object is found by a plan, or by its rest, exactly if the filter holds for it."""
+    """An object is found by a plan, or by its tail, exactly if the filter holds for it."""
     there = [f for f in where.fragments if f is where.anchor or f.system in capabilities]
     values = {n: v for n, v in values.items() if any(n in f.fields for f in there)}
     lookup = lookup_of("1", values)
@@ -370,12 +370,12 @@ def test_no_plan_loses_an_object(
             return False
         left = [
             operand
-            for operand in (one.pushdown.pushed, one.residual, one.late)
+            for operand in (one.pushdown.pushed, one.residual, one.joined_filter)
             if operand is not None
         ]
         return all(holds(operand, lookup) for operand in left)
 
-    assert finds(found) + finds(found.rest) == holds(filter_, lookup)
+    assert finds(found) + finds(found.tail) == holds(filter_, lookup)
 
 
 def test_filters_are_printed_as_they_are_sent() -> None:

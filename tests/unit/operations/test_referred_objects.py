@@ -9,7 +9,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.model import ClassRoute
 from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.tree import ClassSchema, OnDelete
-from mediator.transactions.foreign_keys import announced
+from mediator.transactions.foreign_keys import referenced_objects
 
 KEY: Final = ForeignKey("books", "by", "authors", OnDelete.REFUSE, is_array=True)
 ROUTES: Final = {"books": ClassRoute(ClassSchema("books", {}), 1, (), foreign_keys=(KEY,))}
@@ -20,16 +20,22 @@ def put(*ids: str) -> Put:
 
 
 def test_each_element_is_announced_once() -> None:
-    assert announced(ROUTES, [put("a", "b", "a"), put("b")]) == [("authors", "a"), ("authors", "b")]
+    assert referenced_objects(ROUTES, [put("a", "b", "a"), put("b")]) == [
+        ("authors", "a"),
+        ("authors", "b"),
+    ]
 
 
 def test_only_operators_that_add_refer() -> None:
     for operator, expected in ((Operator.PUSH, [("authors", "a")]), (Operator.REMOVE, [])):
         call = OperatorCall("by", operator, "a")
-        assert announced(ROUTES, [Update("db", "books", "b", "op", operators=(call,))]) == expected
+        assert (
+            referenced_objects(ROUTES, [Update("db", "books", "b", "op", operators=(call,))])
+            == expected
+        )
 
 
 def test_of_very_many_objects_the_class_is_announced() -> None:
     writes = [put(*(f"{n}-{i}" for i in range(100))) for n in range(10)]
-    assert len(announced(ROUTES, writes)) == 1_000
-    assert announced(ROUTES, [*writes, put("one more")]) == [("authors", "")]
+    assert len(referenced_objects(ROUTES, writes)) == 1_000
+    assert referenced_objects(ROUTES, [*writes, put("one more")]) == [("authors", "")]

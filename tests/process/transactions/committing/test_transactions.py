@@ -24,7 +24,7 @@ from mediator.model.operations import (
 )
 from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.port import SystemConfig
-from mediator.transactions.model import MOST_READS, MOST_WRITES, ReadSetEntry
+from mediator.transactions.model import MAX_READS, MAX_WRITES, ReadSetEntry
 from tests.process.service import Service, service, unique
 from tests.process.transactions.committing.shop import (
     CLASSES,
@@ -99,8 +99,8 @@ async def test_a_changed_read_aborts_all(
     ("written", "read", "looks"),
     [
         ("users", ["carts", "notes"], 0),
-        ("users", [f"nobody{n}" for n in range(MOST_READS - 1)], 1),
-        ("nobody", [f"nobody{n}" for n in range(MOST_READS)], 1),
+        ("users", [f"nobody{n}" for n in range(MAX_READS - 1)], 1),
+        ("nobody", [f"nobody{n}" for n in range(MAX_READS)], 1),
     ],
     ids=["all known", "reads unknown", "all unknown"],
 )
@@ -179,8 +179,8 @@ async def test_one_refused_operation_aborts_the_transaction(
 
 
 async def test_the_size_of_a_transaction_is_bounded(mediator: Service, shop: str) -> None:
-    many = [update(shop, "users", unique(), n=1) for _ in range(MOST_WRITES + 1)]
-    reads = [ReadSetEntry("users", unique(), None) for _ in range(MOST_READS + 1)]
+    many = [update(shop, "users", unique(), n=1) for _ in range(MAX_WRITES + 1)]
+    reads = [ReadSetEntry("users", unique(), None) for _ in range(MAX_READS + 1)]
     for request in (
         transaction(shop, *many),
         transaction(shop, reads=reads),
