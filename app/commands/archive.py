@@ -33,10 +33,10 @@ def backup(directory: Directory, *, database: Databases = None, data_dir: DataDi
     """Save databases and the catalogue in a new directory, while they are in use."""
 
     async def save(settings: MediatorSettings) -> None:
-        from app.service.mediators import reading
+        from app.service.mediators import reading_mediator
         from mediator.archive.backup import Backup
 
-        async with reading(settings) as mediator:
+        async with reading_mediator(settings) as mediator:
             with shown_progress() as show:
                 archive = Backup(mediator.installation, partial(_show, show))
                 manifest = await archive.write(directory, database or None)
@@ -66,11 +66,11 @@ def restore(
     """Bring back what a backup holds. Nothing else should write to its databases meanwhile."""
 
     async def bring_back(settings: MediatorSettings) -> None:
-        from app.service.mediators import writing
+        from app.service.mediators import writing_mediator
         from app.settings.main import CacheSettings
         from mediator.archive.restore import Restoration
 
-        async with writing(settings, CacheSettings()) as mediator:
+        async with writing_mediator(settings, CacheSettings()) as mediator:
             with shown_progress() as show:
                 restoration = Restoration(mediator.installation, partial(_show, show))
                 done = await restoration.run(
