@@ -1,1 +1,1 @@
-"""Keeps cached copies within their bound: the sketch grants TTLs to reads, and announces writes."""
+"""Keeps caches coherent: reads get TTLs from the sketch, and writes are announced to it."""

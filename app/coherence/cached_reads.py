@@ -1,4 +1,4 @@
-"""Cacheable answers: before one is read, the sketch grants a TTL (docs/protocol.md, "Reading")."""
+"""Cacheable answers: the sketch grants a TTL before the read (docs/protocol.md, "Reading")."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from sketch.ttl.port import TtlGranted
 
 __all__ = ["CachedReads", "ReadGrant"]
 
-_CACHEABLE: Final = (ANY, STRONG, WHOLE)
-_NONE: Final = CacheGrant(0)
+_CACHEABLE_PREFERENCES: Final = (ANY, STRONG, WHOLE)
+_NO_GRANT: Final = CacheGrant(0)
 _log = logging.getLogger("portolan.coherence")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadGrant:
-    """What the sketch granted an answer before it was read.
+    """The sketch's grant for an answer, from before the read.
 
     Attributes:
-        keys: What the answer shows, by cache group.
-        requested_s: When it was requested, by the monotonic clock.
-        is_dated: Whether the sketch knows of no TTL of the answer, which has a date instead.
+        keys: The keys of the answer, by cache group.
+        requested_s: When the grant was requested, by the monotonic clock.
+        is_dated: Whether the answer has a date instead of a TTL in the sketch.
     """
 
     partition: Partition
@@ -59,13 +59,13 @@ class ReadGrant:
 
     @property
     def versions(self) -> Mapping[str, int] | None:
-        """The versions of all groups, if the sketch knows them for certain."""
-        known: dict[str, int] = {}
+        """The versions of all groups, if the sketch knows them with certainty."""
+        versions: dict[str, int] = {}
         for group, version in zip(self.keys, self.grant.versions, strict=False):
             if version is None:
                 return None
-            known[group] = version
-        return known if len(known) == len(self.keys) else None
+            versions[group] = version
+        return versions if len(versions) == len(self.keys) else None
 
 
 @dataclass(eq=False)
@@ -73,11 +73,11 @@ class CachedReads:
     """Makes answers cacheable.
 
     Attributes:
-        _layouts: Has the sketch know what keys stand for.
+        _layouts: Announces layouts of keys to the sketch.
         _leases: Released before their keys are read.
-        _answer_s: Within how many seconds an answer must leave after its grant was requested: its
-            part of the margin M.
-        _sketch_time_us: Returns a time that the sketch's clock has shown by now, if it is known.
+        _answer_s: Seconds from the request of a grant in which an answer must be sent: its share
+            of the margin M.
+        _sketch_time_us: Returns a time that the sketch's clock has reached by now, if known.
     """
 
     _sketch: ServerSketch
@@ -93,10 +93,10 @@ class CachedReads:
     _uncovered: UncoveredQueries = field(default_factory=UncoveredQueries, init=False)
 
     async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
-        """Return the filter of partitions; clients judge by it also what no replica is asked for.
+        """Return the filter of partitions, after adopting their layouts.
 
-        So the layouts come first: a class that was dropped, and created again, may have copies of
-        its former objects in caches.
+        Clients use it for copies that no replica is asked for: caches may have copies of former
+        objects of a class that was dropped and created again.
 
         Raises:
             SketchUnavailable: The sketch does not answer.
@@ -114,13 +114,13 @@ class CachedReads:
         *,
         conditional: bool,
     ) -> ReadGrant | None:
-        """Grant an object's answer a TTL; None: it must not be kept.
+        """Grant a TTL for the answer with an object; None: it must not be cached.
 
-        It must be granted before the systems are read: a write that begins in between sees that a
-        copy may be in a cache. What is granted holds for an answer of the systems, not of the
-        view. Where the request is `conditional`, the sketch may know that its copy is current.
+        Call it before the systems are read, so that a write that begins in between sees that a
+        cache may have a copy. The grant is valid for an answer of the systems, not of the view. For
+        a `conditional` request, the sketch may know that the client's copy is current.
         """
-        if not _may_be_kept(route, preference):
+        if not _is_cacheable(route, preference):
             return None
         keys = _keys(partition, id_, groups)
         names = tuple(keys.values())
@@ -133,13 +133,13 @@ class CachedReads:
                 reused = self._grants.reuse(grant_key, route, ttl_us, requested_s)
                 if reused is not None:
                     return reused
-            # A lease that is cached here is a pending write: the sketch would grant no TTL.
+            # A cached lease is a pending write, for which the sketch would grant no TTL.
             await self._leases.release(partition, names)
             grant = await self._sketch.report_read(partition, names, ttl_s)
             self._grants.put(grant_key, route, grant, requested_s)
             return grant
 
-        return await self._granted(partition, route, keys, report)
+        return await self._grant(partition, route, keys, report)
 
     def grant_dated(
         self,
@@ -150,22 +150,22 @@ class CachedReads:
         preference: ReadPreference,
         max_age_s: int,
     ) -> ReadGrant | None:
-        """Date an answer that is about to be read; None: it must not be kept by shared caches.
+        """Date an answer before the read; None: shared caches must not keep it.
 
-        The sketch is not called, and filters do not name what becomes outdated: readers of the
-        answer look at its date. It was true then or later, as the systems are read after this.
+        The sketch is not called, and filters do not show when the answer becomes outdated: readers
+        use its date. It was current then or later, as the systems are read after this call.
         """
         date_us, now_s = self._sketch_time_us(), self._clock.now()
         if date_us is None or route.schema.cache.visibility != "public":
             return None
-        if not _may_be_kept(route, preference):
+        if not _is_cacheable(route, preference):
             return None
         keys = _keys(partition, id_, groups)
         self._estimator.missed(partition, tuple(keys.values()), now_s, 0.0)
         grant = CacheGrant(date_us, max_age_s * 1_000_000)
         return ReadGrant(partition, keys, "public", grant, self._clock.monotonic(), is_dated=True)
 
-    async def _granted(
+    async def _grant(
         self,
         partition: Partition,
         route: ClassRoute,
@@ -178,12 +178,12 @@ class CachedReads:
         ttl_s = min(cache.max_ttl_s, self._estimator.ttl_s(partition, names, now_s))
         requested_s = self._clock.monotonic()
         try:
-            # Keys under another layout than the one in force say nothing to writers.
-            present = await self._layouts.adopt(partition) is route
-            grant = await report(ttl_s) if present else _NONE
+            # Writers do not see keys under a layout that is not current.
+            is_current = await self._layouts.adopt(partition) is route
+            grant = await report(ttl_s) if is_current else _NO_GRANT
         except SketchUnavailable as error:
             _log.warning("nothing may be cached: %s", error)
-            grant = _NONE
+            grant = _NO_GRANT
         if not grant.adopted:
             self._layouts.forget(partition)
         granted_s = grant.ttl_us / 1_000_000
@@ -199,32 +199,32 @@ class CachedReads:
         filter_: Filter | None,
         preference: ReadPreference,
     ) -> ReadGrant | None:
-        """Grant a query's answer a TTL, which registers it; None: it must not be kept."""
-        if not _may_be_kept(route, preference):
+        """Register a query, and grant a TTL for its answer; None: it must not be cached."""
+        if not _is_cacheable(route, preference):
             return None
         canonical = canonical_query(parse_pairs(query))
         if canonical.encode() != query or len(query) > LONGEST:
             return None
         key, schema = key_of_query(partition.class_name, canonical), schema_of(route)
-        now_s, longest_s = self._clock.monotonic(), route.schema.cache.max_ttl_s
-        if not self._uncovered.admit(partition, key, filter_, now_s, longest_s):
+        now_s, max_ttl_s = self._clock.monotonic(), route.schema.cache.max_ttl_s
+        if not self._uncovered.admit(partition, key, filter_, now_s, max_ttl_s):
             return None
 
         async def report(ttl_s: float) -> CacheGrant:
             await self._leases.release_class(partition)
             return await self._sketch.report_query(partition, key, ttl_s, schema)
 
-        return await self._granted(partition, route, {"": key}, report)
+        return await self._grant(partition, route, {"": key}, report)
 
     def current_tag(
         self, read_grant: ReadGrant, schema_version: int, preconditions: Preconditions
     ) -> str | None:
-        """Return the tag to answer 304 with, if the sketch knows that the client has the object.
+        """Return the tag for a 304, if the sketch knows that the client's copy is current.
 
         Raises:
             PreconditionFailed: If-Match does not match.
         """
-        # The sketch knows versions of deletions, too, but these have no tags; `*` would match them.
+        # The sketch also knows versions of deletions, which have no tags; `*` would match them.
         if preconditions.if_none_match is None or preconditions.if_none_match.any:
             return None
         if (versions := read_grant.versions) is None:
@@ -233,9 +233,9 @@ class CachedReads:
         return tag if preconditions.not_modified(tag) else None
 
     def cache_headers(self, read_grant: ReadGrant, *, hit: bool = False) -> Headers:
-        """Return who may keep an answer that is about to leave; `no-store` if it is too late."""
+        """Return the cache headers of an answer about to be sent; `no-store` if it is too late."""
         grant = read_grant.grant
-        # Later than its part of the margin M, a copy could outlive the expiry that the sketch has.
+        # After its share of the margin M, a copy could outlive its expiry in the sketch.
         if grant.ttl_us <= 0 or self._clock.monotonic() - read_grant.requested_s > self._answer_s:
             return [NO_STORE]
         tags = [tag_of(read_grant.partition.database, key) for key in read_grant.keys.values()]
@@ -245,7 +245,7 @@ class CachedReads:
         return cache_headers(visibility, ttl_us, end_us, tags, hit=hit, date_us=date_us)
 
     def record_versions(self, read_grant: ReadGrant, outcome: Outcome) -> None:
-        """Record the versions that were read in the sketch, so that it can answer next time."""
+        """Record the read versions in the sketch, so that it can answer 304 next time."""
         if not read_grant.grant.fill or outcome.partial or outcome.freshness is not None:
             return
         versions = {
@@ -254,7 +254,7 @@ class CachedReads:
             if (version := outcome.versions.get(group)) is not None
         }
         task = asyncio.create_task(self._fill(read_grant, versions))
-        # The event loop has only a weak reference to a task.
+        # The event loop keeps only a weak reference to a task.
         self._fills.add(task)
         task.add_done_callback(self._fills.discard)
 
@@ -265,13 +265,17 @@ class CachedReads:
             _log.debug("versions were not filled in: %s", error)
 
 
-def _may_be_kept(route: ClassRoute, preference: ReadPreference) -> bool:
-    """Whether answers of a class may be kept at all.
+def _is_cacheable(route: ClassRoute, preference: ReadPreference) -> bool:
+    """Whether answers of a class can be cached.
 
-    The expiry of an object (`ttl_s`) is no write that the sketch would see.
+    The sketch does not see the expiry of an object (`ttl_s`), which is not a write.
     """
     schema = route.schema
-    return schema.cache.visibility != "none" and preference in _CACHEABLE and schema.ttl_s is None
+    return (
+        schema.cache.visibility != "none"
+        and preference in _CACHEABLE_PREFERENCES
+        and schema.ttl_s is None
+    )
 
 
 def _keys(partition: Partition, id_: str, groups: Sequence[str]) -> Mapping[str, str]:

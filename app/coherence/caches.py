@@ -1,4 +1,4 @@
-"""Composition of what keeps caches coherent."""
+"""Composition of the services that keep caches coherent."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import httpx
 
 from app.coherence.cached_leases import CachedLeases
 from app.coherence.cached_reads import CachedReads
-from app.coherence.clock_watch import LOOKED_EVERY_S, ClockWatch
+from app.coherence.clock_watch import CHECK_INTERVAL_S, ClockWatch
 from app.coherence.control_plane import CoherentControlPlane, FirstProposal
 from app.coherence.estimator_updates import EXCHANGE_KEY, EstimatorUpdates, make_estimator
 from app.coherence.layouts import ClassLayouts
 from app.coherence.orphans import Recovery, ResolvesWrites
-from app.coherence.overview import MOST_PARTITIONS, describe
-from app.coherence.partitions import LISTED_EVERY_S, Partitions
+from app.coherence.overview import MAX_PARTITIONS, describe
+from app.coherence.partitions import LIST_INTERVAL_S, Partitions
 from app.coherence.query_registry import OnResultsChanged, QueryRegistry
-from app.coherence.write_guard import SketchGuard, answered
+from app.coherence.write_guard import SketchGuard, translating_sketch_errors
 from app.settings.main import CacheSettings, MissingSetting
 from app.settings.purge import PurgeTarget
 from mediator.base.clock import Clock, SystemClock
@@ -64,9 +64,9 @@ __all__ = [
     "sketch_limits",
 ]
 
-_MARGIN_OF_A_LAYER_S = 2.0
-"""Transit to a cache, and its rounding of times: their part of the margin."""
-_MEASURED_EVERY_S = 10.0
+_MARGIN_PER_LAYER_S = 2.0
+"""The margin of a cache layer, for transit and for the rounding of times."""
+_MEASURE_INTERVAL_S = 10.0
 
 _log = logging.getLogger("portolan.purging")
 
@@ -77,11 +77,11 @@ _TAG_APIS: Final[Mapping[str, Callable[[str, str, str], TagApi]]] = {
 }
 
 Connect: TypeAlias = Callable[[], httpx.AsyncBaseTransport | None]
-"""Makes what sends the requests to one cache; None: what the HTTP client has of its own."""
+"""Creates the transport of requests to one cache; None: the HTTP client's default."""
 
 
 def make_purgers(targets: Sequence[PurgeTarget], connect: Connect = lambda: None) -> list[Purger]:
-    """Make a purger of each cache; raises `ValueError` for an address or token that cannot be."""
+    """Create a purger for each cache; raise `ValueError` for an invalid address or token."""
     return [_purger(target, connect()) for target in targets]
 
 
@@ -95,7 +95,7 @@ def _purger(target: PurgeTarget, transport: httpx.AsyncBaseTransport | None) -> 
 
 
 def log_purging(event: PurgeEvent) -> None:
-    """Log what operators act on; successes are left to the metrics."""
+    """Log the events on which operators act; successes are only in the metrics."""
     match event:
         case PurgerChanged(down=True) | PurgeQueueUnanswered():
             _log.warning("%s", event)
@@ -108,7 +108,7 @@ def log_purging(event: PurgeEvent) -> None:
 
 
 def _ignore(_: object) -> None:
-    """Let an event be."""
+    """Ignore an event."""
 
 
 async def _no_catalogue() -> None:
@@ -116,13 +116,12 @@ async def _no_catalogue() -> None:
 
 
 class CacheEvents(NamedTuple):
-    """What is called with the events of caching.
+    """Callbacks for the events of caching.
 
     Attributes:
-        purging: Called with what becomes of purges.
-        results: Called with results of queries that may have changed.
-        measured: Called now and then with the states of the partitions; None: they are not looked
-            at.
+        purging: Called with the results of purges.
+        results: Called with the numbers of query results that may have changed.
+        measured: Called periodically with the states of the partitions; None: not measured.
     """
 
     purging: PurgeEvents = log_purging
@@ -132,18 +131,18 @@ class CacheEvents(NamedTuple):
 
 
 LOGGED: Final = CacheEvents()
-"""Purging is logged, and that is all."""
+"""Only purging is logged."""
 
 
 class Caches:
-    """The sketch, and what works with it.
+    """The sketch, and the services around it.
 
     Args:
-        exchange: How replicas exchange what their estimators have seen; None: not at all.
-        clock: The replica's clock; what is promised goes by the sketch's.
+        exchange: Exchanges the counts of estimators between replicas; None: no exchange.
+        clock: The replica's clock; grants use the sketch's clock.
 
     Raises:
-        ValueError: A cache that is to be purged has an address or a token that cannot be.
+        ValueError: A cache to purge has an invalid address or token.
     """
 
     def __init__(
@@ -168,7 +167,7 @@ class Caches:
         self._purging = (
             Purging(sketch, purgers, self._partitions.all, events.purging) if purgers else None
         )
-        answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
+        answer_s = settings.cache_margin_s - _MARGIN_PER_LAYER_S * settings.cache_layers
         self.sketch = sketch
         self.estimator = estimator
         exchange = exchange or MetricsExchange()
@@ -176,29 +175,37 @@ class Caches:
         queries = QueryRegistry(sketch, self._routing)
         layouts = ClassLayouts(sketch, self._routing, queries)
         self.leases = CachedLeases(sketch, clock)
-        first = self._purge_first if self._purging and settings.purge_first else None
+        purge_first = self._purge_first if self._purging and settings.purge_first else None
         wake = self._purging.wake if self._purging else None
         self.guard = SketchGuard(
-            sketch, estimator, queries, layouts, self.leases, events.results, clock, first, wake
+            sketch,
+            estimator,
+            queries,
+            layouts,
+            self.leases,
+            events.results,
+            clock,
+            purge_first,
+            wake,
         )
-        present = self._partitions.present
-        self.clock_watch = ClockWatch(sketch, self.guard.invalidate_class, present, clock)
+        current = self._partitions.current
+        self.clock_watch = ClockWatch(sketch, self.guard.invalidate_class, current, clock)
         time_us = self.clock_watch.earliest_us
         self.reads = CachedReads(
             sketch, layouts, self.leases, estimator, answer_s, clock, events.granted, time_us
         )
         self._scheduler = Scheduler([])
-        self._merging: asyncio.Task[None] | None = None
+        self._merge_task: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def alone(self) -> bool:
-        """Whether the sketch knows only what this process writes."""
+        """Whether the sketch knows only this process's writes."""
         return self.sketch.kept_in == "memory"
 
     def coherent(self, control: ControlPlane, first_proposal: FirstProposal) -> ControlPlane:
         plane = CoherentControlPlane(control, self.sketch, self.guard, first_proposal)
-        # What `__getattr__` passes through, mypy does not see.
+        # mypy does not see the methods that `__getattr__` passes through.
         return cast("ControlPlane", plane)
 
     def start(
@@ -210,41 +217,45 @@ class Caches:
         """Start the background tasks.
 
         Args:
-            orphan_resolver: Resolves writes that nobody ended.
-            model: Returns the routing model that is in force.
-            refresh: Has the model be that of the catalogue; raises `Unavailable`.
+            orphan_resolver: Resolves orphaned writes.
+            model: Returns the current routing model.
+            refresh: Updates the model from the catalogue; raises `Unavailable`.
         """
         self._model, self._refresh = model, refresh
         recovery = Recovery(self.sketch, self.guard, orphan_resolver, self._partitions.all)
         periodic_tasks = [
             PeriodicTask("looking after orphaned writes", 1.0, recovery.run),
-            PeriodicTask("removing dropped classes", LISTED_EVERY_S, self._partitions.look),
-            PeriodicTask("watching the sketch's clock", LOOKED_EVERY_S, self.clock_watch.look),
+            PeriodicTask(
+                "removing dropped classes", LIST_INTERVAL_S, self._partitions.remove_dropped
+            ),
+            PeriodicTask("watching the sketch's clock", CHECK_INTERVAL_S, self.clock_watch.check),
             self.leases.start(),
         ]
         if self._events.measured is not None:
             measure = partial(self._measure, self._events.measured)
-            periodic_tasks.append(PeriodicTask("measuring the sketch", _MEASURED_EVERY_S, measure))
+            periodic_tasks.append(
+                PeriodicTask("measuring the sketch", _MEASURE_INTERVAL_S, measure)
+            )
         self._scheduler = Scheduler([*periodic_tasks, *self.updates.periodic_tasks()])
         self._scheduler.start()
-        self._merging = asyncio.create_task(self.updates.merge())
+        self._merge_task = asyncio.create_task(self.updates.merge())
         self._tasks = [asyncio.create_task(self.leases.listen())]
         if self._purging is not None:
             self._tasks.append(asyncio.create_task(self._purging.run()))
 
     async def stop(self) -> None:
-        """Stop the background tasks; the sketch keeps the purges that are left.
+        """Stop the background tasks; the sketch keeps the remaining purges.
 
-        No write lease is cached from then on.
+        No write leases are cached from then on.
         """
         await self.leases.stop()
         await self._scheduler.stop()
         await end(self._tasks)
-        if self._merging is not None:
-            await self._merging
+        if self._merge_task is not None:
+            await self._merge_task
 
     async def close(self) -> None:
-        """Release every connection; there are no more writes."""
+        """Close all connections, after the last write."""
         if self._purging is not None:
             await self._purging.close()
         await self.updates.close()
@@ -257,17 +268,17 @@ class Caches:
         await self._refresh()
 
     async def overview(self, database: str | None) -> dict[str, Any]:
-        """Describe the partitions of the sketch, and what purges caches, for operators.
+        """Describe the partitions of the sketch, and the purgers, for operators.
 
         Raises:
             Unavailable: The sketch does not answer.
         """
         partitions = [
             partition
-            for partition in self._partitions.present()
+            for partition in self._partitions.current()
             if database in (None, partition.database)
-        ][:MOST_PARTITIONS]
-        with answered():
+        ][:MAX_PARTITIONS]
+        with translating_sketch_errors():
             items = [
                 describe(
                     state,
@@ -282,8 +293,8 @@ class Caches:
         return {"kept_in": self.sketch.kept_in, "items": items, "purgers": purgers}
 
     async def _measure(self, measured: Callable[[Sequence[SketchPartitionState]], None]) -> None:
-        with answered():
-            measured(await self.sketch.states(self._partitions.present()[:MOST_PARTITIONS]))
+        with translating_sketch_errors():
+            measured(await self.sketch.states(self._partitions.current()[:MAX_PARTITIONS]))
 
     async def _purge_first(self, partition: Partition, keys: Sequence[str]) -> None:
         assert self._purging is not None
@@ -303,7 +314,7 @@ def sketch_limits(settings: CacheSettings) -> SketchLimits:
 
 
 def has_sketch(settings: CacheSettings, *, is_coordinated: bool) -> bool:
-    """Whether anything may be cached; `is_coordinated`: whether there is a coordination Redis."""
+    """Whether caching is on; `is_coordinated`: whether there is a coordination Redis."""
     if settings.sketch == "auto":
         return is_coordinated or bool(settings.sketch_url)
     return settings.sketch != "off"
@@ -316,17 +327,18 @@ def make_caches(
     connect: Connect = lambda: None,
     earlier_lifetime_s: float = 0.0,
 ) -> Caches | None:
-    """Open the sketch where the settings say; None: nothing may be cached.
+    """Open the sketch that the settings choose; None: caching is off.
 
     Args:
-        settings: How to cache.
-        coordination_url: Of the Redis that is used unless the settings name one.
-        events: What is called with the events of caching.
-        connect: Makes what sends the requests to a cache that is purged.
-        earlier_lifetime_s: For how long copies may be fresh that earlier settings have allowed.
+        settings: The settings of caching.
+        coordination_url: The Redis to use unless the settings name one.
+        events: Callbacks for the events of caching.
+        connect: Creates the transport of requests to a cache that is purged.
+        earlier_lifetime_s: The longest freshness lifetime that earlier settings allowed, in
+            seconds.
 
     Raises:
-        MissingSetting: Something is missing, or cannot be what it is.
+        MissingSetting: A setting is missing or invalid.
     """
     if not has_sketch(settings, is_coordinated=coordination_url is not None):
         return None

@@ -1,9 +1,9 @@
 """Coherence of schema changes: a decorator of the control plane.
 
-A class that has never been before has no copies in any cache, and the sketch learns that before it
-is created. A partition that the sketch does not know counts as lost otherwise: everything of it is
-revalidated, and nothing may be cached, until no copy can be alive. Whether a class has ever been,
-the catalogue knows: it keeps the first proposal for each, for ever.
+A new class has no copies in any cache, and the sketch is notified before the class is created.
+Otherwise an unknown partition counts as lost: everything of it is revalidated, and nothing is
+cached, until no copy can be fresh. The catalogue knows whether a class ever existed: it keeps the
+first proposal for each name forever.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 __all__ = ["CoherentControlPlane", "FirstProposal"]
 
 FirstProposal: TypeAlias = Callable[[str, str], Awaitable[str]]
-"""Returns what was proposed first under a name, and keeps it (name, proposal)."""
+"""Stores a proposal unless the name has one, and returns the first (name, proposal)."""
 
 _log = logging.getLogger("portolan.coherence")
 
 
 @dataclass(eq=False)
 class CoherentControlPlane:
-    """Implements `ControlPlane`: changes of schemas reach the sketch, all else is passed through.
+    """Implements `ControlPlane`: notifies the sketch of schema changes, and delegates the rest.
 
-    Where the sketch cannot be reached a change is made all the same, and caches stay coherent: a
-    class that was not announced begins as if it were lost, and the next read or write of a class
-    that has changed, or was dropped and created again, adopts its layout.
+    If the sketch does not answer, a change is made all the same, and caches stay coherent: a class
+    that was not announced starts as lost, and the next read or write of a class that has changed,
+    or was dropped and created again, adopts its layout.
 
     Attributes:
         _first_proposal: Decides which replica creates a class in the sketch.
@@ -65,18 +65,18 @@ class CoherentControlPlane:
             return await self._control.set_schema(
                 database, document, dry_run=True, version=version, options=options
             )
-        present = await self._classes(database)
+        previous_classes = await self._classes(database)
 
         async def create(names: Iterable[str]) -> None:
-            # Between the check and the change: what is refused leaves nothing in the sketch.
+            # Between the check and the change: a refused change leaves nothing in the sketch.
             if before is not None:
                 await before(names)
             await self._create_classes(database, names)
 
         async def adopt(names: Iterable[str]) -> None:
-            # Not at the end: objects may be checked and backfilled for minutes before.
+            # Not at the end: checks and backfills of objects can take minutes before.
             classes = list(names)
-            await self._invalidate_classes(database, present - set(classes))
+            await self._invalidate_classes(database, previous_classes - set(classes))
             await self._adopt_schemas(database, classes)
 
         return await self._control.set_schema(
@@ -92,15 +92,17 @@ class CoherentControlPlane:
     async def delete_schema(
         self, database: str, *, dry_run: bool = False, version: int | None = None
     ) -> dict[str, Any]:
-        present = await self._classes(database)
+        classes = await self._classes(database)
         deletion = await self._control.delete_schema(database, dry_run=dry_run, version=version)
         if not dry_run:
-            await self._invalidate_classes(database, present)
+            await self._invalidate_classes(database, classes)
         return deletion
 
     async def _classes(self, database: str) -> frozenset[str]:
         databases = await self._control.databases()
-        return frozenset(next((it["classes"] for it in databases if it["name"] == database), ()))
+        return frozenset(
+            next((item["classes"] for item in databases if item["name"] == database), ())
+        )
 
     async def _create_classes(self, database: str, names: Iterable[str]) -> None:
         for partition in {Partition(database, name) for name in names} - self._created:
@@ -112,12 +114,12 @@ class CoherentControlPlane:
                 self._created.add(partition)
 
     async def _create(self, partition: Partition) -> None:
-        ours = secrets.token_hex(16)
-        if await self._first_proposal(f"sketch:{'/'.join(partition)}", ours) == ours:
+        proposal = secrets.token_hex(16)
+        if await self._first_proposal(f"sketch:{'/'.join(partition)}", proposal) == proposal:
             await self._sketch.create(partition)
 
     async def _adopt_schemas(self, database: str, names: Iterable[str]) -> None:
-        """Invalidate results: under another schema queries may find something else."""
+        """Invalidate results: under another schema, queries can have other results."""
         for name in names:
             try:
                 await self._guard.adopt_layout(database, name)
@@ -126,7 +128,7 @@ class CoherentControlPlane:
                 _log.warning("results of %s/%s were not invalidated: %s", database, name, error)
 
     async def _invalidate_classes(self, database: str, names: Iterable[str]) -> None:
-        """Invalidate deleted classes: another one may get the name before all copies expire."""
+        """Invalidate deleted classes: another class can get the name before all copies expire."""
         for name in names:
             try:
                 await self._guard.invalidate_class(database, name)

@@ -1,9 +1,9 @@
-"""What the TTL estimator needs to know from time to time, off the path of requests.
+"""Periodic updates of the TTL estimator, off the path of requests.
 
-It counts reads and writes where they happen, which takes microseconds and no input or output.
-Every few seconds it gets the terms of classes, how full their filters are, and what other replicas
-have seen. All of that only makes TTLs better: where the Redis by which replicas exchange it does
-not answer, each goes by what it sees itself.
+The estimator counts reads and writes where they happen, in microseconds and without I/O. Every few
+seconds it gets the terms of classes, the fill of their filters, and the counts of other replicas.
+These only improve TTLs: if the Redis of the exchange does not answer, each replica uses its own
+counts.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from sketch.ttl import (
 __all__ = ["EXCHANGE_KEY", "EstimatorUpdates", "make_estimator"]
 
 EXCHANGE_KEY: Final = "portolan:lifetimes"
-"""Of the exchange between replicas, in the Redis of the sketch."""
+"""The key of the exchange between replicas, in the sketch's Redis."""
 
-_TERMS_S: Final = 1.0
-_EXCHANGE_S: Final = 5.0
-_FILTERS_S: Final = 10.0
+_TERMS_INTERVAL_S: Final = 1.0
+_EXCHANGE_INTERVAL_S: Final = 5.0
+_FILTERS_INTERVAL_S: Final = 10.0
 _log = logging.getLogger("portolan.coherence")
 
 
 def make_estimator(settings: CacheSettings) -> TtlEstimator:
     constraints = Constraints(settings.cache_false_positives, settings.cache_invalidations_per_s)
     memory = Memory(margin_s=settings.cache_margin_s)
-    longest_s = settings.cache_longest_s
+    max_ttl_s = settings.cache_longest_s
     match settings.cache_estimator:
         case "static":
             return Static()
         case "cate":
-            return Cate(CateSettings(longest_s=longest_s, constraints=constraints), memory)
+            return Cate(CateSettings(longest_s=max_ttl_s, constraints=constraints), memory)
         case "learner":
-            return Learner(LearnerSettings(longest_s, constraints=constraints), memory)
+            return Learner(LearnerSettings(max_ttl_s, constraints=constraints), memory)
 
 
 @dataclass(eq=False)
@@ -66,35 +66,43 @@ class EstimatorUpdates:
     _exchange: MetricsExchange
     _model: Callable[[], RoutingModel]
     _clock: Clock
-    _updated: RoutingModel | None = field(default=None, init=False)
+    _updated_model: RoutingModel | None = field(default=None, init=False)
     _replica: str = field(default_factory=lambda: uuid4().hex, init=False)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         return [
-            PeriodicTask("updating the TTL limits of classes", _TERMS_S, self.update_terms),
-            PeriodicTask("exchanging rates with other replicas", _EXCHANGE_S, self.exchange),
-            PeriodicTask("measuring how full filters are", _FILTERS_S, self.measure_filters),
+            PeriodicTask(
+                "updating the TTL limits of classes", _TERMS_INTERVAL_S, self.update_terms
+            ),
+            PeriodicTask(
+                "exchanging rates with other replicas", _EXCHANGE_INTERVAL_S, self.exchange
+            ),
+            PeriodicTask(
+                "measuring how full filters are", _FILTERS_INTERVAL_S, self.measure_filters
+            ),
         ]
 
     async def update_terms(self) -> None:
         model = self._model()
-        if model is not self._updated:
+        if model is not self._updated_model:
             self._estimator.set_terms(_terms(model, self._sketch.limits.longest_ttl_s))
-            self._updated = model
+            self._updated_model = model
 
     async def exchange(self) -> None:
         entries = []
         for entry in self._estimator.share(self._clock.now()):
             entries.append(entry)
-            await asyncio.sleep(0)  # requests that wait are served between two classes
+            await asyncio.sleep(0)  # waiting requests are served between two classes
         if entries:
             await self._exchange.publish(self._replica, {"classes": entries})
         await self.merge()
 
     async def merge(self) -> None:
-        """Merge what the other replicas have seen, and what an earlier run of this one had."""
-        others = await self._exchange.others(self._replica)
-        self._estimator.merge([other.get("classes") for other in others], self._clock.now())
+        """Merge the counts of other replicas, and of an earlier run of this one."""
+        documents = await self._exchange.others(self._replica)
+        self._estimator.merge(
+            [document.get("classes") for document in documents], self._clock.now()
+        )
 
     async def measure_filters(self) -> None:
         try:
@@ -108,19 +116,19 @@ class EstimatorUpdates:
         await self._exchange.close()
 
 
-def _terms(model: RoutingModel, longest_s: float) -> Mapping[Partition, Terms]:
+def _terms(model: RoutingModel, max_ttl_s: float) -> Mapping[Partition, Terms]:
     return {
         Partition(database, name): Terms(
-            min(route.schema.cache.max_ttl_s, longest_s),
+            min(route.schema.cache.max_ttl_s, max_ttl_s),
             Weights(route.schema.cache.invalidation_cost, route.schema.cache.stale_cost),
         )
-        for database, of in model.databases.items()
-        for name, route in of.classes.items()
+        for database, database_route in model.databases.items()
+        for name, route in database_route.classes.items()
         if route.schema.cache.visibility != "none"
     }
 
 
 def _false_positives(snapshot: FilterSnapshot) -> float:
     if snapshot.revalidate_all:
-        return 0.0  # says nothing of TTLs
+        return 0.0  # such a filter says nothing about TTLs
     return BloomFilter.from_bits(snapshot.shape, snapshot.bits).false_positive_rate

@@ -1,9 +1,9 @@
-"""Grants that reads got a moment ago, reused without a call of the sketch.
+"""Reuse of recent grants, without a call of the sketch.
 
-A report moves the latest expiry of a key's copies. A further copy that expires no later changes
-nothing of what the sketch knows: a write that begins meanwhile has every copy up to that end in the
-filter. So a replica that reads a key again uses what is left of its last grant, as long as most of
-the TTL it requests is left (docs/coherence.md).
+A report moves the latest expiry of a key's copies. Another copy that expires no later changes
+nothing in the sketch: a write that begins meanwhile puts every copy up to that expiry into the
+filter. So a replica that rereads a key uses the rest of its last grant, as long as most of the
+requested TTL remains (docs/coherence.md).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mediator.query.access_predicates import access_predicates_of
 from mediator.routing.model import ClassRoute
 from sketch.protocol.port import CacheGrant, Partition
 
-__all__ = ["MOST_UNCOVERED", "GrantCache", "GrantKey", "UncoveredQueries"]
+__all__ = ["MAX_UNCOVERED", "GrantCache", "GrantKey", "UncoveredQueries"]
 
 GrantKey = tuple[str, str, str, tuple[str, ...]]
-"""Database, class, id, and the cache groups that are shown."""
+"""Database, class, id, and the selected cache groups."""
 
-_MOST: Final = 10_000
-_ENOUGH: Final = 0.75
+_MAX_GRANTS: Final = 10_000
+_MIN_SHARE: Final = 0.75
 """The share of the estimated TTL that a grant must have left to be reused."""
 
 
@@ -35,42 +35,42 @@ class _Entry:
 
 
 class GrantCache:
-    """The latest grant for each key, of a limited number."""
+    """The latest grants of a limited number of keys."""
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
+    def __init__(self, max_grants: int = _MAX_GRANTS) -> None:
+        self._max_grants = max_grants
         self._entries: dict[GrantKey, _Entry] = {}
 
     def put(self, key: GrantKey, route: ClassRoute, grant: CacheGrant, requested_s: float) -> None:
-        """Keep a grant that was requested at `requested_s` or later, by the monotonic clock."""
-        # Removed first, so that it goes to the end: the first entry is the oldest grant.
+        """Cache a grant that was requested at `requested_s` or later, by the monotonic clock."""
+        # Removed first, so that it moves to the end: the first entry is the oldest grant.
         self._entries.pop(key, None)
         if grant.ttl_us > 0:
             self._entries[key] = _Entry(route, requested_s, grant)
-            if len(self._entries) > self._most:
+            if len(self._entries) > self._max_grants:
                 del self._entries[next(iter(self._entries))]
 
     def reuse(
         self, key: GrantKey, route: ClassRoute, ttl_us: int, now_s: float
     ) -> CacheGrant | None:
-        """Return what is left of a grant, if it is enough and of the same layout."""
+        """Return the rest of a grant, if it is long enough and has the same layout."""
         entry = self._entries.get(key)
         if entry is None or entry.route is not route:
             return None
-        # The sketch's clock shows no more than this: its answer came after the request.
-        passed_us = math.ceil((now_s - entry.requested_s) * 1_000_000)
-        left_us = min(entry.grant.ttl_us - passed_us, ttl_us)
-        if left_us <= 0 or left_us < _ENOUGH * ttl_us:
+        # An upper bound by the sketch's clock: its answer came after the request.
+        elapsed_us = math.ceil((now_s - entry.requested_s) * 1_000_000)
+        remaining_us = min(entry.grant.ttl_us - elapsed_us, ttl_us)
+        if remaining_us <= 0 or remaining_us < _MIN_SHARE * ttl_us:
             return None
-        return CacheGrant(entry.grant.now_us + passed_us, left_us)
+        return CacheGrant(entry.grant.now_us + elapsed_us, remaining_us)
 
 
-MOST_UNCOVERED: Final = 100
+MAX_UNCOVERED: Final = 100
 """Uncovered queries of a class whose results may be cached at the same time, by one replica."""
 
 
 class UncoveredQueries:
-    """Which uncovered queries have been registered by this replica, and until when at most."""
+    """The uncovered queries that this replica has registered, with their latest expiries."""
 
     def __init__(self) -> None:
         self._until_s: dict[Partition, dict[str, float]] = {}
@@ -81,11 +81,11 @@ class UncoveredQueries:
         """Whether the result of a query may be cached; then an uncovered one counts for `ttl_s`."""
         if access_predicates_of(filter_) is not None:
             return True
-        known = self._until_s.setdefault(partition, {})
-        if key not in known and len(known) >= MOST_UNCOVERED:
-            known = {k: until_s for k, until_s in known.items() if until_s > now_s}
-            self._until_s[partition] = known
-            if len(known) >= MOST_UNCOVERED:
+        expiries = self._until_s.setdefault(partition, {})
+        if key not in expiries and len(expiries) >= MAX_UNCOVERED:
+            expiries = {k: until_s for k, until_s in expiries.items() if until_s > now_s}
+            self._until_s[partition] = expiries
+            if len(expiries) >= MAX_UNCOVERED:
                 return False
-        known[key] = now_s + ttl_s
+        expiries[key] = now_s + ttl_s
         return True

@@ -1,10 +1,10 @@
-"""What copies rest on beside the values of objects: groups, visibility, schema (docs/coherence.md).
+"""The layout of cached copies of a class: groups, visibility, schema (docs/coherence.md).
 
-The sketch keeps with each partition the layout that its keys are of. A replica whose routing model
-says something else adopts its own before it reads or writes anything of the class: it replaces the
-old layout, if that is still there, and invalidates the class if copies that were made under the old
-one could be missed under the new one. The first replica does it, so one that dies between the
-change of a schema and this leaves nothing undone.
+The sketch stores with each partition the layout of its keys. A replica with another layout in its
+routing model adopts its own before it reads or writes anything of the class: it replaces the old
+layout, if that is still stored, and invalidates the class if writes under the new layout could miss
+copies made under the old one. Any replica does this first, so a replica that dies after a schema
+change leaves nothing undone.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from app.coherence.query_registry import QueryRegistry
 from mediator.routing.model import ClassRoute, RoutingModel
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 
-__all__ = ["ClassLayouts", "adoption", "layout_of", "schema_of"]
+__all__ = ["ClassLayouts", "layout_of", "merge_layouts", "schema_of"]
 
-_ATTEMPTS: Final = 20
+_MAX_ATTEMPTS: Final = 20
 
 
 def schema_of(route: ClassRoute) -> str:
-    """Return what registrations of queries have to name."""
+    """Return the schema version that registrations of queries must name."""
     return str(route.schema_version)
 
 
 def layout_of(route: ClassRoute) -> dict[str, Any]:
-    """Return the layout of a class: `groups` by field, and the groups that whole objects have.
+    """Return the layout of a class: `groups` by field, and the groups of whole objects.
 
-    `names` has the name of each field by its stored name; null: it was dropped. `generation` is
-    another one for each class that ever has the name, in each database that ever has its name. It
-    is also another one where the class comes back to a system that it has left, and where it leaves
-    that again: its anchor group has another name there. Such a move invalidates the class.
+    `names` has the name of each field by its stored name; null: it was dropped. `generation`
+    differs between all classes that ever have the name, in all databases that ever have its name.
+    It also changes when the class returns to a system that it left, and when it leaves that system
+    again, as the anchor group then has another name. Such a move invalidates the class.
     """
     anchor = route.anchor
     return {
@@ -49,27 +49,27 @@ def layout_of(route: ClassRoute) -> dict[str, Any]:
     }
 
 
-def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return the layout to keep from now on, and whether the class must be invalidated.
+def merge_layouts(stored: dict[str, Any], new: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the layout to store, and whether the class must be invalidated.
 
-    A copy is missed if a write announces a key of the new layout that the copy was not reported by
-    under the old one: a field has changed its group, or there is a group that whole objects did not
-    have. A copy is wrong if a field of it was renamed, or dropped with its values, or if it is of a
-    former class of the name: nobody need have notified the sketch of its end.
+    A write misses a copy if it announces a key of the new layout under which the copy was not
+    reported: a field has changed its group, or whole objects have a new group. A copy is wrong if
+    one of its fields was renamed, or dropped with its values, or if it belongs to a former class of
+    the name, of whose end the sketch may not have been notified.
 
-    Groups of fields that are no more are remembered, for they may come back elsewhere before the
-    last copy ends; groups that are no more are not, for whole objects are not reported by them.
+    Groups of dropped fields are kept, as the fields can return in another group before the last
+    copy expires; dropped groups are not kept, as whole objects are not reported under them.
     """
-    before, after = known["groups"], wanted["groups"]
-    moved = any(before.get(name, group) != group for name, group in after.items())
-    added = not set(wanted["object_groups"]) <= set(known["object_groups"])
-    names = wanted["names"]
-    renamed = any(names.get(stored, name) != name for stored, name in known["names"].items())
-    another = known["generation"] != wanted["generation"]
-    shown = known["visibility"] != wanted["visibility"]
-    if another or moved or added or renamed or shown:
-        return wanted, True
-    return {**wanted, "groups": {**before, **after}}, False
+    old_groups, new_groups = stored["groups"], new["groups"]
+    moved = any(old_groups.get(name, group) != group for name, group in new_groups.items())
+    added = not set(new["object_groups"]) <= set(stored["object_groups"])
+    names = new["names"]
+    renamed = any(names.get(stored_as, name) != name for stored_as, name in stored["names"].items())
+    is_recreated = stored["generation"] != new["generation"]
+    has_new_visibility = stored["visibility"] != new["visibility"]
+    if is_recreated or moved or added or renamed or has_new_visibility:
+        return new, True
+    return {**new, "groups": {**old_groups, **new_groups}}, False
 
 
 @dataclass(eq=False)
@@ -80,10 +80,10 @@ class ClassLayouts:
     _adopted: dict[Partition, ClassRoute] = field(default_factory=dict, init=False)
 
     async def adopt(self, partition: Partition) -> ClassRoute | None:
-        """Announce a class's layout to the sketch, once for each that comes into force.
+        """Announce a class's layout to the sketch, once for each new route.
 
         Returns:
-            The route of the class that is in force, if there is one.
+            The current route of the class, if there is one.
 
         Raises:
             SketchUnavailable: The sketch does not answer.
@@ -95,12 +95,12 @@ class ClassLayouts:
         return route
 
     async def adopt_all(self, partitions: Iterable[Partition]) -> None:
-        """Announce the layouts of classes, those that are not announced yet; raises as `adopt`."""
-        unknown = [each for each in partitions if self.adopted(each) is None]
-        await asyncio.gather(*(self.adopt(each) for each in unknown))
+        """Announce the layouts of classes not yet announced; raise the errors of `adopt`."""
+        missing = [partition for partition in partitions if self.adopted(partition) is None]
+        await asyncio.gather(*(self.adopt(partition) for partition in missing))
 
     def adopted(self, partition: Partition) -> ClassRoute | None:
-        """Return the route of a class that is in force, if the sketch has its layout already."""
+        """Return the current route of a class if the sketch has its layout already."""
         route = self._route(partition)
         return route if self._adopted.get(partition) is route else None
 
@@ -109,25 +109,25 @@ class ClassLayouts:
         return None if database is None else database.classes.get(partition.class_name)
 
     def forget(self, partition: Partition) -> None:
-        """Adopt the layout again next time: the sketch has another schema, or none."""
+        """Adopt the layout again next time, as the sketch has another schema, or none."""
         self._adopted.pop(partition, None)
 
-    async def announce(self, partition: Partition, wanted: dict[str, Any]) -> None:
-        """Put a layout in force, then invalidate what was registered under another schema.
+    async def announce(self, partition: Partition, new: dict[str, Any]) -> None:
+        """Store a layout, then invalidate the queries that were registered under another schema.
 
-        Between the two no query is registered, by any replica: one that dies there leaves it to
-        the next one.
+        Between the two steps no replica can register a query; if the replica dies there, the next
+        one finishes.
         """
-        for _ in range(_ATTEMPTS):  # again if another replica adopts a layout in between
+        for _ in range(_MAX_ATTEMPTS):  # retried if another replica adopts a layout in between
             stored = await self._sketch.layout(partition)
-            known = orjson.loads(stored) if stored else None
-            layout, invalidate = (wanted, False) if known is None else adoption(known, wanted)
+            parsed = orjson.loads(stored) if stored else None
+            layout, invalidate = (new, False) if parsed is None else merge_layouts(parsed, new)
             closed, accepted = _text(layout, accepted=False), _text(layout, accepted=True)
             if stored == accepted:
                 return
             if await self._sketch.adopt(partition, stored, closed, invalidate=invalidate):
                 await self._queries.invalidate_all(partition)
-                if await self._sketch.adopt(partition, closed, accepted, schema=wanted["schema"]):
+                if await self._sketch.adopt(partition, closed, accepted, schema=new["schema"]):
                     return
         raise SketchUnavailable("The layout of a class changes all the time.")
 

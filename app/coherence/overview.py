@@ -1,4 +1,4 @@
-"""The state of the sketch, as operators see it."""
+"""The state of the sketch, for operators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sketch.filter.bloom import BloomFilter
 from sketch.filter.shape import FilterShape, false_positive_rate
 from sketch.protocol.port import FilterSnapshot, SketchPartitionState
 
-__all__ = ["MOST_PARTITIONS", "describe", "measured_false_positives"]
+__all__ = ["MAX_PARTITIONS", "describe", "measured_false_positives"]
 
-MOST_PARTITIONS: Final = 1_000
-"""Partitions that one overview shows."""
+MAX_PARTITIONS: Final = 1_000
+"""Maximum of partitions in an overview."""
 _SAMPLES: Final = 10_000
 
 
@@ -33,31 +33,33 @@ def describe(
         },
         "handed_out": state.handed_out,
         "pending": _pending(state, lease_s),
-        "revalidate_all_for_s": max(0.0, _ahead(state.revalidate_all_until_us, state)),
-        "uncacheable_for_s": max(0.0, _ahead(state.uncacheable_until_us, state)),
+        "revalidate_all_for_s": max(0.0, _seconds_until(state.revalidate_all_until_us, state)),
+        "uncacheable_for_s": max(0.0, _seconds_until(state.uncacheable_until_us, state)),
         "purges": _purges(state),
         "bytes": state.bytes,
     }
 
 
 def measured_false_positives(snapshot: FilterSnapshot) -> float:
-    """Return the share of random keys that the filter contains: none of them was ever put in."""
+    """Return the share of random keys, which were never inserted, that the filter contains."""
     nonce = secrets.token_hex(16)
     keys = [f"{nonce}/{number}" for number in range(_SAMPLES)]
     return float(BloomFilter.from_bits(snapshot.shape, snapshot.bits).contains_many(keys).mean())
 
 
 def _pending(state: SketchPartitionState, lease_s: float) -> dict[str, Any]:
-    ends = None if state.first_lease_us is None else _ahead(state.first_lease_us, state)
-    oldest = None if ends is None else lease_s - ends
-    return {"writes": state.pending, "oldest_s": oldest, "first_lease_ends_in_s": ends}
+    ends_in_s = (
+        None if state.first_lease_us is None else _seconds_until(state.first_lease_us, state)
+    )
+    oldest_s = None if ends_in_s is None else lease_s - ends_in_s
+    return {"writes": state.pending, "oldest_s": oldest_s, "first_lease_ends_in_s": ends_in_s}
 
 
 def _purges(state: SketchPartitionState) -> dict[str, Any]:
-    first = state.first_purge_us
-    overdue = None if first is None else max(0.0, -_ahead(first, state))
-    return {"keys": state.purges, "due": state.purges_due, "oldest_due_s": overdue}
+    first_due_us = state.first_purge_us
+    overdue_s = None if first_due_us is None else max(0.0, -_seconds_until(first_due_us, state))
+    return {"keys": state.purges, "due": state.purges_due, "oldest_due_s": overdue_s}
 
 
-def _ahead(time_us: int, state: SketchPartitionState) -> float:
+def _seconds_until(time_us: int, state: SketchPartitionState) -> float:
     return (time_us - state.time_us) / 1_000_000

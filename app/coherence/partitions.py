@@ -1,7 +1,7 @@
-"""The partitions that replicas look after: of all classes, and of those that were dropped.
+"""The partitions that replicas maintain: of all classes, and of dropped ones.
 
-A write may be pending when its class is dropped, and purges may be owed. So the partition of a
-class that is gone is looked after until no copy of it can be fresh; then it is removed.
+Writes and purges can be pending when their class is dropped. So the partition of a dropped class is
+maintained until no copy of it can be fresh; then it is removed.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.coherence.write_guard import answered
+from app.coherence.write_guard import translating_sketch_errors
 from mediator.base.clock import Clock
 from mediator.routing.model import RoutingModel
 from sketch.protocol.port import Partition, ServerSketch
 
-__all__ = ["LISTED_EVERY_S", "Partitions"]
+__all__ = ["LIST_INTERVAL_S", "Partitions"]
 
-LISTED_EVERY_S: Final = 10.0
+LIST_INTERVAL_S: Final = 10.0
 
 
 @dataclass(eq=False)
 class Partitions:
-    """Knows which classes there are, and which there were.
+    """The partitions of existing classes, and of dropped ones.
 
     Attributes:
-        _read_catalogue: Has the model be that of the catalogue; raises `Unavailable`.
+        _read_catalogue: Updates the model from the catalogue; raises `Unavailable`.
         _lease_s: Seconds of a write lease, within which the other replicas read a new schema.
         _missing: Partitions without a class, and since when by the monotonic clock.
     """
@@ -37,7 +37,7 @@ class Partitions:
     _lease_s: float
     _missing: dict[Partition, float] = field(default_factory=dict, init=False)
 
-    def present(self) -> list[Partition]:
+    def current(self) -> list[Partition]:
         """Return the partitions of all classes."""
         return [
             Partition(database, name)
@@ -46,34 +46,40 @@ class Partitions:
         ]
 
     def all(self) -> list[Partition]:
-        """Return the partitions of all classes, and of dropped ones that are not removed yet."""
-        present = self.present()
-        return [*present, *self._dropped(present)] if self._missing else present
+        """Return the partitions of all classes, and of dropped ones that are not yet removed."""
+        partitions = self.current()
+        return [*partitions, *self._dropped(partitions)] if self._missing else partitions
 
-    async def look(self) -> None:
-        """Find the partitions of dropped classes, and remove those that are needed no more.
+    async def remove_dropped(self) -> None:
+        """Find the partitions of dropped classes, and remove those that are no longer needed.
 
         Raises:
-            Unavailable: The sketch or the catalogue does not answer; what is left is done the next
-                time.
+            Unavailable: The sketch or the catalogue does not answer; the next call continues.
         """
-        with answered():
+        with translating_sketch_errors():
             await self._find_missing()
-            for partition in self._dropped(self.present()):
+            for partition in self._dropped(self.current()):
                 await self._sketch.remove(partition)
 
     async def _find_missing(self) -> None:
-        # Until all is known anew, nothing counts as dropped: a replica that is late would end the
+        # Until all is read again, nothing counts as dropped: otherwise a late replica would end the
         # orphans of a new class without a fence.
-        before, self._missing = self._missing, {}
-        listed = set(await self._sketch.partitions(self.present()))
-        if listed <= {*self.present()}:
+        previous, self._missing = self._missing, {}
+        listed = set(await self._sketch.partitions(self.current()))
+        if listed <= {*self.current()}:
             return
         await self._read_catalogue()
         now = self._clock.monotonic()
-        self._missing = {each: before.get(each, now) for each in sorted(listed - {*self.present()})}
+        self._missing = {
+            partition: previous.get(partition, now)
+            for partition in sorted(listed - {*self.current()})
+        }
 
-    def _dropped(self, present: list[Partition]) -> list[Partition]:
-        """Return those that are missing for long, unless a class has their name again."""
-        since, there = self._clock.monotonic() - self._lease_s, set(present)
-        return [each for each, at in self._missing.items() if at <= since and each not in there]
+    def _dropped(self, partitions: list[Partition]) -> list[Partition]:
+        """Return partitions without a class for a lease or longer."""
+        limit, existing = self._clock.monotonic() - self._lease_s, set(partitions)
+        return [
+            partition
+            for partition, missing_since in self._missing.items()
+            if missing_since <= limit and partition not in existing
+        ]

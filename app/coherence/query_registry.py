@@ -1,9 +1,9 @@
-"""Cached results of queries: which are registered, and which of them a write may have changed.
+"""The registered queries with cached results, and the search for those that a write may change.
 
-Every replica keeps the registered queries of each class in an index of its own. The sketch numbers
-the registrations; the number of the last one, the *registration sequence*, shows a replica whether
-it knows them all. It reads it when a write begins, and the sketch lets no write end whose replica
-is behind (docs/query-caching.md, "Why nothing is missed").
+Every replica has its own index of the registered queries of each class. The sketch numbers the
+registrations; the number of the last one, the *registration sequence*, shows a replica whether it
+knows them all. The replica reads it when a write begins, and the sketch does not let a write end
+whose replica is behind (docs/query-caching.md, "Why nothing is missed").
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from sketch.protocol.port import Partition, QueryRegistrations, ServerSketch
 __all__ = ["AffectedQueries", "OnResultsChanged", "QueryRegistry", "ResultsChanged"]
 
 _BATCH: Final = 5
-"""Queries that are parsed before the event loop goes on with what else is due."""
+"""Queries that are parsed before the event loop serves other tasks."""
 
-_GONE_SHARE: Final = 2
-_GONE: Final = 1_000
-"""Queries that may be in an index though they are registered no more."""
+_MAX_ENDED_RATIO: Final = 2
+_MAX_ENDED: Final = 1_000
+"""Queries in an index that may no longer be registered, as a ratio, plus a constant."""
 
 _log = logging.getLogger("portolan.coherence")
 
@@ -44,7 +44,7 @@ class ResultsChanged:
     """A write may have changed results of queries.
 
     Attributes:
-        registered: How many queries of the class this replica knows.
+        registered: How many queries of the class are in this replica's index.
     """
 
     partition: Partition
@@ -61,7 +61,7 @@ class AffectedQueries:
 
     Attributes:
         numbers: Their keys, with the numbers of their registrations.
-        sequence: Up to which registration they were looked for.
+        sequence: The last registration that was considered.
     """
 
     numbers: Mapping[str, int]
@@ -69,8 +69,8 @@ class AffectedQueries:
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of a class's queries; `sequence` 0: nothing."""
+class _ClassQueries:
+    """The known queries of a class, up to the registration `sequence`; 0: none."""
 
     schema: ClassSchema | None
     index: QueryIndex = field(default_factory=QueryIndex)
@@ -82,19 +82,19 @@ class _Known:
 class QueryRegistry:
     _sketch: ServerSketch
     _model: Callable[[], RoutingModel]
-    _known: dict[Partition, _Known] = field(default_factory=dict, init=False)
+    _classes: dict[Partition, _ClassQueries] = field(default_factory=dict, init=False)
     _locks: dict[Partition, asyncio.Lock] = field(default_factory=dict, init=False)
 
     def depends_on(self, partition: Partition, touched: Collection[str] | None) -> bool:
-        """Whether results may depend on these fields; None: on objects as a whole."""
-        return self._of(partition).index.depends_on(touched)
+        """Whether results may depend on these fields; None: on whole objects."""
+        return self._queries_of(partition).index.depends_on(touched)
 
     def sequence(self, partition: Partition) -> int:
-        """Return up to which registration a class's queries are known; 0: none is."""
-        return self._of(partition).sequence
+        """Return the last registration of a class that is known; 0: none."""
+        return self._queries_of(partition).sequence
 
     def count(self, partition: Partition) -> int:
-        return len(self._of(partition).index)
+        return len(self._queries_of(partition).index)
 
     def affected(
         self,
@@ -104,26 +104,26 @@ class QueryRegistry:
     ) -> AffectedQueries:
         """Find the results that a write may have changed.
 
-        `effects` returns what it did, or None if that may be anything; it is only called if there
-        are queries. The `budget` is for all attempts of one write.
+        `effects` returns the effects of the write, or None if they are unknown; it is only called
+        if there are queries. The `budget` is shared by all attempts of one write.
         """
-        known = self._of(partition)
-        if not known.index.depends_on(None):
-            return AffectedQueries({}, known.sequence)
+        queries = self._queries_of(partition)
+        if not queries.index.depends_on(None):
+            return AffectedQueries({}, queries.sequence)
         changes = effects()
-        names = known.index if changes is None else known.index.changed(changes, budget)
-        return AffectedQueries({name: known.numbers[name] for name in names}, known.sequence)
+        names = queries.index if changes is None else queries.index.changed(changes, budget)
+        return AffectedQueries({name: queries.numbers[name] for name in names}, queries.sequence)
 
     def forget(self, partition: Partition, affected: AffectedQueries) -> None:
-        """Forget queries that are registered no more, unless they are registered anew already."""
-        known = self._of(partition)
+        """Forget queries that are no longer registered, unless they were registered again."""
+        queries = self._queries_of(partition)
         for name, number in affected.numbers.items():
-            if known.numbers.get(name) == number:
-                del known.numbers[name]
-                known.index.discard(name)
+            if queries.numbers.get(name) == number:
+                del queries.numbers[name]
+                queries.index.discard(name)
 
     async def invalidate_all(self, partition: Partition) -> AffectedQueries:
-        """Treat all results of a class as changed; raises `SketchUnavailable`."""
+        """Treat all results of a class as changed; raise `SketchUnavailable`."""
         await self.catch_up(partition)
         affected = self.affected(partition, lambda: None)
         await self._sketch.invalidate_results(partition, tuple(affected.numbers))
@@ -131,46 +131,52 @@ class QueryRegistry:
         return affected
 
     async def catch_up(self, partition: Partition) -> None:
-        """Fetch what was registered since; raises `SketchUnavailable`."""
-        known = self._of(partition)
-        since = known.sequence
-        news = await self._sketch.registrations(partition, since)
-        # The sketch does not say which registrations have ended: too many, and all are read anew.
-        if len(known.index) > _GONE_SHARE * news.count + _GONE:
-            news = await self._sketch.registrations(partition, 0)
-        if news.complete or news.sequence != since:
+        """Fetch new registrations; raise `SketchUnavailable`."""
+        queries = self._queries_of(partition)
+        since = queries.sequence
+        registrations = await self._sketch.registrations(partition, since)
+        # The sketch does not report ended registrations: if there are too many, all are reread.
+        if len(queries.index) > _MAX_ENDED_RATIO * registrations.count + _MAX_ENDED:
+            registrations = await self._sketch.registrations(partition, 0)
+        if registrations.complete or registrations.sequence != since:
             # `_add` yields to the loop: two of them must not fill one index at the same time.
             async with self._locks.setdefault(partition, asyncio.Lock()):
-                await self._add(partition, news, since)
+                await self._add(partition, registrations, since)
 
-    async def _add(self, partition: Partition, news: QueryRegistrations, since: int) -> None:
-        known = _Known(self._schema(partition)) if news.complete else self._of(partition)
-        if known.sequence < since and not news.complete:
-            return  # it was emptied while the sketch answered, and lacks what came before
-        for count, (key, number) in enumerate(news.numbers.items(), 1):
-            if key not in known.numbers:
-                known.index.put(key, self._parse(partition, key))
-            known.numbers[key] = max(number, known.numbers.get(key, 0))
+    async def _add(
+        self, partition: Partition, registrations: QueryRegistrations, since: int
+    ) -> None:
+        queries = (
+            _ClassQueries(self._schema(partition))
+            if registrations.complete
+            else self._queries_of(partition)
+        )
+        if queries.sequence < since and not registrations.complete:
+            return  # the index was emptied during the call, and lacks earlier registrations
+        for count, (key, number) in enumerate(registrations.numbers.items(), 1):
+            if key not in queries.numbers:
+                queries.index.put(key, self._parse(partition, key))
+            queries.numbers[key] = max(number, queries.numbers.get(key, 0))
             if not count % _BATCH:
                 await asyncio.sleep(0)
         # Last: until all are in the index, writes must count as behind.
-        known.sequence = max(news.sequence, known.sequence)
-        if news.complete:
-            self._known[partition] = known
+        queries.sequence = max(registrations.sequence, queries.sequence)
+        if registrations.complete:
+            self._classes[partition] = queries
 
-    def _of(self, partition: Partition) -> _Known:
-        """Return what is known of a class; queries mean something else under another schema."""
-        schema, known = self._schema(partition), self._known.get(partition)
-        if known is None or known.schema is not schema:
-            known = self._known[partition] = _Known(schema)
-        return known
+    def _queries_of(self, partition: Partition) -> _ClassQueries:
+        """Return the known queries of a class; another schema changes their meaning."""
+        schema, queries = self._schema(partition), self._classes.get(partition)
+        if queries is None or queries.schema is not schema:
+            queries = self._classes[partition] = _ClassQueries(schema)
+        return queries
 
     def _schema(self, partition: Partition) -> ClassSchema | None:
         database = self._model().databases.get(partition.database)
         return None if database is None else database.schema.classes.get(partition.class_name)
 
     def _parse(self, partition: Partition, key: str) -> RegisteredQuery | None:
-        """Parse a query; None: this replica does not understand it, under its present schema."""
+        """Parse a query; None: this replica cannot parse it under its current schema."""
         database = self._model().databases.get(partition.database)
         text = query_of_key(key)
         if database is None or text is None or partition.class_name not in database.classes:

@@ -33,7 +33,7 @@ def backup(directory: Directory, *, database: Databases = None, data_dir: DataDi
     """Save databases and the catalogue in a new directory, while they are in use."""
 
     async def save(settings: MediatorSettings) -> None:
-        from app.service.mediators import reading
+        from app.service.mediators import reading_mediator
         from mediator.archive.backup import Backup
 
         async with reading(settings) as mediator:

@@ -76,7 +76,7 @@ def _restart() -> NoReturn:
 
 
 async def _work(*, embedded: bool, data_dir: Path | None) -> None:
-    from app.service.mediators import writing
+    from app.service.mediators import writing_mediator
     from app.settings.main import CacheSettings, JobSettings
     from spark_jobs.session import SessionDied
 
@@ -84,7 +84,9 @@ async def _work(*, embedded: bool, data_dir: Path | None) -> None:
     resources = AsyncExitStack()
     try:
         async with closing(resources.aclose):
-            mediator = await resources.enter_async_context(writing(settings, CacheSettings()))
+            mediator = await resources.enter_async_context(
+                writing_mediator(settings, CacheSettings())
+            )
             assert settings.catalogue_url is not None  # without it there is no mediator
             # Tasks of Spark inherit the environment of this process.
             os.environ["PORTOLAN_CATALOGUE_URL"] = settings.catalogue_url.get_secret_value()

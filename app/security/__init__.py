@@ -1,1 +1,1 @@
-"""Who sends a request, whether there is room for it, and what it may do, on both ports."""
+"""Authentication, rate limits and authorisation of requests, on both ports."""

@@ -24,18 +24,18 @@ from mediator.base.errors import MediatorError, NotFound, Unauthenticated
 
 __all__ = ["AdminAuthoriser", "sender", "visible"]
 
-_SEES: Final = "portolan.sees"
-"""Where the ASGI scope holds what the sender of the request may know of."""
+_SEES_KEY: Final = "portolan.sees"
+"""The key of the `Sees` of a request in the ASGI scope."""
 
-_SENDER: Final = "portolan.sender"
-"""Where it holds who that is."""
+_SENDER_KEY: Final = "portolan.sender"
+"""The key of the sender in the ASGI scope."""
 
 
 class Sees(Protocol):
-    """Decides whether a database, or a class of it, may be known of."""
+    """Whether the sender may know of a database, or of a class in it."""
 
     def __call__(self, database: str, class_name: str | None = None, /) -> bool:
-        """Return whether it may."""
+        """Return whether the sender may know of it."""
 
 
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -43,7 +43,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass(eq=False)
 class AdminAuthoriser:
-    """Passes on the requests that are permitted, and refuses the others.
+    """Passes on permitted requests, and refuses others.
 
     Attributes:
         metrics_open: Whether `/metrics` needs no key.
@@ -62,19 +62,19 @@ class AdminAuthoriser:
         if permission.extent is Extent.NOTHING or (
             scope["path"] == "/metrics" and self.metrics_open
         ):
-            # Neither probes nor figures may fail because somebody else sends too much.
+            # Health checks and metrics must not fail because of the requests of others.
             await self._app(scope, receive, send)
             return
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
-                principal = await self._admit(scope, permission, variables, held)
+                principal = await self._admit(scope, permission, variables, stack)
             except Unauthenticated as error:
                 await send_problem(error, request_id(scope), _challenging(scope, send))
             except (MediatorError, HttpError) as error:
                 await send_problem(error, request_id(scope), send)
             else:
-                scope[_SEES] = partial(self._sees, principal)
-                scope[_SENDER] = principal
+                scope[_SEES_KEY] = partial(self._sees, principal)
+                scope[_SENDER_KEY] = principal
                 await self._app(scope, receive, send)
 
     def _sees(self, principal: Principal, database: str, class_name: str | None = None, /) -> bool:
@@ -85,16 +85,16 @@ class AdminAuthoriser:
             field = field_of(scope, b"authorization")
             return await self._authenticator.principal(field, basic=True)
         except Unauthenticated:
-            # Charged to an account of their own, whose limits bound guesses.
-            with self._limiter.held(UNKNOWN):
+            # A separate account, whose limits bound guesses.
+            with self._limiter.admit(UNKNOWN):
                 raise
 
     async def _admit(
-        self, scope: Scope, permission: Permission, variables: Mapping[str, str], held: ExitStack
+        self, scope: Scope, permission: Permission, variables: Mapping[str, str], stack: ExitStack
     ) -> Principal:
         principal = await self._principal(scope)
         account = ANONYMOUS if principal is None else principal.tenant
-        held.enter_context(self._limiter.held(account))
+        stack.enter_context(self._limiter.admit(account))
         database = database_of(variables, scope["query_string"])
         owner_of = self._access_cache.owner
         tenant = variables.get("tenant")
@@ -108,24 +108,24 @@ class AdminAuthoriser:
 
 
 def visible(request: HTTPConnection) -> Sees:
-    """Return what decides of which databases and classes the sender of a request may know."""
-    found: Sees = request.scope.get(_SEES, _all)
-    return found
+    """Return the `Sees` of a request's sender."""
+    sees_: Sees = request.scope.get(_SEES_KEY, _sees_all)
+    return sees_
 
 
 def sender(request: HTTPConnection) -> Principal | None:
-    """Return who sends a request; None, where requests are not authenticated."""
-    found: Principal | None = request.scope.get(_SENDER)
-    return found
+    """Return the sender of a request; None if requests are not authenticated."""
+    principal: Principal | None = request.scope.get(_SENDER_KEY)
+    return principal
 
 
-def _all(_database: str, _class_name: str | None = None, /) -> bool:
-    """Show everything, where requests are not authenticated."""
+def _sees_all(_database: str, _class_name: str | None = None, /) -> bool:
+    """Show everything, because requests are not authenticated."""
     return True
 
 
 def _challenging(scope: Scope, send: Send) -> Send:
-    """Have a browser prompt for a key, which it sends as the password of Basic."""
+    """Make a browser prompt for a key, which it sends as the password of Basic."""
     if "text/html" not in (field_of(scope, b"accept") or ""):
         return send
 

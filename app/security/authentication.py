@@ -1,6 +1,6 @@
-"""Who sends a request: an API key or a token, in the Authorization field (RFC 6750, section 2.1).
+"""Authentication by an API key or a token, in the Authorization field (RFC 6750, section 2.1).
 
-Tokens are taken from nowhere else: addresses end up in logs, and forms in histories.
+Tokens are not accepted elsewhere: URLs end up in logs, and forms in histories.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mediator.base.errors import Unauthenticated
 
 __all__ = ["Authenticator", "as_bearer"]
 
-_LONGEST: Final = 16_384
+_MAX_FIELD_LENGTH: Final = 16_384
 _BAD_KEY: Final = "The key is not known, has ended or was revoked."
 
 
 @dataclass(eq=False)
 class Authenticator:
-    """Finds out who sends a request.
+    """Authenticates the senders of requests.
 
     Attributes:
-        _tokens: Verifies tokens; None: there are only keys.
+        _tokens: Verifies tokens; None: only keys are accepted.
     """
 
     _access_cache: AccessCache
@@ -36,25 +36,25 @@ class Authenticator:
     _clock: Clock
 
     async def principal(self, field: str | None, *, basic: bool = False) -> Principal | None:
-        """Return who sends a request; None if it does not say.
+        """Return the sender of a request; None if it has no credentials.
 
-        With `basic` a key may also come as the password of Basic (RFC 7617), which is what browsers
-        can prompt for.
+        With `basic` a key is also accepted as the password of Basic (RFC 7617), for which browsers
+        can prompt.
 
         Raises:
-            Unauthenticated: The credentials are not good. They never count as anonymous.
-            Unavailable: It is not known any more which keys hold.
+            Unauthenticated: The credentials are invalid. They never count as anonymous.
+            Unavailable: The cached keys are too old to decide.
         """
         if field is None:
             return None
-        scheme, _, credential = field[:_LONGEST].partition(" ")
+        scheme, _, credential = field[:_MAX_FIELD_LENGTH].partition(" ")
         if scheme.lower() == "basic" and basic:
             credential = _password(credential)
         elif scheme.lower() != "bearer":
             raise _refuse("The Authorization field must be: Bearer, a space, a key or a token.")
-        return await self._of(credential.strip(" "))
+        return await self._authenticate(credential.strip(" "))
 
-    async def _of(self, credential: str) -> Principal:
+    async def _authenticate(self, credential: str) -> Principal:
         parts = split(credential)
         if parts is not None:
             return self._by_key(*parts)
@@ -73,10 +73,10 @@ class Authenticator:
 
 
 def as_bearer(field: str) -> str:
-    """Return an Authorization field as the data port takes it: a key in Basic becomes a bearer's.
+    """Translate an Authorization field for the data port: a key in Basic becomes a bearer key.
 
     Raises:
-        Unauthenticated: It is Basic, and malformed.
+        Unauthenticated: It is malformed Basic.
     """
     scheme, _, credential = field.partition(" ")
     return f"Bearer {_password(credential)}" if scheme.lower() == "basic" else field

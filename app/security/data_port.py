@@ -1,4 +1,4 @@
-"""Authorisation of the data API: who sends a request, within which limits, and what it may do."""
+"""Authentication, rate limits and authorisation of the data API."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class RequestAuthoriser:
     _model: Callable[[], RoutingModel]
 
     async def authorise(self, authorization: str | None) -> Access:
-        """Let a request in; `release` is to follow.
+        """Admit a request; the caller must `release` its access.
 
         Raises:
-            Unauthenticated: Its credentials are not good.
+            Unauthenticated: Its credentials are invalid.
             TooManyRequests: There are too many requests.
-            Unavailable: It is not known any more which keys hold.
+            Unavailable: The cached keys are too old to decide.
         """
         try:
             principal = await self._authenticator.principal(authorization)
         except Unauthenticated:
-            # Charged to an account of their own, whose limits bound guesses.
+            # A separate account, whose limits bound guesses.
             self.limiter.leave(self.limiter.enter(UNKNOWN))
             raise
         meter = self.limiter.enter(ANONYMOUS if principal is None else principal.tenant)
@@ -44,11 +44,11 @@ class RequestAuthoriser:
         self.limiter.leave(access.meter)
 
     async def revalidate(self, access: Access, authorization: str | None) -> None:
-        """Return if the credentials of a request are still good.
+        """Check that the credentials of a request are still valid.
 
         Raises:
-            Unauthenticated: They were revoked, have ended, or stand for something else.
-            Unavailable: It is not known any more which keys hold.
+            Unauthenticated: They were revoked, have expired, or stand for another principal.
+            Unavailable: The cached keys are too old to decide.
         """
         if await self._authenticator.principal(authorization) != access.principal:
             detail = "The key or the token has other rights by now: send the request again."

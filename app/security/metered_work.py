@@ -1,7 +1,7 @@
-"""What the service does on its own, counted and bounded as requests of the database's owner.
+"""Work of the service itself, counted and limited as requests of the database's owner.
 
-That is what message flows invoke, and what results of standing queries write to classes. There is
-nobody to be refused: beyond a limit a flow waits, and its messages with it; so do results.
+Message flows invoke operations, and standing queries write results to classes. Such work cannot be
+refused: beyond a limit, flows with their messages, and results, wait.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from mediator.data_plane.port import DataPlane
 
 __all__ = ["MeteredWork"]
 
-_LONGEST_PAUSE_S: Final = 1.0
-"""After which limits and owners are looked at again: they may be others."""
+_MAX_PAUSE_S: Final = 1.0
+"""Time after which limits and owners, which may have changed, are checked again."""
 
 
 @dataclass(eq=False)
 class MeteredWork:
-    """The accounts are those of the data port.
+    """Charges work to the accounts of the data port.
 
-    Refusals of admission control are for requests of clients: rules pause flows and queries
-    instead.
+    The refusals of admission control do not apply: rules pause flows and queries instead.
     """
 
     _limiter: TenantLimiter
@@ -52,23 +51,23 @@ class MeteredWork:
             self._limiter.leave(meter)
 
     async def _enter(self, database: str) -> Meter:
-        """Count a request in as soon as the limits let it."""
-        waits = False
+        """Count a request in as soon as the limits allow it."""
+        is_delayed = False
         while True:
             meter = self._account(database)
             delay = None if meter is None else meter.delay
             if meter is not None and delay is None:
-                # Nothing has happened since `delay` was looked at, so it is not refused.
+                # Not refused: there was no await since `delay` was read.
                 meter.enter()
                 return meter
-            if meter is not None and delay is not None and not waits:
-                waits = True
+            if meter is not None and delay is not None and not is_delayed:
+                is_delayed = True
                 self._observe(RequestDelayed(meter.tenant, delay.limit))
-            seconds = _LONGEST_PAUSE_S if delay is None else delay.seconds
-            await asyncio.sleep(min(seconds, _LONGEST_PAUSE_S))
+            seconds = _MAX_PAUSE_S if delay is None else delay.seconds
+            await asyncio.sleep(min(seconds, _MAX_PAUSE_S))
 
     def _account(self, database: str) -> Meter | None:
-        """Return the account that is charged; None: owners and limits are not known now."""
+        """Return the account to charge; None: owners and limits are not available."""
         try:
             return self._limiter.account(self._owner(database) or OPERATOR)
         except Unavailable:

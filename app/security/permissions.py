@@ -111,8 +111,8 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/admin/v1/tenants/{tenant}/keys": {"GET": _ADMIN_OF_TENANT, "POST": _ADMIN_OF_TENANT},
     "/admin/v1/tenants/{tenant}/keys/{key}": {"DELETE": _ADMIN_OF_TENANT},
 }
-"""By path and method. SCHEMA over a database is what its owner designs and watches it with. Pages
-show all databases; a page calls the data API with the key of the one who looks at it.
+"""By path and method. SCHEMA over a database lets its owner design and monitor it. Pages show all
+databases; a page calls the data API with the viewer's key.
 """
 
 
@@ -137,7 +137,7 @@ def permission_of(method: str, path: str) -> tuple[Permission, Mapping[str, str]
 def database_of(variables: Mapping[str, str], query: bytes) -> str | None:
     """Return the database that a path or a query names.
 
-    None if the query names several: the route might take another of them.
+    None if the query names several, as the route could use another one.
     """
-    given = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("database", [])
-    return variables.get("database") or (given[0] if len(given) == 1 else None)
+    names = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("database", [])
+    return variables.get("database") or (names[0] if len(names) == 1 else None)

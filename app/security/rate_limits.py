@@ -1,7 +1,7 @@
 """Rate limits of tenants: the accounts of one port.
 
-Each replica keeps its own account of a tenant, so an installation of n replicas lets through n
-times as many requests. It protects the tenants from one another; it is no quota that is billed.
+Each replica keeps its own account of a tenant, so n replicas admit n times as many requests. The
+limits protect tenants from one another; they are not a billed quota.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mediator.base.observation import Observer, RequestRefused
 __all__ = ["ANONYMOUS", "UNKNOWN", "TenantLimiter"]
 
 ANONYMOUS: Final = "(anonymous)"
-"""The account of requests that do not say who sends them; no tenant can have this name."""
+"""The account of requests without credentials; no tenant can have this name."""
 
 UNKNOWN: Final = "(unknown)"
-"""The account of requests whose credentials are no good."""
+"""The account of requests with invalid credentials."""
 
 
 @dataclass(eq=False)
@@ -37,10 +37,10 @@ class TenantLimiter:
     _meters: dict[str, Meter] = field(default_factory=dict, init=False)
 
     def enter(self, tenant: str) -> Meter:
-        """Let a request in; returns the tenant's account. `leave` is to follow.
+        """Admit a request, and return the tenant's account; the caller must `leave` it.
 
         Raises:
-            TooManyRequests: There are too many.
+            TooManyRequests: There are too many requests.
             Unavailable: Admission control refuses requests of its priority.
         """
         meter = self.account(tenant)
@@ -54,7 +54,7 @@ class TenantLimiter:
         return meter
 
     def account(self, tenant: str) -> Meter:
-        """Return the account of a tenant, with its present limits."""
+        """Return the account of a tenant, with its current limits."""
         limits = self._limits(tenant)
         meter = self._meters.get(tenant)
         if meter is None:
@@ -65,7 +65,7 @@ class TenantLimiter:
 
     @property
     def meters(self) -> Iterable[Meter]:
-        """The accounts of all who have sent requests."""
+        """The accounts of all tenants that have sent requests."""
         return self._meters.values()
 
     @staticmethod
@@ -73,8 +73,8 @@ class TenantLimiter:
         meter.in_flight -= 1
 
     @contextmanager
-    def held(self, tenant: str) -> Iterator[None]:
-        """Let a request in while the block runs; raises what `enter` does."""
+    def admit(self, tenant: str) -> Iterator[None]:
+        """Admit a request while the block runs; raise the errors of `enter`."""
         meter = self.enter(tenant)
         try:
             yield

@@ -1,4 +1,4 @@
-"""What lets requests in, from the settings: keys, tokens, limits."""
+"""The security services, from the settings: keys, tokens, limits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from mediator.routing.model import RoutingModel
 __all__ = ["Security"]
 
 _NO_LIMITS: Final = TenantLimits()
-_KNOWN: Final = frozenset(field.name for field in fields(TenantLimits))
-_LOOK_S: Final = 5.0
-"""Seconds after which it is seen that objects are to be counted."""
+_LIMIT_NAMES: Final = frozenset(field.name for field in fields(TenantLimits))
+_COUNT_CHECK_S: Final = 5.0
+"""Seconds between checks whether objects must be counted."""
 
 
 class Security:
@@ -42,38 +42,40 @@ class Security:
         self.access_cache = access_cache
         self.stored = StoredObjects(count, clock)
         self._observe = observe
-        self._limits_in: AccessSnapshot | None = None
+        self._limits_snapshot: AccessSnapshot | None = None
         self._limits_by_tenant: dict[str, TenantLimits] = {}
         self.metrics_open = settings.metrics_open
         self._limits = settings.limits
         self._clock = clock
         self._keys = KeySet(settings.jwt_keys, clock) if settings.jwt_keys else None
         self.authenticator = Authenticator(access_cache, self._tokens(settings), clock)
-        counting = PeriodicTask("counting the objects of tenants", _LOOK_S, self._count_objects)
+        counting = PeriodicTask(
+            "counting the objects of tenants", _COUNT_CHECK_S, self._count_objects
+        )
         fetching = self._keys.periodic_tasks() if self._keys else ()
         self._scheduler = Scheduler([*access_cache.periodic_tasks(), *fetching, counting])
 
     def authoriser(
         self, model: Callable[[], RoutingModel], refusals: Refusals
     ) -> RequestAuthoriser:
-        """Return what lets requests of the data port in."""
+        """Return the authoriser of the data port."""
         limiter = self.limiter(refusals)
         return RequestAuthoriser(self.authenticator, self.access_cache, limiter, model)
 
     def limiter(self, refusals: Refusals | None = None) -> TenantLimiter:
-        """Return what bounds the requests to one port; each keeps an account of its own.
+        """Return the limiter of one port; each port has separate accounts.
 
-        Where refusals of admission control are not given, as on the admin port, none apply: an
-        operator must be able to change the rules.
+        Without `refusals`, as on the admin port, admission control refuses nothing, so that an
+        operator can change the rules.
         """
         return TenantLimiter(self._limits_of, self.stored, self._clock, self._observe, refusals)
 
     def metered_work(self, limiter: TenantLimiter) -> MeteredWork:
-        """Return what bounds flows and deliveries, by the accounts of the data port."""
+        """Return the limiter of flows and deliveries, with the accounts of the data port."""
         return MeteredWork(limiter, self.access_cache.owner, self._observe)
 
     async def start(self) -> None:
-        """Read what there is, and keep looking.
+        """Read keys and tenants, and refresh them from then on.
 
         Raises:
             Unavailable: The catalogue does not answer.
@@ -95,26 +97,28 @@ class Security:
         return Tokens(self._keys, rules, self._clock)
 
     def _limits_of(self, account: str) -> TenantLimits:
-        """Return the limits of an account; the same object until a tenant is changed."""
+        """Return the limits of an account: the same object until a tenant changes."""
         if account == OPERATOR:
             return _NO_LIMITS
         snapshot = self.access_cache.current
-        if snapshot is not self._limits_in:
-            self._limits_in, self._limits_by_tenant = snapshot, self._merged(snapshot)
+        if snapshot is not self._limits_snapshot:
+            self._limits_snapshot, self._limits_by_tenant = snapshot, self._merge_limits(snapshot)
         return self._limits_by_tenant.get(account, self._limits)
 
-    def _merged(self, snapshot: AccessSnapshot) -> dict[str, TenantLimits]:
+    def _merge_limits(self, snapshot: AccessSnapshot) -> dict[str, TenantLimits]:
         limits = {}
         for name, tenant in snapshot.tenants.items():
-            # A newer version may have written down limits that this one does not know.
-            own = {limit: value for limit, value in tenant.limits.items() if limit in _KNOWN}
-            limits[name] = replace(self._limits, **own)
+            # A newer version may have stored limits that this one does not know.
+            tenant_limits = {
+                limit: value for limit, value in tenant.limits.items() if limit in _LIMIT_NAMES
+            }
+            limits[name] = replace(self._limits, **tenant_limits)
         return limits
 
     async def _count_objects(self) -> None:
-        bounded = {
+        limited_databases = {
             name: tenant.databases
             for name, tenant in self.access_cache.current.tenants.items()
             if self._limits_of(name).objects is not None
         }
-        await self.stored.measure(bounded)
+        await self.stored.measure(limited_databases)

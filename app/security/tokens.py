@@ -1,10 +1,10 @@
-"""JSON Web Tokens (RFC 7519, RFC 9068) of an issuer that is trusted: from claims to a principal.
+"""Verification of JSON Web Tokens (RFC 7519, RFC 9068) of a trusted issuer.
 
-`sub` names the subject, `portolan_tenant` the tenant, and `scope` the grants, as words between
-spaces: ``read:news write:news/articles``. Words that are no grants are meant for others.
+`sub` names the subject, `portolan_tenant` the tenant, and `scope` the grants, as words separated by
+spaces: ``read:news write:news/articles``. Other words are meant for other services.
 
-The algorithm is the key's and not the token's: a token cannot choose ``none``, or have the public
-key taken for a shared secret (RFC 8725, section 2.1).
+The key determines the algorithm, not the token: a token cannot choose ``none``, or make the public
+key a shared secret (RFC 8725, section 2.1).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from mediator.schema.ids import NAME
 
 __all__ = [
     "ALGORITHMS",
-    "FLOOR_S",
-    "LONGEST_TOKEN",
+    "MAX_TOKEN_LENGTH",
+    "MIN_FETCH_INTERVAL_S",
     "TENANT_CLAIM",
     "KeySet",
     "TokenRules",
@@ -40,11 +40,11 @@ __all__ = [
 ]
 
 TENANT_CLAIM: Final = "portolan_tenant"
-LONGEST_TOKEN: Final = 8192
-_REMEMBERED: Final = 4096
-_REQUIRED: Final = ["exp", "iss", "aud", "sub", TENANT_CLAIM]
-# What the library raises on hostile input, beyond its own errors.
-_UNREADABLE: Final = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
+MAX_TOKEN_LENGTH: Final = 8192
+_MAX_VERIFIED: Final = 4096
+_REQUIRED_CLAIMS: Final = ["exp", "iss", "aud", "sub", TENANT_CLAIM]
+# Includes the errors besides its own that the library raises on hostile input.
+_INVALID_TOKEN: Final = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +56,31 @@ class TokenRules:
 
 @dataclass(eq=False)
 class Tokens:
-    """Verifies tokens; what was found good is remembered until it ends, or the keys change."""
+    """Verifies tokens; caches valid ones until they expire, or the keys change."""
 
     keys: KeySet
     _rules: TokenRules
     _clock: Clock
-    _good: dict[bytes, tuple[Principal, float]] = field(default_factory=dict, init=False)
+    _verified: dict[bytes, tuple[Principal, float]] = field(default_factory=dict, init=False)
     _generation: int = field(default=0, init=False)
 
     async def principal(self, token: str) -> Principal:
-        """Return whom a token stands for.
+        """Return the principal of a token.
 
         Raises:
-            Unauthenticated: It is not good; the detail says why in general terms.
+            Unauthenticated: It is invalid; the detail states the reason in general terms.
         """
-        if len(token) > LONGEST_TOKEN:
+        if len(token) > MAX_TOKEN_LENGTH:
             raise _refuse("it is too long")
-        if self._generation != self.keys.generation or len(self._good) >= _REMEMBERED:
-            self._generation, self._good = self.keys.generation, {}
+        if self._generation != self.keys.generation or len(self._verified) >= _MAX_VERIFIED:
+            self._generation, self._verified = self.keys.generation, {}
         digest = sha256(token.encode()).digest()
-        principal, ends_s = self._good.get(digest, (None, 0.0))
-        if principal is not None and self._clock.now() < ends_s:
+        principal, expiry_s = self._verified.get(digest, (None, 0.0))
+        if principal is not None and self._clock.now() < expiry_s:
             return principal
         claims = await self._claims(token)
-        principal, ends_s = _principal(claims), _end(claims)
-        self._good[digest] = principal, ends_s + self._rules.leeway_s
+        principal, expiry_s = _principal(claims), _expiry(claims)
+        self._verified[digest] = principal, expiry_s + self._rules.leeway_s
         return principal
 
     async def _claims(self, token: str) -> dict[str, Any]:
@@ -95,11 +95,11 @@ class Tokens:
                 audience=self._rules.audience,
                 issuer=self._rules.issuer,
                 leeway=self._rules.leeway_s,
-                options={"require": _REQUIRED},
+                options={"require": _REQUIRED_CLAIMS},
             )
         except jwt.ExpiredSignatureError:
             raise _refuse("it has expired") from None
-        except _UNREADABLE:
+        except _INVALID_TOKEN:
             raise _refuse("its form, its signature or a claim is wrong") from None
 
 
@@ -119,9 +119,9 @@ def _principal(claims: dict[str, Any]) -> Principal:
     return Principal(subject, tenant, _grants(scope))
 
 
-def _end(claims: dict[str, Any]) -> float:
+def _expiry(claims: dict[str, Any]) -> float:
     try:
-        return float(claims["exp"])  # the library takes whole numbers of any size
+        return float(claims["exp"])  # the library accepts whole numbers of any size
     except OverflowError:
         raise _refuse("its end is none") from None
 
@@ -133,30 +133,30 @@ def _grants(scope: str) -> frozenset[Grant]:
     return grants
 
 
-def _refuse(why: str) -> Unauthenticated:
-    return Unauthenticated(f"The token is not good: {why}.", presented=True)
+def _refuse(reason: str) -> Unauthenticated:
+    return Unauthenticated(f"The token is not good: {reason}.", presented=True)
 
 
 ALGORITHMS: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
-"""Asymmetric ones only: a key that verifies must not be one that signs."""
+"""Only asymmetric ones: a key that verifies must not be able to sign."""
 
-FLOOR_S: Final = 10.0
-"""Seconds between two fetches at least: tokens with made-up key ids must not cause more."""
+MIN_FETCH_INTERVAL_S: Final = 10.0
+"""Minimum of seconds between two fetches, even for tokens with invented key ids."""
 
-_REFRESHED_S: Final = 300.0
+_REFRESH_INTERVAL_S: Final = 300.0
 _TIMEOUT_S: Final = 5.0
-_LARGEST: Final = 256 * 2**10
-_MOST_KEYS: Final = 64
+_MAX_KEY_SET_BYTES: Final = 256 * 2**10
+_MAX_KEYS: Final = 64
 _log = logging.getLogger("portolan.access")
 
 
 @dataclass(eq=False)
 class KeySet:
-    """Keys by their ids, fetched anew from time to time and when an id is not known.
+    """Keys by id, refetched periodically, and for an unknown id.
 
-    While the issuer does not answer, the keys that were fetched last stay good.
+    While the issuer does not answer, the last fetched keys stay valid.
 
     Attributes:
         _location: A file, or an ``https`` address.
@@ -170,20 +170,20 @@ class KeySet:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def find(self, key_id: str | None) -> PyJWK | None:
-        """Return a key; without an id, the only one there is."""
-        key = self._look(key_id)
+        """Return a key; without an id, the only key."""
+        key = self._lookup(key_id)
         if key is None:
             await self.refresh()
-            key = self._look(key_id)
+            key = self._lookup(key_id)
         return key
 
     async def refresh(self) -> None:
-        """Fetch the keys, unless that was done a moment ago."""
+        """Fetch the keys, unless the last fetch was less than `MIN_FETCH_INTERVAL_S` ago."""
         async with self._lock:
             now_s = self._clock.monotonic()
-            if now_s - self.fetched_s < FLOOR_S:
+            if now_s - self.fetched_s < MIN_FETCH_INTERVAL_S:
                 return
-            # Before the fetch: after one that fails there is a pause as well.
+            # Before the fetch, so that a failed one is also followed by a pause.
             self.fetched_s = now_s
             try:
                 self.keys = _read(await self._fetch())
@@ -192,9 +192,11 @@ class KeySet:
                 _log.warning("the keys of the token issuer were not read: %s", type(error).__name__)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        return [PeriodicTask("fetching the keys of the token issuer", _REFRESHED_S, self.refresh)]
+        return [
+            PeriodicTask("fetching the keys of the token issuer", _REFRESH_INTERVAL_S, self.refresh)
+        ]
 
-    def _look(self, key_id: str | None) -> PyJWK | None:
+    def _lookup(self, key_id: str | None) -> PyJWK | None:
         if key_id is None and len(self.keys) == 1:
             return next(iter(self.keys.values()))
         return self.keys.get(key_id or "")
@@ -210,18 +212,18 @@ class KeySet:
             body = bytearray()
             async for chunk in answer.aiter_bytes():
                 body += chunk
-                if len(body) > _LARGEST:
+                if len(body) > _MAX_KEY_SET_BYTES:
                     raise ValueError("the key set is too large")
             return bytes(body)
 
 
 def _read(raw: bytes) -> dict[str, PyJWK]:
     document = orjson.loads(raw)
-    listed = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(listed, list) or len(raw) > _LARGEST:
+    jwks = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(jwks, list) or len(raw) > _MAX_KEY_SET_BYTES:
         raise ValueError("that is no key set")
     keys: dict[str, PyJWK] = {}
-    for jwk in listed[:_MOST_KEYS]:
+    for jwk in jwks[:_MAX_KEYS]:
         key = _key(jwk)
         if key is not None:
             keys[key.key_id or ""] = key
@@ -229,7 +231,7 @@ def _read(raw: bytes) -> dict[str, PyJWK]:
 
 
 def _key(jwk: Any) -> PyJWK | None:
-    """Read one key; None if it is of no use here: symmetric, for encryption, or not known."""
+    """Parse a key; None if it is symmetric, for encryption, or of an unknown kind."""
     if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig":
         return None
     try:

@@ -1,1 +1,1 @@
-"""The service as a process: its composition, its ports, its children, its end."""
+"""The service as a process: composition, ports, child processes and shutdown."""

@@ -1,7 +1,7 @@
 """The health check of the image: whether the service in this container answers.
 
-It calls the process and nothing else, so it imports nothing of it, and trusts whatever certificate
-the port shows: it has come to its own machine, by an address that no certificate names.
+It imports nothing of the service, which it only calls. It trusts any certificate, because it calls
+its own machine by an address that no certificate names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _OK: Final = 200
 
 
 def is_alive(port: int, *, tls: bool) -> bool:
-    connection = _secured(port) if tls else HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
+    connection = (
+        _tls_connection(port) if tls else HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
+    )
     try:
         connection.request("GET", "/live")
         return connection.getresponse().status == _OK
@@ -29,14 +31,14 @@ def is_alive(port: int, *, tls: bool) -> bool:
         connection.close()
 
 
-def _secured(port: int) -> HTTPSConnection:
-    anybody = ssl.create_default_context()
-    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
-    return HTTPSConnection("127.0.0.1", port, timeout=WITHIN_S, context=anybody)
+def _tls_connection(port: int) -> HTTPSConnection:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return HTTPSConnection("127.0.0.1", port, timeout=WITHIN_S, context=context)
 
 
 def main() -> int:
-    """Return the exit status: 0 if it answers."""
+    """Return the exit status: 0 if the service answers."""
     port = int(os.environ.get("PORTOLAN_ADMIN_PORT", "8081"))
     return 0 if is_alive(port, tls="PORTOLAN_ADMIN_TLS_CERTIFICATE" in os.environ) else 1
 

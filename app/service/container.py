@@ -1,4 +1,4 @@
-"""The composition root: settings become a mediator, two applications, and observers."""
+"""The composition root: builds a mediator, two applications, and observers from the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from app.coherence.caches import Caches, make_caches
 from app.coherence.probe_readers import cache_readers
 from app.security.data_port import RequestAuthoriser
 from app.security.security import Security
-from app.service.mediators import earlier_lifetime_s, has_relay_process, mediator_options, revealed
+from app.service.mediators import (
+    earlier_lifetime_s,
+    has_relay_process,
+    mediator_options,
+    secret_value,
+)
 from app.service.relays import RelayProcess
 from app.service.traffic import MeasuredTraffic
 from app.settings.access import AccessSettings
@@ -68,12 +73,12 @@ class Container:
     scheduler: Scheduler
 
     async def reread(self) -> None:
-        """Apply the file of systems now, if it has changed."""
+        """Apply the file of systems if it has changed."""
         if self.systems_file is not None:
-            await self.systems_file.look()
+            await self.systems_file.apply_changes()
 
     def end_streams(self) -> None:
-        """End answers that have no end of their own, so that requests can be finished."""
+        """End endless answers, so that the server can shut down."""
         if self.mediator.changes.subscriptions is not None:
             self.mediator.changes.subscriptions.end()
         self.api.end_streams()
@@ -81,9 +86,9 @@ class Container:
     async def stop(self) -> None:
         await self.scheduler.stop()
         context, caches = self.context, self.context.caches
-        for part in (context.probes, context.security, self.relays, caches, self.mediator):
-            if part is not None:
-                await part.stop()
+        for component in (context.probes, context.security, self.relays, caches, self.mediator):
+            if component is not None:
+                await component.stop()
         if caches is not None:
             # After the mediator: its last writes still call the sketch.
             await caches.close()
@@ -91,15 +96,15 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class _Recent:
-    """What the pages show of the last hour; nothing of it is stored."""
+class _RecentHistory:
+    """The last hour for the pages, in memory only."""
 
     events: RecentEvents
     queries: CostlyQueries
     requests: RequestHistory
 
     @classmethod
-    def of(cls, metrics: Metrics) -> _Recent:
+    def of(cls, metrics: Metrics) -> _RecentHistory:
         sampler = RequestSampler(metrics.registry, metrics.count_waiting)
         return cls(RecentEvents(), CostlyQueries(), RequestHistory(sampler))
 
@@ -126,7 +131,7 @@ async def build(
         Unavailable: The catalogue does not answer.
     """
     telemetry = Telemetry(TelemetrySettings())
-    recent = _Recent.of(telemetry.metrics)
+    recent = _RecentHistory.of(telemetry.metrics)
     observers: list[Observer] = [*telemetry.observers, *recent.observers]
     observe = broadcast(*observers)
     caches = await _caches(settings, caching, telemetry)
@@ -148,7 +153,7 @@ async def build(
         if mediator.flows and mediator.standing_queries:
             admitted = security.metered_work(limiter).admitted
             mediator.flows.admitted = mediator.standing_queries.admitted = admitted
-    data_options = await _options_of_data(http, caching, mediator)
+    data_options = await _data_options(http, caching, mediator)
     data = _data_api(mediator, data_options, observe, caches, job_backend, authoriser)
     _connect_metrics(telemetry.metrics, mediator, data, security, caches)
     sampler = RequestSampler(telemetry.metrics.registry, telemetry.metrics.count_waiting)
@@ -160,13 +165,15 @@ async def build(
     context = _admin_context(mediator, caches, security, data, recent, probes, refresh)
     admin = create_admin_app(mediator.control, telemetry.metrics.registry, context)
     telemetry.start(refresh)
-    served = traced(DataApp(data, authoriser), telemetry.traces)
-    file = _followed(settings, mediator)
+    application = traced(DataApp(data, authoriser), telemetry.traces)
+    file = _systems_file(settings, mediator)
     history = PeriodicTask("history of requests", EVERY_S, recent.requests.sample)
     tasks = [history, *mediator.admission.periodic_tasks()]
     scheduler = Scheduler([*tasks, *([file.periodic_task()] if file else [])])
     scheduler.start()
-    return Container(mediator, served, admin, relays, data, telemetry, context, file, scheduler)
+    return Container(
+        mediator, application, admin, relays, data, telemetry, context, file, scheduler
+    )
 
 
 async def _caches(
@@ -174,7 +181,7 @@ async def _caches(
 ) -> Caches | None:
     if caching is None:
         return None
-    url, events = revealed(settings.coordination_url), telemetry.cache_events()
+    url, events = secret_value(settings.coordination_url), telemetry.cache_events()
     earlier_s = await earlier_lifetime_s(settings, caching)
     return make_caches(caching, url, events, telemetry.connect, earlier_s)
 
@@ -206,7 +213,7 @@ def _admin_context(
     caches: Caches | None,
     security: Security | None,
     data: DataApi,
-    recent: _Recent,
+    recent: _RecentHistory,
     probes: StalenessProbes,
     refresh: Refresh,
 ) -> AdminContext:
@@ -231,7 +238,7 @@ def _admin_context(
     )
 
 
-async def _options_of_data(
+async def _data_options(
     http: HttpSettings, caching: CacheSettings | None, mediator: Mediator
 ) -> DataOptions:
     key = await mediator.registrations.secret("cursors", secrets.token_hex(32))
@@ -275,14 +282,14 @@ async def _secure(
 ) -> Security | None:
     if access is None:
         return None
-    cache, count = mediator.tenancy.cache, mediator.schemas.count
-    security = Security(access, cache, SystemClock(), count, observe)
+    cache, count_objects = mediator.tenancy.cache, mediator.schemas.count
+    security = Security(access, cache, SystemClock(), count_objects, observe)
     await security.start()
     return security
 
 
 def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) -> MediatorSettings:
-    """Point settings at embedded stores: catalogue, coordination, and the systems themselves."""
+    """Point settings at embedded stores: for the catalogue, coordination, and as systems."""
     systems = [
         SystemSettings.model_validate(
             {
@@ -290,11 +297,11 @@ def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) 
                 "kind": kind,
                 "url": endpoint.url,
                 "durability": settings.durability,
-                "partitions": 1,  # one server of our own is never a cluster
+                "partitions": 1,  # an embedded server is never a cluster
             }
         )
-        # Of equally durable systems the first one gets what nothing is required of.
-        for kind, endpoint in sorted(endpoints.items(), key=lambda each: each[0] != "postgresql")
+        # Among equally durable systems the first one gets the data without requirements.
+        for kind, endpoint in sorted(endpoints.items(), key=lambda item: item[0] != "postgresql")
     ]
     return settings.model_copy(
         update={
@@ -310,16 +317,16 @@ async def _start(mediator: Mediator, caching: CacheSettings | None) -> None:
         await mediator.start()
     except NotAlone as error:
         await mediator.stop()
-        whose = "this" if caching and caching.sketch == "memory" else "the other"
+        owner = "this" if caching and caching.sketch == "memory" else "the other"
         raise MissingSetting(
-            f"Another replica serves this installation, and {whose} one has its cache sketch in"
+            f"Another replica serves this installation, and {owner} one has its cache sketch in"
             " memory, which does not learn what others write. Let all of them share a sketch:"
             " set PORTOLAN_SKETCH=redis, and PORTOLAN_SKETCH_URL or PORTOLAN_COORDINATION_URL to"
             " the same Redis; or PORTOLAN_SKETCH=off for all; or stop the other replica."
         ) from error
 
 
-def _followed(settings: MediatorSettings, mediator: Mediator) -> SystemsFile | None:
+def _systems_file(settings: MediatorSettings, mediator: Mediator) -> SystemsFile | None:
     path = settings.systems_file
     return SystemsFile(path, mediator.registry.reconfigure) if path else None
 

@@ -1,21 +1,20 @@
 """Draining: a process leaves its load balancer without a failed request.
 
-What happens after SIGTERM, and what could fail at each step:
+The steps after SIGTERM, and their failures:
 
-1. Readiness turns false first. Load balancers send nothing new from their next look on; until then
-   requests go on coming in, over connections that are there and over new ones. All are answered,
-   for `PORTOLAN_DRAIN_S`.
-2. Every answer says ``Connection: close``, so that the connections that proxies keep open are given
-   up by both sides at the end of an answer. If we closed them while they are idle, a request might
-   be on its way over them.
-3. Then the listener is closed. The kernel resets connections that it has accepted and we have not,
-   which a proxy may not try again if a request that is not idempotent was sent. So first it
-   takes no more: a filter on the socket drops all that comes in, as if the network had, and
-   after a moment none waits. A client whose first packet was dropped sends it again after a
-   second, and is refused: nothing was sent, so any proxy goes elsewhere.
-4. Requests under way are finished, and streams end.
+1. Readiness turns false. Load balancers send no new requests after their next health check; until
+   then requests continue to arrive, over open connections and over new ones. All are answered, for
+   `PORTOLAN_DRAIN_S`.
+2. Every answer has ``Connection: close``, so that both sides close the persistent connections of
+   proxies after an answer. If we closed an idle connection, a request could be on its way over it.
+3. The listener is closed. The kernel then resets connections that it has accepted and we have not,
+   and a proxy must not retry a request on them that is not idempotent. So the kernel first stops
+   accepting: a filter on the socket drops all packets, as if the network had, and after a moment
+   none waits. A client whose first packet was dropped resends it after a second, and is refused:
+   nothing was sent, so any proxy goes elsewhere.
+4. Requests in progress are finished, and streams end.
 
-A second signal, or SIGINT, skips the waiting: a person sits before it.
+A second signal, or SIGINT, skips the waiting, as a person is waiting.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ _ATTACH_FILTER: Final = 26
 """SO_ATTACH_FILTER of Linux, which Python does not name."""
 
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
-"""The program of the filter: ``ret #0``, of every packet nothing is kept."""
+"""The program of the filter: ``ret #0``, which drops every packet."""
 
-_ACCEPTED_WITHIN_S: Final = 0.1
+_ACCEPT_REMAINING_S: Final = 0.1
 
 
 class Signals:
     """The signals that end a process.
 
     Attributes:
-        drain: Whether the first one leaves time to drain.
+        drain: Whether the first signal leaves time to drain.
     """
 
     def __init__(self) -> None:
@@ -74,9 +73,9 @@ class Signals:
 async def drain(
     server: uvicorn.Server, lifecycle: Lifecycle, seconds: float, hurried: asyncio.Event
 ) -> None:
-    """Turn readiness off, and go on answering for so many seconds, or until `hurried` is set."""
+    """Turn readiness off, and continue to answer for `seconds`, or until `hurried` is set."""
     lifecycle.draining = True
-    # uvicorn takes over the headers of its configuration only once a second.
+    # uvicorn applies the headers of its configuration only once a second.
     server.config.encoded_headers.append(_CLOSE)
     server.server_state.default_headers = [*server.server_state.default_headers, _CLOSE]
     _log.info("draining for %g s", seconds)
@@ -88,9 +87,9 @@ async def drain(
 
 
 async def stop_accepting(listener: socket.socket) -> None:
-    """Have the kernel take no more connections, and let those be accepted that it has taken.
+    """Stop the kernel from taking connections, and wait until we have accepted the earlier ones.
 
-    Where that cannot be, the listener is closed as it is.
+    Without socket filters, return at once.
     """
     program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
     # struct sock_fprog: the number of instructions, and their address.
@@ -100,4 +99,4 @@ async def stop_accepting(listener: socket.socket) -> None:
     except OSError:
         _log.debug("this system has no socket filters")
         return
-    await asyncio.sleep(_ACCEPTED_WITHIN_S)
+    await asyncio.sleep(_ACCEPT_REMAINING_S)

@@ -1,4 +1,4 @@
-"""Settings of the interpreter in processes that serve: garbage collector and threads."""
+"""Interpreter settings of serving processes: garbage collector and threads."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 __all__ = ["favour_the_event_loop", "spare_the_collector"]
 
-_SWITCH_S: Final = 0.00005
-"""A thread that computes gives way to the event loop within this time, instead of 5 ms: a request
-takes the event loop several rounds, and each would wait as long."""
+_SWITCH_INTERVAL_S: Final = 0.00005
+"""A computing thread yields to the event loop within this time instead of 5 ms: a request takes
+several iterations of the event loop, each of which would wait that long."""
 
 
 def spare_the_collector() -> None:
-    """Keep what start-up made out of garbage collections, and have fewer of them.
+    """Exclude the objects of start-up from garbage collections, and collect less often.
 
-    Requests make no cycles, nor do relays; a batch of a thousand operations, or as many entries of
-    an outbox, make thousands of objects, and would set off a collection again and again.
+    Neither requests nor relays create reference cycles. A batch of a thousand operations, or as
+    many entries of an outbox, create thousands of objects, which would trigger many collections.
     """
     gc.collect()
     gc.freeze()
@@ -25,5 +25,5 @@ def spare_the_collector() -> None:
 
 
 def favour_the_event_loop() -> None:
-    """Let the event loop go on soon where threads compute (`mediator.base.offload`)."""
-    sys.setswitchinterval(_SWITCH_S)
+    """Let the event loop preempt computing threads quickly (`mediator.base.offload`)."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Interruption by a signal, and closing within a bound."""
+"""Interruption by a signal, and closing within a time limit."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = [
 ]
 
 CLOSED_WITHIN_S: Final = 10.0
-"""Seconds that connections to systems get to be closed, whatever these do. What is left behind then
-is what a crash would leave, which others find."""
+"""Time limit for closing the connections to systems, in seconds. What remains after it is recovered
+by others, as after a crash."""
 
 
 class Interrupted(Exception):
-    """A signal ended the service while something else was under way."""
+    """A signal ended the service while another operation was in progress."""
 
 
 class NotClosed(Exception):
-    """Some system kept a process from closing its connections in time.
+    """A system kept a process from closing its connections in time.
 
-    The cause is the error that ended what it did before, if one did.
+    The cause is the error that ended the process's work, if any.
     """
 
 
@@ -39,10 +39,10 @@ class NotClosed(Exception):
 async def closing(
     close: Callable[[], Coroutine[Any, Any, None]], within_s: float = CLOSED_WITHIN_S
 ) -> AsyncIterator[None]:
-    """Run the block, and then close what it used, within a bound.
+    """Run the block, and then `close` its resources within a time limit.
 
     Raises:
-        NotClosed: The bound has passed; what is late is left behind.
+        NotClosed: The time is over; what is still open is abandoned.
     """
     failure: BaseException | None = None
     try:
@@ -57,10 +57,10 @@ async def closing(
 
 @contextlib.asynccontextmanager
 async def interruptible(ended: asyncio.Event) -> AsyncIterator[None]:
-    """Run the block until it is done, or until the event is set.
+    """Run the block until it ends, or until the event is set.
 
     Raises:
-        Interrupted: The event was set first; what the block was doing is cancelled.
+        Interrupted: The event was set first; the block was cancelled.
     """
     try:
         async with asyncio.timeout(None) as limit:
@@ -77,7 +77,7 @@ async def interruptible(ended: asyncio.Event) -> AsyncIterator[None]:
 
 async def _interrupt(ended: asyncio.Event, limit: asyncio.Timeout) -> None:
     await ended.wait()
-    # A deadline of now: the timeout cancels the block.
+    # With a deadline of now, the timeout cancels the block.
     limit.reschedule(asyncio.get_running_loop().time())
 
 

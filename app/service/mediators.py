@@ -1,4 +1,4 @@
-"""Mediators as settings describe them: their options, and mediators of commands, without ports."""
+"""Mediators from settings: their options, and mediators for commands, without ports."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ __all__ = [
     "earlier_lifetime_s",
     "has_relay_process",
     "mediator_options",
-    "reading",
-    "revealed",
-    "writing",
+    "reading_mediator",
+    "secret_value",
+    "writing_mediator",
 ]
 
 _LIFETIME: Final = "sketch:lifetime_us"
-"""A sketch that was lost has everything revalidated until no copy can be fresh that it has
-forgotten. Where it forgets how long that is as well, in memory or on a Redis that was emptied, its
-settings would say so, had nobody ever reduced them. So the catalogue remembers it, by this name."""
+"""The catalogue's key of the longest lifetime ever configured. A lost sketch has everything
+revalidated until all forgotten copies have expired. In memory, or on an emptied Redis, it also
+loses that time, and the current settings could be smaller than earlier ones."""
 
 
 @asynccontextmanager
-async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIterator[Mediator]:
-    """Run a mediator that keeps caches coherent as the service does, and serves no requests.
+async def writing_mediator(
+    settings: MediatorSettings, caching: CacheSettings
+) -> AsyncIterator[Mediator]:
+    """Run a mediator that keeps caches coherent, like the service, but serves no requests.
 
     Raises:
         MissingSetting: There is no catalogue, or the sketch is not shared.
@@ -51,16 +53,16 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
     if caching.sketch == "memory":
         raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
     earlier_s = await earlier_lifetime_s(settings, caching)
-    url = revealed(settings.coordination_url)
+    url = secret_value(settings.coordination_url)
     caches = make_caches(caching, url, earlier_lifetime_s=earlier_s)
     mediator = Mediator(mediator_options(settings, caches), make_store, [log_observation])
-    async with AsyncExitStack() as rest:
+    async with AsyncExitStack() as stack:
         if caches is not None:
-            rest.push_async_callback(caches.close)
-        rest.push_async_callback(mediator.stop)
+            stack.push_async_callback(caches.close)
+        stack.push_async_callback(mediator.stop)
         await mediator.start()
         if caches is not None:
-            rest.push_async_callback(caches.stop)
+            stack.push_async_callback(caches.stop)
             caches.start(
                 mediator.orphan_resolver, lambda: mediator.data.model, mediator.control.databases
             )
@@ -68,12 +70,12 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
 
 
 @asynccontextmanager
-async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
-    """Open a mediator that only reads: it does nothing in the background, and upgrades nothing.
+async def reading_mediator(settings: MediatorSettings) -> AsyncIterator[Mediator]:
+    """Open a read-only mediator, without background tasks, which does not migrate the catalogue.
 
     Raises:
         MissingSetting: There is no catalogue.
-        Conflict: The catalogue is of another version.
+        Conflict: The catalogue has another version.
         Unavailable: The catalogue does not answer.
     """
     options = replace(mediator_options(settings), migrate=False)
@@ -88,11 +90,11 @@ async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
 def mediator_options(
     settings: MediatorSettings, caches: Caches | None = None, *, alone: bool = False
 ) -> MediatorOptions:
-    """Return the options of a mediator that keeps caches coherent, whatever it writes."""
+    """Return the options of a mediator; with `caches`, all its writes keep them coherent."""
     options = MediatorOptions(
         catalogue_url=settings.required_catalogue_url,
         migrate=settings.catalogue_migrate == "auto",
-        coordination_url=revealed(settings.coordination_url),
+        coordination_url=secret_value(settings.coordination_url),
         systems=[system.registration() for system in _systems(settings)],
         proposal_margin=settings.proposal_margin,
         proposal_dwell_s=settings.proposal_dwell_s,
@@ -113,30 +115,30 @@ def mediator_options(
 
 
 def _systems(settings: MediatorSettings) -> list[SystemSettings]:
-    """Return what settings and file name; of a system that both name, the file holds."""
-    named = {system.name: system for system in settings.systems}
+    """Return the systems in settings and file; the file overrides settings of the same name."""
+    by_name = {system.name: system for system in settings.systems}
     if settings.systems_file is not None:
-        named |= {system.name: system for system in read_systems(settings.systems_file)}
-    return list(named.values())
+        by_name |= {system.name: system for system in read_systems(settings.systems_file)}
+    return list(by_name.values())
 
 
 def has_relay_process(settings: MediatorSettings) -> bool:
     return settings.relays == "process" and settings.coordination_url is not None
 
 
-def revealed(secret: SecretStr | None) -> str | None:
+def secret_value(secret: SecretStr | None) -> str | None:
     return secret.get_secret_value() if secret else None
 
 
 async def earlier_lifetime_s(settings: MediatorSettings, caching: CacheSettings) -> float:
-    """Return for how long copies may be fresh that any replica was ever set to hand out (seconds).
+    """Return the longest freshness lifetime that any replica ever had in its settings, in seconds.
 
-    To be called before the first is handed out: it remembers these settings, too. Where none is,
-    the catalogue is not asked.
+    Call it before the first copy is handed out, as it also records these settings. Without a sketch
+    it does not read the catalogue.
 
     Raises:
         MissingSetting: There is no catalogue.
-        CatalogueMismatch: This code cannot work with the tables there are.
+        CatalogueMismatch: This code cannot work with the catalogue's tables.
         Unavailable: The catalogue does not answer.
     """
     if not has_sketch(caching, is_coordinated=bool(settings.coordination_url)):
@@ -145,7 +147,7 @@ async def earlier_lifetime_s(settings: MediatorSettings, caching: CacheSettings)
     catalogue = Catalogue(settings.required_catalogue_url, migrate=migrate)
     try:
         await catalogue.open()
-        own_us = lifetime_us(sketch_limits(caching))
-        return await highest(catalogue, _LIFETIME, own_us) / 1_000_000
+        current_us = lifetime_us(sketch_limits(caching))
+        return await highest(catalogue, _LIFETIME, current_us) / 1_000_000
     finally:
         await catalogue.close()

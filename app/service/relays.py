@@ -1,8 +1,8 @@
-"""Relays and materialisers in a process of their own, so that requests do not wait for them.
+"""Relays and materialisers in a separate process, so that requests do not wait for them.
 
-What they do takes a good part of a core under load. The service starts the process, hands it its
-settings through one pipe, gets what it observes through another, and starts it again if it dies.
-The process ends when the pipe does: it never outlives the service, whatever becomes of that.
+Under load they use a good part of a core. The service starts the process, sends its settings
+through one pipe, receives observations through another, and restarts the process if it dies. The
+process ends when the pipe closes, so it never outlives the service.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ __all__ = ["RelayProcess"]
 
 _log = logging.getLogger("portolan.relaying")
 
-_END_WITHIN_S: Final = 10.0
-_YIELDING: Final = 5
-"""Where cores are few, a request goes before what may wait; a quarter of a core is left for it."""
+_PROCESS_END_TIMEOUT_S: Final = 10.0
+_NICENESS: Final = 5
+"""With few cores, requests go before relays, which still get a quarter of a core."""
 
-_STOP_WITHIN_S: Final = 5.0
-_FORWARDED: Final[dict[str, type[Any]]] = {
+_STOP_TIMEOUT_S: Final = 5.0
+_FORWARDED_EVENTS: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (ChangesRelayed, FeedRollbackFound, FeedGapFound, StandingQueriesCounted)
 }
@@ -60,16 +60,16 @@ class RelayProcess:
         self._options = orjson.dumps(_settings_of(settings)) + b"\n"
         self._observe = observe
         self._process: Process | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._keeping = asyncio.create_task(keep("the process of the relays", self._run))
+        self._supervisor = asyncio.create_task(keep("the process of the relays", self._run))
 
     async def stop(self) -> None:
-        if self._keeping is not None:
-            await end([self._keeping])
+        if self._supervisor is not None:
+            await end([self._supervisor])
         if self._process is not None:
-            await ended(self._process, _END_WITHIN_S)
+            await ended(self._process, _PROCESS_END_TIMEOUT_S)
 
     async def _run(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(
@@ -77,7 +77,7 @@ class RelayProcess:
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        with suppress(OSError):  # it may have died already
+        with suppress(OSError):  # the process may have died already
             process.stdin.write(self._options)
             await process.stdin.drain()
         async for line in process.stdout:
@@ -87,7 +87,7 @@ class RelayProcess:
     def _forward(self, line: bytes) -> None:
         try:
             name, members = orjson.loads(line)
-            event: Observation = _FORWARDED[name](**members)
+            event: Observation = _FORWARDED_EVENTS[name](**members)
         except (ValueError, LookupError, TypeError):
             _log.warning("the process of the relays sent something that is not understood")
         else:
@@ -95,7 +95,7 @@ class RelayProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Leave out our settings: they come through the pipe, and may have been overridden."""
+    """Omit our settings: the pipe passes them, possibly overridden."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PORTOLAN_")}
 
 
@@ -113,19 +113,19 @@ def _settings_of(settings: MediatorSettings) -> dict[str, Any]:
 
 
 def _send(event: Observation) -> None:
-    if type(event).__name__ in _FORWARDED:
+    if type(event).__name__ in _FORWARDED_EVENTS:
         sys.stdout.buffer.write(orjson.dumps([type(event).__name__, asdict(event)]) + b"\n")
         sys.stdout.buffer.flush()
 
 
-async def _relay(options: dict[str, Any], gone: asyncio.StreamReader) -> None:
+async def _relay(options: dict[str, Any], pipe: asyncio.StreamReader) -> None:
     retention = Retention(**options.pop("retention"))
-    only = MediatorOptions(**options, retention=retention, relaying="only", migrate=False)
-    mediator = Mediator(only, make_store, [_send])
+    relay_options = MediatorOptions(**options, retention=retention, relaying="only", migrate=False)
+    mediator = Mediator(relay_options, make_store, [_send])
     try:
         await mediator.start()
         spare_the_collector()
-        await gone.read()
+        await pipe.read()
     except MediatorError as error:
         _log.warning("the relays cannot start: %s", error.detail)
     finally:
@@ -133,8 +133,8 @@ async def _relay(options: dict[str, Any], gone: asyncio.StreamReader) -> None:
 
 
 async def _stop(mediator: Mediator) -> None:
-    """End in good order, but in good time: a crash would lose nothing either."""
-    if not await ended_within(_STOP_WITHIN_S, mediator.stop()):
+    """Stop the mediator within a time limit; a crash would lose nothing either."""
+    if not await ended_within(_STOP_TIMEOUT_S, mediator.stop()):
         _log.warning("the relays do not end; they are cut off")
         os._exit(1)
 
@@ -154,6 +154,6 @@ async def _main() -> None:
 
 
 if __name__ == "__main__":
-    os.nice(_YIELDING)
+    os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service
     uvloop.run(_main())

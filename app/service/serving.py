@@ -1,4 +1,4 @@
-"""Serving: the data API and the admin API on their two ports, until a signal ends it."""
+"""Serves the data API and the admin API on their two ports until a signal ends the process."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = ["Addresses", "Serving", "listening", "make_server", "on_stores", "ser
 
 log = logging.getLogger("portolan.serve")
 
-REVIVED_EVERY_S = 1.0
+REVIVE_INTERVAL_S = 1.0
 """Seconds between checks that the embedded stores run."""
 
 FINISHED_WITHIN_S = 10
-"""Seconds that requests under way get to finish once nothing new is taken."""
+"""Seconds in which requests in progress must finish once no new ones are accepted."""
 
-KEPT_S = 75
-"""Seconds that an idle connection is kept: longer than proxies do (nginx: 60), so that it is them
-who close it, and never we while a request is on its way."""
+IDLE_TIMEOUT_S = 75
+"""Seconds that an idle connection is kept: longer than proxies keep it (nginx: 60), so that they
+close it, and never we while a request is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A service that answers.
+    """A running service.
 
     Attributes:
         missing: Embedded stores that this machine cannot run, with the reasons.
@@ -73,32 +73,32 @@ async def serving(
     caching: CacheSettings | None = None,
     access: AccessSettings | None = None,
 ) -> AsyncIterator[Serving]:
-    """Run the service while the block runs; requests under way are finished at its end.
+    """Run the service while the block runs; requests in progress are finished at its end.
 
-    Without `caching` there is no sketch, and nothing may be cached. Without `access` requests are
-    not authenticated, and the service listens on loopback only.
+    Without `caching` there is no sketch, and nothing is cached. Without `access` requests are not
+    authenticated, and the service listens on loopback only.
 
     Raises:
-        MissingSetting: A setting is missing, or would let strangers in.
+        MissingSetting: A setting is missing, or would allow access without authentication.
         MediatorError: The catalogue does not answer.
         OSError: A port is taken.
         DataDirectoryBusy, EmbeddedStartError: The embedded stores cannot run.
         Interrupted: SIGTERM or SIGINT came before the service on embedded stores answered.
-        NotClosed: At the end, after everything else has ended.
+        NotClosed: A system did not close in time; raised after everything else has ended.
     """
     logging.getLogger("portolan").setLevel(http.log_level.upper())
-    chosen = access or AccessSettings.model_construct(authentication="off")
-    trusted = access if chosen.required(http, settings) else None
+    access_settings = access or AccessSettings.model_construct(authentication="off")
+    enforced_access = access if access_settings.required(http, settings) else None
     tls = certificates(http)
     for certificate in tls.values():
         certificate.check()
-    # The ports are taken first: a second service on them ends before it touches any store.
+    # Listen first: a second service on the same ports ends before it touches any store.
     with (
         listening(http.host, http.port) as data,
         listening(http.admin_host, http.admin_port) as admin,
     ):
         async with on_stores(settings) as (ready, missing):
-            container = await build(http, ready, caching, trusted)
+            container = await build(http, ready, caching, enforced_access)
             spare_the_collector()
             favour_the_event_loop()
             addresses = Addresses(
@@ -106,7 +106,7 @@ async def serving(
             )
             async with (
                 closing(container.stop),
-                _answering(container, data, admin, tls, http) as ended,
+                _serving_ports(container, data, admin, tls, http) as ended,
             ):
                 yield Serving(addresses, container, missing, ended)
 
@@ -118,12 +118,12 @@ async def on_stores(
     """Run the embedded stores while the block runs, if the settings say so.
 
     Yields:
-        The settings with the stores in them, and what this machine cannot run.
+        The settings with the stores, and the stores that this machine cannot run.
 
     Raises:
         DataDirectoryBusy, EmbeddedStartError: They cannot run.
         ServerUnavailable: This machine cannot run Redis or PostgreSQL, which the service needs.
-        Interrupted: SIGTERM or SIGINT came, and the block does not listen to them itself.
+        Interrupted: SIGTERM or SIGINT came, and the block has no handlers for them.
     """
     if not settings.embedded:
         yield settings, ()
@@ -135,30 +135,26 @@ async def on_stores(
         try:
             state = await asyncio.to_thread(fleet.start)
             _check_required(state.unavailable)
-            async with _revived(fleet):
+            async with _reviving(fleet):
                 yield on_embedded(settings, state.endpoints), state.unavailable
         finally:
             await asyncio.to_thread(fleet.stop)
 
 
 def _check_required(unavailable: Sequence[ServerUnavailable]) -> None:
-    """Only MongoDB is optional.
-
-    Raises:
-        ServerUnavailable: Redis or PostgreSQL is missing.
-    """
+    """Raise `ServerUnavailable` if Redis or PostgreSQL is missing; MongoDB is optional."""
     for missing in unavailable:
         if missing.kind != "mongodb":
             raise missing
 
 
 @contextlib.asynccontextmanager
-async def _revived(fleet: EmbeddedFleet) -> AsyncIterator[None]:
-    """Restart servers that exit while the block runs, whatever the others do meanwhile."""
+async def _reviving(fleet: EmbeddedFleet) -> AsyncIterator[None]:
+    """Restart servers that exit while the block runs, each independently of the others."""
     revival = Scheduler(
         [
             PeriodicTask(
-                f"reviving embedded {kind}", REVIVED_EVERY_S, partial(_revive, fleet, kind)
+                f"reviving embedded {kind}", REVIVE_INTERVAL_S, partial(_revive, fleet, kind)
             )
             for kind in fleet.endpoints
         ]
@@ -172,15 +168,15 @@ async def _revived(fleet: EmbeddedFleet) -> AsyncIterator[None]:
 
 async def _revive(fleet: EmbeddedFleet, kind: Kind) -> None:
     try:
-        revived = await asyncio.to_thread(fleet.revive, kind)
+        was_restarted = await asyncio.to_thread(fleet.revive, kind)
     except EmbeddedStartError as error:
         raise Unavailable(str(error), system=error.kind) from error
-    if revived:
+    if was_restarted:
         log.warning("The embedded %s server had died and was started again.", kind)
 
 
 @contextlib.asynccontextmanager
-async def _answering(
+async def _serving_ports(
     container: Container,
     data: socket.socket,
     admin: socket.socket,
@@ -189,11 +185,11 @@ async def _answering(
 ) -> AsyncIterator[asyncio.Event]:
     signals = Signals()
     signals.listen()
-    rereading: set[asyncio.Task[None]] = set()
+    reread_tasks: set[asyncio.Task[None]] = set()
 
     def reread() -> None:
-        rereading.add(task := asyncio.create_task(container.reread()))
-        task.add_done_callback(rereading.discard)
+        reread_tasks.add(task := asyncio.create_task(container.reread()))
+        task.add_done_callback(reread_tasks.discard)
 
     if container.systems_file is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reread)
@@ -201,8 +197,8 @@ async def _answering(
     serving_data = make_server(container.data, ports[0], tls.get("data"))
     serving_admin = make_server(container.admin, ports[1], tls.get("admin"))
     periodic_tasks = [certificate.periodic_task() for certificate in tls.values()]
-    upkeep = Scheduler([*periodic_tasks, *(port.periodic_task() for port in ports)])
-    upkeep.start()
+    scheduler = Scheduler([*periodic_tasks, *(port.periodic_task() for port in ports)])
+    scheduler.start()
     data_task = asyncio.create_task(serving_data.serve([data]))
     admin_task = asyncio.create_task(serving_admin.serve([admin]))
     try:
@@ -211,18 +207,18 @@ async def _answering(
         if signals.drain:
             await drain(serving_data, container.context.lifecycle, http.drain_s, signals.hurried)
             await stop_accepting(data)
-        # Before the server is to exit: it waits for every response, and these have no end.
+        # Before the server exits: it waits for every response, also for endless ones.
         container.end_streams()
         serving_data.should_exit = True
         await data_task
-        # Probes are answered to the end: to them this must not look like a process that died.
+        # Health checks are answered to the end: otherwise the process would seem to have died.
         serving_admin.should_exit = True
         await admin_task
-        await upkeep.stop()
+        await scheduler.stop()
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to us: there are two of them, and stores to stop after them."""
+    """A server without signal handlers: two servers, and then the stores, must be stopped."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -230,15 +226,15 @@ class _Server(uvicorn.Server):
 
 
 def _limits(http: HttpSettings) -> PortLimits:
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    spare = http.max_connections if files == resource.RLIM_INFINITY else files // 2
+    file_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    available = http.max_connections if file_limit == resource.RLIM_INFINITY else file_limit // 2
     return PortLimits(
         http.head_timeout_s,
         http.body_timeout_s,
         http.response_timeout_s,
-        min(http.max_connections, spare),  # stores need files, too
+        min(http.max_connections, available),  # stores also need files
         http.max_connections_per_peer,
-        KEPT_S,
+        IDLE_TIMEOUT_S,
     )
 
 
@@ -249,7 +245,7 @@ def make_server(
         app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are stricter than the protocol
         log_config=None,
         access_log=False,
-        interface="asgi3",  # what is made by `traced` is no coroutine function
+        interface="asgi3",  # `traced` does not return a coroutine function
         lifespan="off",
         server_header=False,
         proxy_headers=False,
@@ -272,8 +268,8 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=2048) as listener:
-        # Connections inherit it. asyncio itself leaves it out where a listener names no protocol;
-        # then a body waits for the acknowledgement of its head, which clients delay by 40 ms.
+        # Connections inherit it. asyncio does not set it for a listener without a protocol number;
+        # a body then waits for the acknowledgement of its head, which clients delay by 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield listener
 

@@ -1,11 +1,11 @@
-"""TLS of a port: a certificate and its key, in files that are read again when they are renewed.
+"""TLS of a port: a certificate and its key, in files that are reloaded when they are renewed.
 
-Renewed files become a context of their own, which takes the place of the one before in a single
-step: whatever happens to the files while they are read, a connection finds a certificate and its
-key, or the ones before. Connections that are open stay as they are.
+Renewed files are loaded into a new context, which replaces the old one atomically: whatever happens
+to the files while they are read, a connection gets a matching certificate and key, new or old. Open
+connections do not change.
 
-Kubernetes renews a mounted Secret by turning the link ``..data``, through which the files are
-reached, to another directory. So files are compared by which they are, not by their times alone.
+Kubernetes renews a mounted Secret by pointing the link ``..data``, through which the files are
+reached, to another directory. So files are compared by inode, not only by time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mediator.base.periodic_tasks import PeriodicTask
 __all__ = ["REREAD_S", "Certificate", "certificates"]
 
 REREAD_S: Final = 60.0
-"""Seconds after which files are looked at again."""
+"""Seconds between checks of the files."""
 
 _log = logging.getLogger("portolan.tls")
 
@@ -35,8 +35,8 @@ class Certificate:
     """The certificate of a port.
 
     Attributes:
-        port: What the port is for: ``data`` or ``admin``.
-        chain: File with the certificate, and those between it and its root (PEM).
+        port: The name of the port: ``data`` or ``admin``.
+        chain: File with the certificate and its intermediate certificates (PEM).
         key: File with its key (PEM, not encrypted).
     """
 
@@ -45,17 +45,17 @@ class Certificate:
     key: Path
     _context: ssl.SSLContext | None = None
     _newest: ssl.SSLContext | None = None
-    _seen: tuple[int, ...] = field(default=())
+    _loaded_versions: tuple[int, ...] = field(default=())
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What connections are made with; follows the files once `reread` is called.
+        """The context of connections; `reread` updates it from the files.
 
         Raises:
-            MissingSetting: The files are of no use; the message says why.
+            MissingSetting: The files cannot be used; the message states the reason.
         """
         if self._context is None:
-            self._seen = self._file_versions()
+            self._loaded_versions = self._file_versions()
             self._context = self._newest = self.load()
             self._context.sni_callback = self._use_newest
             self._warn(self.ends)
@@ -63,10 +63,10 @@ class Certificate:
 
     @property
     def ends(self) -> datetime:
-        """When the certificate ends.
+        """When the certificate expires.
 
         Raises:
-            MissingSetting: There is no certificate in its file.
+            MissingSetting: The file has no certificate.
         """
         try:
             return x509.load_pem_x509_certificate(self.chain.read_bytes()).not_valid_after_utc
@@ -74,22 +74,22 @@ class Certificate:
             raise self._unusable(error) from None
 
     def check(self) -> datetime:
-        """Return when the certificate ends, after trying whether it can be used; see `context`."""
+        """Load the certificate, and return when it expires; raise the errors of `context`."""
         self.load()
         return self.ends
 
     async def reread(self) -> None:
-        """Use what is in the files now, if it has changed and can be used."""
+        """Reload the files if they have changed; if they are unusable, keep the old context."""
         try:
-            # Before the files are read: what changes meanwhile is then found the next time.
+            # Before the files are read: the next call then detects changes during the read.
             versions = self._file_versions()
-            if versions == self._seen:
+            if versions == self._loaded_versions:
                 return
-            renewed, ends = self.load(), self.ends
+            context, ends = self.load(), self.ends
         except MissingSetting as error:
             _log.warning("the renewed certificate is not used: %s", error)
             return
-        self._newest, self._seen = renewed, versions
+        self._newest, self._loaded_versions = context, versions
         _log.info("the %s port has a renewed certificate, until %s", self.port, ends)
         self._warn(ends)
 
@@ -101,7 +101,7 @@ class Certificate:
     def _use_newest(
         self, connection: ssl.SSLObject, _host: str | None, _first: ssl.SSLContext
     ) -> None:
-        """Have a new connection use the newest certificate, whether it names a host or not."""
+        """Use the newest certificate for a new connection, with or without a server name."""
         if self._newest is not None:
             connection.context = self._newest
 
@@ -116,7 +116,7 @@ class Certificate:
         return context
 
     def _file_versions(self) -> tuple[int, ...]:
-        """Return what differs once a file is another, or was written."""
+        """Return inodes and modification times, which change if a file is replaced or written."""
         try:
             files = (self.chain.stat(), self.key.stat())
         except OSError as error:
@@ -127,16 +127,16 @@ class Certificate:
         files = f"{self.chain} and {self.key}"
         if isinstance(error, FileNotFoundError):
             missing = next((file for file in (self.chain, self.key) if not file.exists()), "a file")
-            why = f"{missing} is not there"
+            reason = f"{missing} is not there"
         elif isinstance(error, PermissionError):
-            why = f"{files} may not be read"
+            reason = f"{files} may not be read"
         elif isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
-            why = f"the key in {self.key} is not that of the certificate in {self.chain}"
+            reason = f"the key in {self.key} is not that of the certificate in {self.chain}"
         elif isinstance(error, _Encrypted):
-            why = f"the key in {self.key} is encrypted, and nobody is there to give the password"
+            reason = f"the key in {self.key} is encrypted, and nobody is there to give the password"
         else:
-            why = f"{files} hold no certificate and key in PEM"
-        return MissingSetting(f"The {self.port} port cannot speak TLS: {why}.")
+            reason = f"{files} hold no certificate and key in PEM"
+        return MissingSetting(f"The {self.port} port cannot speak TLS: {reason}.")
 
     def _warn(self, ends: datetime) -> None:
         if ends <= datetime.now(UTC):
@@ -148,7 +148,7 @@ class _Encrypted(ValueError):
 
 
 def _refuse() -> NoReturn:
-    """Stand in for OpenSSL's question at the terminal, where a service would wait for ever."""
+    """Refuse, instead of OpenSSL's prompt at the terminal, where a service would wait forever."""
     raise _Encrypted
 
 

@@ -1,4 +1,4 @@
-"""The requests of this replica as rules of admission control see them, measured now and then."""
+"""Periodic measurements of this replica's requests, for the rules of admission control."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mediator.base.clock import Clock
 
 __all__ = ["MeasuredTraffic"]
 
-_MOST_TENANTS: Final = 500
-"""Tenants that rules see: those that send most."""
+_MAX_TENANTS: Final = 500
+"""The number of tenants that rules see, those with the most requests."""
 
 
 @dataclass(eq=False)
@@ -23,7 +23,7 @@ class MeasuredTraffic:
     """Figures and tenants as of the last measurement.
 
     Attributes:
-        _active: Requests under way, by kind.
+        _active: Requests in progress, by kind.
         _limiter: The accounts of tenants; None: requests are not authenticated.
     """
 
@@ -37,10 +37,10 @@ class MeasuredTraffic:
     _measured_s: float = field(default=0.0, init=False)
 
     def measure(self) -> None:
-        self.figures = {"requestsInFlight": sum(self._active().values()), **self._sampled()}
-        self.tenants = self._measured_tenants()
+        self.figures = {"requestsInFlight": sum(self._active().values()), **self._sample_figures()}
+        self.tenants = self._measure_tenants()
 
-    def _sampled(self) -> dict[str, float]:
+    def _sample_figures(self) -> dict[str, float]:
         interval = self._sampler.sample()
         if interval is None:
             return {}
@@ -50,19 +50,19 @@ class MeasuredTraffic:
             figures["requestLatency"] = 1000 * interval.p99_s
         return figures
 
-    def _measured_tenants(self) -> list[Subject]:
-        before, before_s = self._admitted, self._measured_s
+    def _measure_tenants(self) -> list[Subject]:
+        previous, previous_s = self._admitted, self._measured_s
         meters = [] if self._limiter is None else list(self._limiter.meters)
         self._admitted = {meter.tenant: meter.admitted for meter in meters}
         self._measured_s = self._clock.monotonic()
-        seconds = self._measured_s - before_s
-        measured = [
+        seconds = self._measured_s - previous_s
+        tenants = [
             {
                 "name": meter.tenant,
                 "prio": meter.limits.priority,
-                "rate": (meter.admitted - before.get(meter.tenant, 0)) / seconds,
+                "rate": (meter.admitted - previous.get(meter.tenant, 0)) / seconds,
                 "in_flight": meter.in_flight,
             }
             for meter in meters
         ]
-        return nlargest(_MOST_TENANTS, measured, key=lambda tenant: tenant["rate"])
+        return nlargest(_MAX_TENANTS, tenants, key=lambda tenant: tenant["rate"])

@@ -1,1 +1,1 @@
-"""Settings, one class for each concern, read from the environment; see docs/settings.md."""
+"""Settings, one class per concern, read from the environment; see docs/settings.md."""

@@ -1,4 +1,4 @@
-"""Which settings there are, and which variables look like one and are none."""
+"""All settings, and warnings about environment variables that only look like one."""
 
 from __future__ import annotations
 
@@ -22,36 +22,40 @@ SETTINGS: Final = (
 )
 
 _PREFIX: Final = "PORTOLAN_"
-_TEST: Final = "PORTOLAN_TEST_"
-_OTHERS: Final = frozenset(
+_TEST_PREFIX: Final = "PORTOLAN_TEST_"
+_OTHER_VARIABLES: Final = frozenset(
     {"PORTOLAN_CACHE", "PORTOLAN_COMPETITORS", "PORTOLAN_DATASETS", "PORTOLAN_PURGE_TOKEN"}
 )
-"""Read where no settings are: by the jars' cache, benchmarks, and the proxies that ship with us."""
+"""Variables that are not settings: of the jar cache, benchmarks, and the shipped proxies."""
 
-_KNOWN: Final = _OTHERS | {
+_KNOWN_VARIABLES: Final = _OTHER_VARIABLES | {
     f"{_PREFIX}{name.upper()}" for model in SETTINGS for name in model.model_fields
 }
 
 
 def unknown_settings(environment: Iterable[str]) -> list[str]:
-    """Return a sentence for each variable that has our prefix and sets nothing.
+    """Return a warning for each variable that has our prefix but is not a setting.
 
-    They are no errors: platforms add variables of their own that begin with a service's name.
+    These are not errors: platforms add variables that begin with a service's name.
     """
-    ours = (name for name in environment if name.upper().startswith(_PREFIX))
+    prefixed = (name for name in environment if name.upper().startswith(_PREFIX))
     return [
         _warning(name)
-        for name in sorted(ours)
-        if name.upper() not in _KNOWN and not name.upper().startswith(_TEST)
+        for name in sorted(prefixed)
+        if name.upper() not in _KNOWN_VARIABLES and not name.upper().startswith(_TEST_PREFIX)
     ]
 
 
 def _warning(name: str) -> str:
-    near = nearest(_bare(name.upper()), map(_bare, _KNOWN))
-    hint = f"; did you mean {_PREFIX}{near}?" if near else "; docs/settings.md lists all of them."
+    suggestion = nearest(_without_prefix(name.upper()), map(_without_prefix, _KNOWN_VARIABLES))
+    hint = (
+        f"; did you mean {_PREFIX}{suggestion}?"
+        if suggestion
+        else "; docs/settings.md lists all of them."
+    )
     return f"{name} is not a setting and changes nothing{hint}"
 
 
-def _bare(name: str) -> str:
-    """Return what distinguishes a setting; all begin alike."""
+def _without_prefix(name: str) -> str:
+    """Remove the common prefix of settings."""
     return name.removeprefix(_PREFIX)

@@ -1,4 +1,4 @@
-"""Settings, one class for each concern; read from the environment, see docs/settings.md."""
+"""Settings, one class per concern, read from the environment; see docs/settings.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 HTTP_URL: Final = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
-"""An address without a user and a password: it is shown, or logged."""
+"""A URL without user and password, as it is shown and logged."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Timeout = Annotated[int, Field(ge=1, le=3600)]
@@ -47,16 +47,16 @@ Timeout = Annotated[int, Field(ge=1, le=3600)]
 FROM_ENVIRONMENT: Final = SettingsConfigDict(
     env_prefix="PORTOLAN_",
     extra="ignore",
-    hide_input_in_errors=True,  # what is wrong may stand beside a password
+    hide_input_in_errors=True,  # an invalid input can contain a password
 )
 
 
 class MissingSetting(Exception):
-    """A setting without which the service cannot run; the message says which, and what to do."""
+    """A required setting is missing or unusable; the message names it, and says what to do."""
 
 
 class HttpSettings(BaseSettings):
-    """Where and how the service listens."""
+    """Settings of the service's ports."""
 
     model_config = FROM_ENVIRONMENT
 
@@ -90,34 +90,34 @@ class HttpSettings(BaseSettings):
     )
     head_timeout_s: Timeout = Field(
         20,
-        description="Seconds in which the head of a request has to come to its end; a connection"
-        " that has sent nothing is closed after as many.",
+        description="Seconds in which the head of a request must be complete; a connection that has"
+        " sent nothing is closed after the same time.",
     )
     body_timeout_s: Timeout = Field(
         30,
-        description="Seconds in which 4,096 bytes of a request's body have to come, or its end.",
+        description="Seconds in which 4,096 bytes of a request's body, or its end, must arrive.",
     )
     response_timeout_s: Timeout = Field(
         60,
-        description="Seconds after which a client that takes nothing of its response is given up.",
+        description="Seconds after which a client that reads nothing of its response is dropped.",
     )
     max_connections: PositiveInt = Field(
         4096,
-        description="Connections that a port has at the same time, and never more than half of the"
-        " files that the process may open.",
+        description="Connections of a port at the same time, and at most half of the files that the"
+        " process may open.",
     )
     max_connections_per_peer: PositiveInt | None = Field(
         None,
-        description="Connections that a port has with one address at the same time; behind a proxy"
-        " all of them come from one.",
+        description="Connections of a port with one address at the same time; behind a proxy, all"
+        " of them come from one address.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="How much is logged."
+        "info", description="The lowest level of logged messages."
     )
 
     @property
     def data_url(self) -> str:
-        """Address of the data API, by the settings of this machine."""
+        """URL of the data API, from these settings."""
         return f"{_scheme(self.tls_certificate)}://{self.host}:{self.port}"
 
     @property
@@ -164,13 +164,13 @@ class SystemSettings(BaseModel):
 
 
 class MediatorSettings(BaseSettings):
-    """The mediator's databases."""
+    """Settings of the mediator."""
 
     model_config = FROM_ENVIRONMENT
 
     catalogue_url: SecretStr | None = Field(
         None,
-        description="PostgreSQL that holds schemas, placements and the log of writes over several"
+        description="PostgreSQL that holds schemas, placements and the log of writes across"
         " systems.",
     )
     catalogue_migrate: Literal["auto", "off"] = Field(
@@ -185,36 +185,38 @@ class MediatorSettings(BaseSettings):
     )
     relays: Literal["process", "here"] = Field(
         "process",
-        description="Where changes are relayed to the feed and to views: in a `process` of its"
-        " own, so that requests do not wait for it, or `here`, in the one that serves.",
+        description="Where changes are relayed to the feed and to views: in a separate `process`,"
+        " so that requests do not wait for it, or `here`, in the serving process.",
     )
     feed_changes: int = Field(
         1_000_000,
         ge=1_000,
-        description="Changes that the feed keeps, of each of a database's four partitions.",
+        description="Changes that the feed keeps of each of a database's four partitions.",
     )
-    feed_hours: float = Field(24.0, gt=0, description="For how many hours it keeps them.")
+    feed_hours: float = Field(24.0, gt=0, description="Hours for which the feed keeps changes.")
     systems: list[SystemSettings] = Field(
         default_factory=list,
         description="Systems that are registered at the start, as a JSON list.",
     )
     systems_file: Path | None = Field(
         None,
-        description="A file with further systems as a JSON list, which is read again when it"
+        description="A file with additional systems as a JSON list, which is reread when it"
         " changes, and at SIGHUP.",
     )
     proposal_margin: float = Field(
-        0.2, ge=0, description="By how much another system must score higher to be proposed."
+        0.2,
+        ge=0,
+        description="The margin by which another system must score higher to be proposed.",
     )
     proposal_dwell_s: float = Field(
-        60.0, ge=0, description="For how many seconds it must do so before it is proposed."
+        60.0, ge=0, description="Seconds for which it must do so before it is proposed."
     )
     query_rows: int = Field(
-        100_000, gt=0, description="Records that stores may send for one query."
+        100_000, gt=0, description="Records that stores may return for one query."
     )
     query_seconds: float = Field(10.0, gt=0, description="Time that one query may take.")
     query_bytes: int = Field(
-        2**28, gt=0, description="Bytes of the objects that may be read for one query, about."
+        2**28, gt=0, description="Approximate bytes of the objects that one query may read."
     )
     flow_hosts: list[Annotated[str, AfterValidator(_flow_host)]] = Field(
         default_factory=list,
@@ -223,8 +225,7 @@ class MediatorSettings(BaseSettings):
     )
     flow_private_addresses: bool = Field(
         False,
-        description="Whether the addresses of these hosts may be private, or those of this"
-        " machine.",
+        description="Whether these hosts may have private addresses, or those of this machine.",
     )
     energy: Energy | None = Field(
         None,
@@ -232,7 +233,7 @@ class MediatorSettings(BaseSettings):
         ' {"service": {"idle_w": 20, "peak_w": 60, "edp_goal_js": 0.001}, "systems": {"redis":'
         ' {"idle_w": 15, "peak_w": 45}}}.',
     )
-    embedded: bool = Field(False, description="Run on embedded stores of our own.")
+    embedded: bool = Field(False, description="Run on embedded stores.")
     data_dir: Path = Field(Path(".portolan"), description="Where embedded stores keep their data.")
     durability: Literal["full", "second"] = Field(
         "second", description="Durability of the embedded stores."
@@ -250,14 +251,14 @@ class MediatorSettings(BaseSettings):
 
 
 class CacheSettings(BaseSettings):
-    """How HTTP caches are kept coherent: the cache sketch."""
+    """Settings of the cache sketch, which keeps HTTP caches coherent."""
 
     model_config = FROM_ENVIRONMENT
 
     sketch: Literal["auto", "redis", "memory", "off"] = Field(
         "auto",
-        description="Where the sketch is kept: `redis`; `memory`, for one replica alone; `off`:"
-        " nothing may be cached. `auto`: on Redis if there is one, else off.",
+        description="Where the sketch is stored: `redis`; `memory`, for a single replica; `off`:"
+        " nothing is cached. `auto`: on Redis if there is one, else off.",
     )
     sketch_url: SecretStr | None = Field(
         None, description="Redis that holds the sketch; the coordination Redis unless set."
@@ -267,7 +268,7 @@ class CacheSettings(BaseSettings):
     )
     sketch_hashes: int = Field(4, ge=1, le=32, description="Bits of the filter that a key sets.")
     sketch_valid_s: float = Field(
-        60.0, gt=0, le=86_400, description="For how many seconds a client may use a filter at most."
+        60.0, gt=0, le=86_400, description="Seconds for which a client may use a filter."
     )
     cache_longest_s: float = Field(
         600.0, gt=0, le=86_400, description="Longest TTL of a cached answer, in seconds."
@@ -275,11 +276,11 @@ class CacheSettings(BaseSettings):
     cache_margin_s: float = Field(
         5.0,
         ge=3,
-        description="Seconds that pass at most from a call of the sketch to the receipt of the"
-        " answer by the last cache.",
+        description="Maximum of seconds from a call of the sketch to the receipt of the answer by"
+        " the last cache.",
     )
     cache_layers: int = Field(
-        1, ge=1, le=8, description="Shared caches in a row that do not say how old a copy is."
+        1, ge=1, le=8, description="Shared caches in a row that send no Age of a copy."
     )
     cache_queries: int = Field(
         10_000,
@@ -296,49 +297,49 @@ class CacheSettings(BaseSettings):
         0.1,
         gt=0,
         le=1,
-        description="TTLs become shorter while a class's filter finds a larger share of keys"
-        " wrongly.",
+        description="TTLs become shorter while the false positive rate of a class's filter is"
+        " higher.",
     )
     cache_invalidations_per_s: PositiveFloat | None = Field(
         None,
-        description="TTLs become shorter while more copies of a class are invalidated in a second.",
+        description="TTLs become shorter while more copies of a class are invalidated per second.",
     )
     purge: list[PurgeTarget] = Field(
-        default_factory=list, description="Caches that are purged, as a JSON list."
+        default_factory=list, description="Caches to purge, as a JSON list."
     )
     purge_again_s: PositiveFloat = Field(
         30.0,
-        description="Longest time that a cache takes to fetch an answer: a purge is repeated after"
-        " it.",
+        description="Maximum of seconds in which a cache fetches an answer; a purge is repeated"
+        " after them.",
     )
     purge_first: list[str] = Field(
         default_factory=list,
         description="Classes, as `database/class`, whose writes wait for purges.",
     )
     purge_first_s: float = Field(
-        1.0, gt=0, le=60, description="How long such a write waits for them at most."
+        1.0, gt=0, le=60, description="Seconds for which such a write waits for purges."
     )
     probe_caches: list[Annotated[str, Field(pattern=HTTP_URL, max_length=2000)]] = Field(
         default_factory=list,
-        description="URLs of the data API through caches, as a JSON list: staleness probes may read"
-        " there, and nowhere else.",
+        description="URLs of the data API through caches, as a JSON list: the only ones that"
+        " staleness probes may read.",
     )
     write_lease_s: PositiveFloat = Field(
         30.0,
-        description="Seconds after which a write that nobody ended is fenced; four fifths of it are"
+        description="Seconds after which an unfinished write is fenced; four fifths of it must be"
         " more than any system takes to answer.",
     )
 
     @model_validator(mode="after")
     def _margin_covers_layers(self) -> CacheSettings:
-        least = 2 * self.cache_layers + 1
-        if self.cache_margin_s < least:
-            raise ValueError(f"cache_margin_s must be {least} at least for these cache_layers")
+        minimum = 2 * self.cache_layers + 1
+        if self.cache_margin_s < minimum:
+            raise ValueError(f"cache_margin_s must be {minimum} at least for these cache_layers")
         return self
 
 
 class JobSettings(BaseSettings):
-    """Where analytic jobs run, and what is kept of them."""
+    """Settings of analytic jobs."""
 
     model_config = FROM_ENVIRONMENT
 
@@ -353,30 +354,30 @@ class JobSettings(BaseSettings):
     )
     gpu: Literal["auto", "never", "always"] = Field(
         "auto",
-        description="Whether a GPU of the worker's machine takes part in private linkage: if there"
-        " is one, not even then, or else the worker ends. Only where Spark runs on that machine.",
+        description="Whether private linkage uses a GPU of the worker's machine: if there is one"
+        " (`auto`), `never`, or `always`, without which the worker ends. Only if Spark runs on that"
+        " machine.",
     )
     jobs_dir: Path | None = Field(
         None,
-        description="Where runs keep what they finished, and their results; the same directory for"
-        " every replica and worker. `jobs` in the data directory unless set.",
+        description="Directory of finished stages and results of runs, the same for every replica"
+        " and worker. `jobs` in the data directory unless set.",
     )
     jobs_keep_hours: float = Field(
-        168.0, gt=0, description="For how many hours a run is kept after its end."
+        168.0, gt=0, description="Hours for which a run is kept after its end."
     )
     worker_lease_s: float = Field(
         15.0,
         ge=3,
         le=3600,
-        description="Seconds after which the run of a worker that says nothing is given to"
-        " another.",
+        description="Seconds without a heartbeat after which a worker's run is given to another.",
     )
     worker_drain_s: float = Field(
         20.0,
         ge=0,
         le=86_400,
-        description="Seconds that the run under way is given when a worker is to end; then it is"
-        " given back, for another worker to go on with.",
+        description="Seconds that a stopping worker gives its current run; then the run is given"
+        " back, for another worker to continue.",
     )
 
     continuous_url: SecretStr | None = Field(

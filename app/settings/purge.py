@@ -1,4 +1,4 @@
-"""Caches that are purged, as elements of `PORTOLAN_PURGE`."""
+"""Caches to purge, as elements of `PORTOLAN_PURGE`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["PurgeRequest", "PurgeTarget"]
 
 
 class PurgeRequest(BaseModel):
-    """The request that purges tags of any cache, as `sketch.purging.TagApi` describes it."""
+    """The request that purges tags of a cache, see `sketch.purging.TagApi`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -22,7 +22,7 @@ class PurgeRequest(BaseModel):
 
 
 class PurgeTarget(BaseModel):
-    """A cache that is purged, as an element of `PORTOLAN_PURGE`."""
+    """A cache to purge, as an element of `PORTOLAN_PURGE`."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 

@@ -1,7 +1,7 @@
-"""Systems that a file names, which is read again when it changes: `PORTOLAN_SYSTEMS_FILE`.
+"""Systems in a file, which is reread when it changes: `PORTOLAN_SYSTEMS_FILE`.
 
-The file is polled, not watched: where secrets are mounted, as Kubernetes does it, directories are
-replaced under it, of which watchers of files are not notified.
+The file is polled, not watched: for mounted secrets, Kubernetes replaces directories, of which file
+watchers are not notified.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from mediator.schema.corrections import correction
 __all__ = ["SystemsFile", "read_systems"]
 
 _log = logging.getLogger("portolan.systems")
-_LONGEST: Final = 2**20
-_EVERY_S: Final = 2.0
-_SYSTEMS: Final = TypeAdapter(list[SystemSettings])
+_MAX_BYTES: Final = 2**20
+_INTERVAL_S: Final = 2.0
+_ADAPTER: Final = TypeAdapter(list[SystemSettings])
 
 
 def read_systems(path: Path) -> list[SystemSettings]:
     """Read the systems of a file, or raise `MissingSetting`.
 
-    What the file says is not quoted, as there are passwords among it.
+    Messages do not quote the file, as it contains passwords.
     """
     try:
         with path.open("rb") as file:
-            text = file.read(_LONGEST + 1)
-        if len(text) > _LONGEST:
+            text = file.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
             raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path} is too long.")
-        return _SYSTEMS.validate_json(text)
+        return _ADAPTER.validate_json(text)
     except OSError as error:
         raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {error.strerror}.") from None
     except ValidationError as error:
-        locations = [_location(each) for each in error.errors()[:5]]
+        locations = [_location(item) for item in error.errors()[:5]]
         raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {', '.join(locations)}.") from None
 
 
 def _location(error: ErrorDetails) -> str:
-    """Return where a mistake is, and of what type; only names that are known are shown."""
-    path, meant = error["loc"], correction(_SYSTEMS, None, error["loc"], error)
-    return f"{'/'.join(map(str, path))}: {error['type']}{meant}"
+    """Return the location and the type of an error, without values of the file."""
+    path, hint = error["loc"], correction(_ADAPTER, None, error["loc"], error)
+    return f"{'/'.join(map(str, path))}: {error['type']}{hint}"
 
 
 @dataclass(eq=False)
@@ -60,8 +60,8 @@ class SystemsFile:
 
     Attributes:
         _apply: Reconfigures the systems; returns the names of those that changed.
-        _applied: None: the first look applies the file, which may have changed since it was read
-            for the start.
+        _applied: None: the first check applies the file, which may have changed since it was read
+            at the start.
     """
 
     _path: Path
@@ -71,11 +71,11 @@ class SystemsFile:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     def periodic_task(self) -> PeriodicTask:
-        return PeriodicTask("reading the file of systems", _EVERY_S, self.look)
+        return PeriodicTask("reading the file of systems", _INTERVAL_S, self.apply_changes)
 
-    async def look(self) -> None:
-        """Apply the file if it has changed; what cannot be applied is tried again the next time."""
-        # SIGHUP may call this while the periodic task is at it.
+    async def apply_changes(self) -> None:
+        """Apply the file if it has changed; a failure is retried the next time."""
+        # SIGHUP can call this while the periodic task runs.
         async with self._lock:
             try:
                 systems = await asyncio.to_thread(read_systems, self._path)

@@ -17,7 +17,7 @@ Signal: TypeAlias = Literal["metrics", "traces"]
 
 
 class TelemetrySettings(BaseSettings):
-    """Logs, and where metrics and traces are sent."""
+    """Settings of logs, and of the export of metrics and traces."""
 
     model_config = FROM_ENVIRONMENT
 
@@ -29,23 +29,21 @@ class TelemetrySettings(BaseSettings):
         None, description="Where metrics and traces are sent by OTLP over HTTP."
     )
     otlp_every_s: float = Field(
-        15.0, ge=1, le=3600, description="Seconds after which metrics are sent again."
+        15.0, ge=1, le=3600, description="Seconds between exports of metrics."
     )
-    otlp_timeout_s: float = Field(
-        3.0, gt=0, le=60, description="Seconds that the receiver has for one answer."
-    )
+    otlp_timeout_s: float = Field(3.0, gt=0, le=60, description="Timeout of an export, in seconds.")
     trace_ratio: float = Field(
         0.05,
         ge=0,
         le=1,
-        description="Share of the requests that are traced, of those whose callers do not decide.",
+        description="Share of requests that are traced, unless their callers decide.",
     )
 
     def exports(self, signal: Signal) -> bool:
-        """Whether a signal is sent: the standard variables count, too, if they are not empty."""
+        """Whether a signal is exported, by our setting or by a standard variable."""
         standard = "OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
         return self.otlp_endpoint is not None or any(os.environ.get(name) for name in standard)
 
     def endpoint(self, signal: Signal) -> str | None:
-        """Return where a signal is sent; None: where the standard variable says."""
+        """Return the endpoint of a signal; None: that of the standard variable."""
         return f"{self.otlp_endpoint.rstrip('/')}/v1/{signal}" if self.otlp_endpoint else None

@@ -1,1 +1,1 @@
-"""Pydantic models of the data API: bodies, parameters and answers; OpenAPI is made from them."""
+"""Pydantic models of the data API's bodies, parameters and answers; the source of OpenAPI."""

@@ -1,4 +1,4 @@
-"""What the models of several routes share: names, ids, cursors, problems, and references."""
+"""Shared models of several routes: names, ids, cursors, problems, and references."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ RESULT_POSITION: Final = r"^[0-9]{1,15}(-[0-9a-f]{16})?$"
 """`str` of a `mediator.model.result_position.ResultPosition`."""
 
 Name = Annotated[str, WithJsonSchema(NAME_SCHEMA)]
-"""A name of a class; one that cannot be one is answered like one that is not there."""
+"""A name of a class; an invalid one is answered like an unknown one."""
 
 ObjectId = Annotated[str, WithJsonSchema(ID_SCHEMA)]
 """An id of an object; `mediator.schema.ids` checks it."""
 
 JsonObject = Annotated[Any, WithJsonSchema({"type": "object"})]
-"""An object whose members the class's schema decides about."""
+"""An object whose members depend on the class's schema."""
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -58,7 +58,7 @@ class RulePause(ResponseModel):
 
     version: Count
     rule: Count
-    seconds: float = Field(ge=0, description="What is left of it.")
+    seconds: float = Field(ge=0, description="Remaining time.")
     until: str = Field(json_schema_extra={"format": "date-time"})
 
 
@@ -69,7 +69,7 @@ class StoredObject(ResponseModel):
 
 
 class Location(ResponseModel):
-    """Where a mistake is."""
+    """The location of an error."""
 
     pointer: str
     detail: str

@@ -1,4 +1,4 @@
-"""Event streams: parameters and answers. `mediator.event_streams` has what is sent."""
+"""Event streams: parameters and answers; `mediator.event_streams` has the bodies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TuplesParameters(Parameters):
     """Which tuples of a stream are requested."""
 
     after: WholeNumber | None = Field(
-        None, ge=0, description="The number of a tuple; all that are kept unless given."
+        None, ge=0, description="The number of a tuple; unless given, all stored tuples."
     )
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Tuples in a page at most.")
     wait: WholeNumber = Field(0, ge=0, le=30, description="Seconds to wait for the first tuple.")
@@ -49,7 +49,7 @@ class EventStreams(ResponseModel):
 
 
 class StreamConsumer(ResponseModel):
-    """How far a consumer has got."""
+    """The progress of a consumer."""
 
     name: str
     number: Count
@@ -57,13 +57,13 @@ class StreamConsumer(ResponseModel):
 
 
 class EventStreamReport(EventStream):
-    """An event stream, and what there is of it."""
+    """An event stream, its stored tuples and its consumers."""
 
-    first: _Number = Field(description="Of the oldest tuple kept; `last` + 1 if none is.")
+    first: _Number = Field(description="The number of the oldest stored tuple; `last` + 1 if none.")
     last: Count = Field(description="The number of the last tuple; 0 before the first one.")
-    tuples: Count = Field(description="How many are kept.")
-    bytes: Count = Field(description="Of the tuples that are kept, as JSON.")
-    rate: Annotated[float, Field(ge=0)] = Field(description="Tuples in a second, lately.")
+    tuples: Count = Field(description="How many are stored.")
+    bytes: Count = Field(description="Size of the stored tuples, as JSON.")
+    rate: Annotated[float, Field(ge=0)] = Field(description="Recent tuples per second.")
     consumers: list[StreamConsumer]
 
 

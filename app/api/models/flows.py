@@ -1,4 +1,4 @@
-"""Message flows: parameters and answers. `mediator.flows.parser` has the flow itself."""
+"""Message flows: parameters and answers; `mediator.flows.parser` parses flows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 class DeadLetterParameters(Parameters):
     """A page of dead letters."""
 
-    after: WholeNumber = Field(0, ge=0, description="`next` of the page before.")
+    after: WholeNumber = Field(0, ge=0, description="`next` of the previous page.")
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Dead letters in a page at most.")
 
 
@@ -36,8 +36,7 @@ class ReplayParameters(Parameters):
 
     expired: Literal["true", "false"] = Field(
         "false",
-        description="Replay also those that arrived so long ago that what they have written may be"
-        " written again.",
+        description="Also replay those that arrived so long ago that writes could be repeated.",
     )
 
 
@@ -46,7 +45,7 @@ class EndedParameters(Parameters):
 
     after: str | None = Field(
         None,
-        description="`position` of the page before; all that are known unless given.",
+        description="`position` of the previous page; unless given, all stored messages.",
         pattern=RESULT_POSITION,
     )
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Messages in a page at most.")
@@ -62,7 +61,7 @@ class MessageFlow(ResponseModel):
     objective: Literal["latency", "work"]
     detail: str | None = Field(
         None,
-        description="Why it is not executed, while the schema of the database does not allow it.",
+        description="Why the schema of the database does not allow its execution.",
     )
 
 
@@ -73,7 +72,7 @@ class MessageFlows(ResponseModel):
 
 
 class FlowCounts(ResponseModel):
-    """What happened since the flow was created; a member is left out while it is 0."""
+    """Counts since the creation of the flow; a count of 0 is left out."""
 
     batches: Count = 0
     messages: Count = 0
@@ -88,14 +87,14 @@ class FlowCounts(ResponseModel):
 
 
 class FlowAttribute(ResponseModel):
-    """What messages of a partition agree on: the value of an attribute, or its case in a switch."""
+    """A partitioning attribute: by its value, or by its case in a switch."""
 
     attribute: str
     by: Literal["value", "list", "range"]
 
 
 class FlowLevel(ResponseModel):
-    """What messages may be queued by."""
+    """Attributes by which messages can be queued."""
 
     attributes: list[FlowAttribute]
     selectivity: float | None = Field(description="1 over the values of 1,000 messages.")
@@ -103,7 +102,7 @@ class FlowLevel(ResponseModel):
 
 
 class FlowMeasurement(ResponseModel):
-    """What a worker has measured, and the waiting time that follows; see message flows."""
+    """A worker's measurements, and the waiting time computed from them; see message flows."""
 
     constant_s: float
     linear_s: float
@@ -120,7 +119,7 @@ class FlowMeasurement(ResponseModel):
 
 
 class MessageFlowReport(MessageFlow):
-    """A flow with its counts, what was measured of it, and its plans if it is executed."""
+    """A flow with its counts and measurements, and its plans if it is executed."""
 
     partitioned_by: list[FlowAttribute] | None = None
     plan: list[JsonObject] | None = None
@@ -137,7 +136,7 @@ class MessageFlowReport(MessageFlow):
 
 
 class Tickets(ResponseModel):
-    """The tickets of messages, in their order."""
+    """The tickets of messages, in order."""
 
     tickets: list[RandomId]
 
@@ -150,16 +149,16 @@ class FlowError(ResponseModel):
 
 
 class MessageState(ResponseModel):
-    """What became of a message."""
+    """The state of a message."""
 
     ticket: RandomId
     state: Literal["queued", "done", "failed"]
-    result: Any = Field(None, description="Of one that is done.")
-    error: FlowError | None = Field(None, description="Of one that has failed.")
+    result: Any = Field(None, description="The result of a message that is done.")
+    error: FlowError | None = Field(None, description="The error of a message that failed.")
 
 
 class EndedMessages(ResponseModel):
-    """Messages in the order in which they ended, and where the next page begins."""
+    """Messages in the order in which they ended, and the position of the next page."""
 
     items: list[MessageState]
     position: str = Field(description="`after` of the next page.", pattern=RESULT_POSITION)
@@ -171,7 +170,7 @@ class DeadLetter(ResponseModel):
     ticket: RandomId
     message: JsonObject
     error: FlowError
-    age_s: Seconds = Field(description="Since it arrived, replayed or not.")
+    age_s: Seconds = Field(description="Time since it arrived, replayed or not.")
 
 
 class DeadLetters(ResponseModel):
@@ -182,7 +181,7 @@ class DeadLetters(ResponseModel):
 
 
 class Replayed(ResponseModel):
-    """How many dead letters were queued again, and how many were left as they are too old."""
+    """Counts of the dead letters that were requeued, and of those that were too old."""
 
     replayed: Count
     expired: Count

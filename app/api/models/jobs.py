@@ -1,4 +1,4 @@
-"""Jobs and their runs: parameters and answers. `spark_jobs.runner.job` has the job itself."""
+"""Jobs and their runs: parameters and answers; `spark_jobs.runner.job` parses jobs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = [
     "SubmissionParameters",
 ]
 
-_AFTER = "The cursor of the page before."
+_AFTER = "The cursor of the previous page."
 
 
 class SubmissionParameters(Parameters):
-    """How a job is to be carried out."""
+    """Options of a submission."""
 
     dry_run: Literal["true", "false"] = Field("false", description="End with the forecast.")
 
@@ -43,7 +43,7 @@ class ResultParameters(Parameters):
 
 
 class RunStage(ResponseModel):
-    """How far a stage of a run is."""
+    """The progress of a stage of a run."""
 
     name: str
     state: Literal["waiting", "running", "done"]
@@ -73,7 +73,7 @@ class Forecast(ResponseModel):
 
 
 class Run(ResponseModel):
-    """A run of a job; what follows `ended` is absent where it is not known yet, and in lists."""
+    """A run of a job; members after `ended` are absent in lists, and while they are unknown."""
 
     id: str
     kind: str

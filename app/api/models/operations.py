@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 
-# A dictionary is checked in a quarter of the time that it takes to make an object of it, and there
-# may be a thousand of them in a request.
+# Validating a dictionary takes a quarter of the time of creating an object, and a request can have
+# a thousand of them.
 _OfClass = TypedDict("_OfClass", {"class": Name})
 
 
@@ -68,7 +68,7 @@ class CreateItem(_OfClass):
 
 @with_config(STRICT)
 class PutItem(_Write):
-    """Make an object what the body says."""
+    """Create or replace an object."""
 
     op: Literal["put"]
     body: JsonObject
@@ -105,7 +105,7 @@ BatchOperation: TypeAlias = Annotated[BatchItem, Field(discriminator="op")]
 
 
 class BatchRequest(Body):
-    """Many operations. Each is parsed by itself: one that is malformed does not stop the others."""
+    """Many operations, which are parsed separately: a malformed one does not fail the others."""
 
     operations: list[
         Annotated[Any, WithJsonSchema({"$ref": "#/components/schemas/BatchOperation"})]
@@ -113,7 +113,7 @@ class BatchRequest(Body):
 
 
 class OperationResult(ResponseModel):
-    """What became of one operation."""
+    """The result of one operation."""
 
     status: int = Field(ge=200, le=599)
     id: str | None = None
@@ -129,22 +129,22 @@ Results: TypeAlias = list[OperationResult]
 
 
 class ObjectVersion(Body):
-    """An object that was read, in the version that must still be its last one."""
+    """An object that was read, with the version that must still be current."""
 
     class_name: Name = Field(alias="class")
     id: ObjectId
-    etag: str | None = Field(description="The ETag with which it was read; null: it was not there.")
+    etag: str | None = Field(description="The ETag with which it was read; null: it did not exist.")
 
 
 class TransactionRequest(Body):
-    """Writes that happen together, if every object is still in the version that was read."""
+    """Writes that commit together if the versions of all read objects are still current."""
 
     reads: list[ObjectVersion] = Field([], max_length=MAX_READS)
     operations: list[WriteItem] = Field([], max_length=MAX_WRITES)
 
 
 class TransactionResults(ResponseModel):
-    """The results of the writes, in their order."""
+    """The results of the writes, in order."""
 
     results: list[OperationResult]
 
@@ -155,7 +155,7 @@ _TRANSACTION = TypeAdapter(TransactionRequest)
 
 
 def parse_batch(body: Any) -> list[Any]:
-    """Return the operations of a batch, of which none is parsed yet; raises `Invalid`."""
+    """Return the operations of a batch, still unparsed; raise `Invalid`."""
     return parse_body(_BATCH, body, "The batch is malformed.").operations
 
 

@@ -1,4 +1,4 @@
-"""What listings, writes by conditions, feed, sketch, imports and exports take and answer."""
+"""Parameters and answers of listings, filtered writes, feed, sketch, imports and exports."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ class Listing(ResponseModel):
     """A page of objects, or of groups."""
 
     items: list[dict[str, Any]] = Field(
-        description="Objects with their ids and what is joined to them, or groups."
+        description="Objects with their ids and joined objects, or groups."
     )
     next: str | None = Field(None, description="Cursor of the next page.")
     total: Count | None = Field(None, description="Objects on all pages; only if count is given.")
-    count: Literal["exact", "estimated"] | None = Field(None, description="What the total is.")
+    count: Literal["exact", "estimated"] | None = Field(
+        None, description="How the total was determined."
+    )
     explain: dict[str, Any] = Field({})
-    missing: list[str] = Field([], description="Ids of objects that are not there.")
+    missing: list[str] = Field([], description="Ids of objects that do not exist.")
 
 
 class ChangesParameters(Parameters):
@@ -82,7 +84,7 @@ class SketchParameters(Parameters):
     class_names: str | None = Field(
         None,
         alias="class",
-        description="Classes whose filters are united; all of them unless named.",
+        description="Classes whose filters are united; all classes unless given.",
         json_schema_extra=_CLASS_NAMES,
     )
 
@@ -93,13 +95,13 @@ class DocumentParameters(Parameters):
     class_names: str | None = Field(
         None,
         alias="class",
-        description="Classes that are described; all that may be read unless named.",
+        description="Classes that are described; all readable classes unless given.",
         json_schema_extra=_CLASS_NAMES,
     )
 
 
 class ClientFilter(ResponseModel):
-    """The filter by which a client knows which of its copies to revalidate."""
+    """The filter that tells a client which of its copies to revalidate."""
 
     version: Count
     hash: Count = 0
@@ -116,13 +118,13 @@ class ClientFilter(ResponseModel):
 
 
 class ImportParameters(Parameters):
-    """Where an import begins."""
+    """The start of an import."""
 
     skip: WholeNumber = Field(0, ge=0, le=2**53, description="Lines done already.")
 
 
 class ExportParameters(Parameters):
-    """Where an export begins, and what it shows."""
+    """The start and the fields of an export."""
 
     after: str | None = Field(
         None, description="The last id that was received.", json_schema_extra=ID_SCHEMA
@@ -135,20 +137,20 @@ class ExportParameters(Parameters):
 
 
 class ImportSummary(ResponseModel):
-    """What became of an import."""
+    """The result of an import."""
 
     imported: Count
     failed: Count
-    next: int = Field(description="Lines done; skip them to go on.")
+    next: int = Field(description="Lines done; skip them to continue.")
     problems: list[Problem] = Field(max_length=100)
 
 
 class WriteSummary(ResponseModel):
-    """What became of a write to all objects that meet conditions."""
+    """The result of a write to all objects that meet conditions."""
 
     matched: Count = Field(description="Objects that met the conditions.")
     written: Count
     failed: Count
-    next: str | None = Field(description="Go on after this id; null if all are done.")
+    next: str | None = Field(description="Continue after this id; null if all objects are done.")
     sample: list[str] = Field(max_length=5, description="Ids that would be written.")
     problems: list[Problem] = Field(max_length=100)

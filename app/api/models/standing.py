@@ -1,4 +1,4 @@
-"""Standing queries: parameters and answers; `mediator.standing.query_parser` has the query."""
+"""Standing queries: parameters and answers; `mediator.standing.query_parser` parses queries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ResultsParameters(Parameters):
 
     after: str | None = Field(
         None,
-        description="`after` of a page, or the id of a result; without it: from now on.",
+        description="`after` of a page, or the id of a result; unless given, only new results.",
         pattern=RESULT_POSITION,
     )
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Results in a page at most.")
@@ -55,11 +55,11 @@ class StandingQueries(ResponseModel):
 
 
 class StandingQueryReport(StandingQuery):
-    """A standing query as it was sent, its state, and how far it is behind."""
+    """A standing query as it was sent, its state, and its lag."""
 
     query: JsonObject
-    lag: Count = Field(description="Tuples of its relations that it has not executed.")
-    max_lag: Count = Field(description="How many it may lag without being late.")
+    lag: Count = Field(description="Tuples of its relations that it has not processed.")
+    max_lag: Count = Field(description="The lag up to which it is not late.")
     paused: RulePause | None
 
 
@@ -79,12 +79,12 @@ class StandingResults(ResponseModel):
 
 
 class PlannedHop(ResponseModel):
-    """A step of probe orders; costs are in tuples a second."""
+    """A step of probe orders; costs are in tuples per second."""
 
     order: str
     to: str
     cost: float = Field(description="As predicted.")
-    measured: float | None = Field(description="Null: it is not executed, or not measured yet.")
+    measured: float | None = Field(description="Null if it is not executed, or not measured yet.")
     joins: list[str] = Field(description="The joins that it is executed for.")
 
 
@@ -93,7 +93,7 @@ class PlannedStore(ResponseModel):
 
     store: str
     tuples: float = Field(description="As predicted.")
-    kept: int | None = Field(description="Null: the service has no such store.")
+    kept: int | None = Field(description="Null if the service has no such store.")
     queries: list[RandomId]
 
 
@@ -107,16 +107,16 @@ class PlannedQueries(ResponseModel):
 
 
 class StandingPlan(ResponseModel):
-    """Plans by what is measured at present."""
+    """Plans by the current measurements."""
 
     mode: Literal["individual", "greedy", "shared"]
-    cost: float = Field(description="Tuples sent a second.")
-    gap: float = Field(description="The share of the cost that a better plan might save.")
-    is_greedy: bool = Field(description="Whether no solver has chosen it.")
+    cost: float = Field(description="Tuples sent per second.")
+    gap: float = Field(description="The share of the cost that a better plan could save.")
+    is_greedy: bool = Field(description="Whether it was chosen greedily, without a solver.")
     stored_tuples: float
     plans: list[PlannedQueries]
     names: dict[str, str] = Field(description="Names of queries, by id.")
-    rates: dict[str, float] = Field(description="Tuples a second of each stream, as measured.")
+    rates: dict[str, float] = Field(description="Measured tuples per second of each stream.")
     running: dict[str, Any] | None = Field(
-        description="What the service executes at present, with its cost as measured."
+        description="The plan that the service executes, with its measured cost."
     )

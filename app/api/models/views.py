@@ -1,4 +1,4 @@
-"""Incremental views: parameters and answers. `mediator.views.parser` has the view itself."""
+"""Incremental views: parameters and answers; `mediator.views.parser` parses views."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class IncrementalViewReport(IncrementalView):
 
 
 class CountedRow(ResponseModel):
-    """A row, and how many there are of it."""
+    """A row and its multiplicity."""
 
     row: JsonObject
     count: int
@@ -63,16 +63,18 @@ class ViewResult(ResponseModel):
     """The result of a view at a position of the feed."""
 
     items: list[CountedRow]
-    position: str = Field(description="Every change up to this position of the feed is in it.")
-    delta: _Delta = Field(description="The last delta that is in it.")
+    position: str = Field(description="It includes every change up to this position of the feed.")
+    delta: _Delta = Field(description="The last delta that it includes.")
 
 
 class ViewDelta(ResponseModel):
-    """How a result has changed up to a position of the feed."""
+    """The change of a result up to a position of the feed."""
 
     id: _Delta
     position: str
-    rows: list[CountedRow] = Field(description="How many come, or, below zero, go.")
+    rows: list[CountedRow] = Field(
+        description="Rows that are added or, with negative counts, removed."
+    )
 
 
 class ViewDeltas(ResponseModel):

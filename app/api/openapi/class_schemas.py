@@ -1,6 +1,6 @@
-"""JSON Schemas (2020-12) of the objects of a class: as they are answered, and as they are written.
+"""JSON Schemas (2020-12) of the objects of a class, in answers and in writes.
 
-A constraint that JSON Schema cannot state stands in the description of its field.
+A constraint that JSON Schema cannot express is in the description of its field.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _SHARED_PATTERN: Final = re.compile(
     r"""(?:
         [^\\(\[\]{}]                            # a character
       | \\[\\.^$*+?()\[\]{}|/dDwWbB]            # an escape
-      | \((?:\?:|(?!\?))                        # the beginning of a group without flags
+      | \((?:\?:|(?!\?))                        # the start of a group without flags
       | \{[0-9]+(?:,[0-9]*)?\}                  # a repetition
       | \[\^?+(?:[^\\\[\]]|\\[\\\[\]^-]|\\[dDwW](?!-[^\]]))+\]
     )*""",
     re.VERBOSE,
 )
-"""What RE2 and ECMAScript, whose patterns JSON Schema takes (2020-12, core, 6.4), read alike."""
+"""Patterns with one meaning in RE2 and ECMAScript, which JSON Schema uses (2020-12, core, 6.4)."""
 
 _ON_DELETE: Final[Mapping[OnDelete, str]] = {
     OnDelete.REFUSE: "It is not deleted as long as this refers to it.",
@@ -63,35 +63,35 @@ _ON_DELETE_OF_ELEMENTS: Final[Mapping[OnDelete, str]] = {
     OnDelete.NULLIFY: "If one is deleted, it is removed from here.",
 }
 _PARAMETERS: Final = RESERVED | {"ids", "all", "dry_run"}
-"""Names of parameters that are no conditions; a field of such a name is written with ``.eq``."""
+"""Names of parameters that are not conditions; a field of such a name needs ``.eq``."""
 
-_RANGES: Final = ("lt", "le", "gt", "ge")
-_LISTED: Final = ("in", "between")
+_RANGE_OPERATORS: Final = ("lt", "le", "gt", "ge")
+_LIST_OPERATORS: Final = ("in", "between")
 
 
-def class_schemas(schema: ClassSchema, shown: Container[str]) -> dict[str, Any]:
+def class_schemas(schema: ClassSchema, described_classes: Container[str]) -> dict[str, Any]:
     """Describe the objects of a class.
 
     Args:
         schema: The class.
-        shown: The classes that the document describes; others are not named.
+        described_classes: The classes that the document describes; others are not named.
 
     Returns:
-        What `StoredObject`, `Object`, `MergePatch` and `OperatorPatch` are for this class, by the
-        ends of their names.
+        The `StoredObject`, `Object`, `MergePatch` and `OperatorPatch` of this class, by suffixes of
+        their names.
     """
     fields = [*throttled(schema.fields.values())]
-    written = [field for field in fields if not field.updated]
-    values = {field.name: _value(field, shown) for field in fields}
+    writable = [field for field in fields if not field.updated]
+    values = {field.name: _value_schema(field, described_classes) for field in fields}
     if schema.owner_field is not None:
         owner = values[schema.owner_field]
-        values[schema.owner_field] = _noted(owner, "Unless given, the subject of the creator.")
-    object_ = {f.name: _stored(f, values[f.name]) for f in fields}
-    new = {f.name: object_[f.name] for f in written}
-    patch = {f.name: _patched(f, values[f.name]) for f in written}
-    operators = {f.name: _operators_of(f) for f in written}
-    given = {f.name for f in written if f.has_default} | {schema.owner_field}
-    required = [f.name for f in written if f.required and f.name not in given]
+        values[schema.owner_field] = _with_note(owner, "Unless given, the subject of the creator.")
+    object_ = {f.name: _field_schema(f, values[f.name]) for f in fields}
+    new = {f.name: object_[f.name] for f in writable}
+    patch = {f.name: _patch_schema(f, values[f.name]) for f in writable}
+    operators = {f.name: _operators_of(f) for f in writable}
+    defaulted = {f.name for f in writable if f.has_default} | {schema.owner_field}
+    required = [f.name for f in writable if f.required and f.name not in defaulted]
     return {
         "": _object(f"An object of {schema.name}.", {"id": ID_SCHEMA, **object_}, ["id"]),
         ".new": _closed("An object to be put or created.", {"id": ID_SCHEMA, **new}, required),
@@ -113,22 +113,22 @@ def _closed(
     return {**_object(description, properties, required), "additionalProperties": False}
 
 
-def _stored(field: Field, value: dict[str, Any]) -> dict[str, Any]:
+def _field_schema(field: Field, value: dict[str, Any]) -> dict[str, Any]:
     described = value if field.required else _nullable(value)
     default = field.default
     if field.updated:
-        return _noted({**described, "readOnly": True}, "The time of the last write.")
+        return _with_note({**described, "readOnly": True}, "The time of the last write.")
     if isinstance(default, Generated):
-        made = "a new UUID" if default is Generated.UUID else "the time of the request"
-        return _noted(described, f"Unless given, {made}.")
+        generated = "a new UUID" if default is Generated.UUID else "the time of the request"
+        return _with_note(described, f"Unless given, {generated}.")
     if isinstance(default, MissingType):
         return described
     encode = encoder(field)
-    written = default if encode is None or default is None else encode(default)
-    return {**described, "default": written}
+    json_default = default if encode is None or default is None else encode(default)
+    return {**described, "default": json_default}
 
 
-def _patched(field: Field, value: dict[str, Any]) -> dict[str, Any]:
+def _patch_schema(field: Field, value: dict[str, Any]) -> dict[str, Any]:
     if field.type is FieldType.MAP:  # it is merged: null removes a key
         value = {**value, "additionalProperties": _nullable(value["additionalProperties"])}
     return value if field.required else _nullable(value)
@@ -139,19 +139,19 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     return {**described, "enum": [*schema["enum"], None]} if "enum" in schema else described
 
 
-def _noted(schema: dict[str, Any], note: str) -> dict[str, Any]:
+def _with_note(schema: dict[str, Any], note: str) -> dict[str, Any]:
     return {**schema, "description": " ".join(filter(None, (schema.get("description"), note)))}
 
 
-def _value(field: Field, shown: Container[str]) -> dict[str, Any]:
+def _value_schema(field: Field, described_classes: Container[str]) -> dict[str, Any]:
     """Describe the values of a field, null excepted, with its constraints."""
-    described = {**_of_type(field.type, field.items), **dict(_constraints(field))}
-    for note in _notes(field, shown):
-        described = _noted(described, note)
+    described = {**_type_schema(field.type, field.items), **dict(_constraints(field))}
+    for note in _notes(field, described_classes):
+        described = _with_note(described, note)
     return described
 
 
-def _of_type(type_: FieldType, items: FieldType | None) -> dict[str, Any]:
+def _type_schema(type_: FieldType, items: FieldType | None) -> dict[str, Any]:
     if items is None:
         return _SCALARS[type_]
     if type_ is FieldType.MAP:
@@ -160,8 +160,8 @@ def _of_type(type_: FieldType, items: FieldType | None) -> dict[str, Any]:
 
 
 def _constraints(field: Field) -> Iterator[tuple[str, Any]]:
-    least, most = _LENGTHS.get(field.type, ("minLength", "maxLength"))
-    for keyword, length in ((least, field.min_length), (most, field.max_length)):
+    min_keyword, max_keyword = _LENGTHS.get(field.type, ("minLength", "maxLength"))
+    for keyword, length in ((min_keyword, field.min_length), (max_keyword, field.max_length)):
         if length is not None:
             yield keyword, _base64_length(length) if field.type is FieldType.BINARY else length
     if field.type is FieldType.SET:
@@ -183,13 +183,17 @@ _LENGTHS: Final = {
 
 
 def _base64_length(size: int) -> int:
-    """Return how many characters so many bytes take (RFC 4648, section 4)."""
+    """Return the length of `size` bytes in base64 (RFC 4648, section 4)."""
     return -(-size // 3) * 4
 
 
-def _notes(field: Field, shown: Container[str]) -> Iterator[str]:
+def _notes(field: Field, described_classes: Container[str]) -> Iterator[str]:
     if field.type is FieldType.REFERENCE:
-        yield f"The id of an object of {field.to}." if field.to in shown else "The id of an object."
+        yield (
+            f"The id of an object of {field.to}."
+            if field.to in described_classes
+            else "The id of an object."
+        )
     if field.on_delete is not None and field.type in ARRAYS:
         yield f"Each has to exist. {_ON_DELETE_OF_ELEMENTS[field.on_delete]}"
     elif field.on_delete is not None:
@@ -219,17 +223,24 @@ def operator_schemas(schema: ClassSchema) -> dict[str, Any]:
 
 
 def _operators(type_: FieldType, items: FieldType | None) -> dict[str, Any]:
-    value, item = _of_type(type_, items), _SCALARS[items or type_]
+    value, item = _type_schema(type_, items), _SCALARS[items or type_]
     flags = dict.fromkeys((Operator.UNSET, Operator.POP, Operator.SHIFT, Operator.NOW), _TRUE)
-    adding = dict.fromkeys((Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET), item)
-    removed = _KEY if type_ is FieldType.MAP else item
-    arguments = {**flags, **adding, Operator.SET: _nullable(value), Operator.REMOVE: removed}
-    known = [operator for operator in Operator if type_ in APPLICABLE[operator]]
-    return one_of({operator.value: arguments.get(operator, value) for operator in known})
+    element_arguments = dict.fromkeys(
+        (Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET), item
+    )
+    removed_schema = _KEY if type_ is FieldType.MAP else item
+    arguments = {
+        **flags,
+        **element_arguments,
+        Operator.SET: _nullable(value),
+        Operator.REMOVE: removed_schema,
+    }
+    operators = [operator for operator in Operator if type_ in APPLICABLE[operator]]
+    return one_of({operator.value: arguments.get(operator, value) for operator in operators})
 
 
 def conditions(schema: ClassSchema) -> dict[str, Any]:
-    """Describe the parameters that are conditions on indexed fields; the rest need a scan."""
+    """Describe the parameters that are conditions on indexed fields; others need a scan."""
     return {
         "name": "conditions",
         "in": "query",
@@ -242,14 +253,14 @@ def conditions(schema: ClassSchema) -> dict[str, Any]:
 
 
 def _conditions(schema: ClassSchema) -> Iterator[tuple[str, dict[str, Any]]]:
-    leading = {index.fields[0] for index in schema.indexes}
+    leading_fields = {index.fields[0] for index in schema.indexes}
     for field in throttled(schema.fields.values()):
         if field.has_element_index and field.items is not None:
             yield f"{field.name}.contains", _SCALARS[field.items]
-        if not (field.has_ordered_index or field.name in leading):
+        if not (field.has_ordered_index or field.name in leading_fields):
             continue
         name, value = field.name, _SCALARS[field.type]
         yield (f"{name}.eq" if name in _PARAMETERS else name), value
-        yield from ((f"{name}.{operator}", value) for operator in _RANGES)
-        listed = {"type": "string", "description": "Values with commas between them."}
-        yield from ((f"{name}.{operator}", listed) for operator in _LISTED)
+        yield from ((f"{name}.{operator}", value) for operator in _RANGE_OPERATORS)
+        list_schema = {"type": "string", "description": "Values with commas between them."}
+        yield from ((f"{name}.{operator}", list_schema) for operator in _LIST_OPERATORS)

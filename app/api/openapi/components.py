@@ -89,23 +89,23 @@ def _schemas() -> dict[str, Any]:
     schemas, definitions = TypeAdapter.json_schemas(
         inputs, ref_template="#/components/schemas/{model}"
     )
-    named = {name: schema for (name, _), schema in schemas.items()}
-    return {**named, **definitions.get("$defs", {}), **GRAMMAR}
+    by_name = {name: schema for (name, _), schema in schemas.items()}
+    return {**by_name, **definitions.get("$defs", {}), **GRAMMAR}
 
 
 _HEADERS: Final = {
     "ETag": "The version of the resource.",
     "Cache-Control": "RFC 9111.",
     "CDN-Cache-Control": "RFC 9213: for how long shared caches may keep the answer.",
-    "Cache-Groups": "RFC 9875: tags by which caches forget the answer.",
+    "Cache-Groups": "RFC 9875: tags by which caches purge the answer.",
     "Cache-Status": "RFC 9211: whether the sketch or a store answered.",
     "Portolan-Expires": "When the answer expires, in microseconds since 1970.",
-    "Portolan-As-Of": "When the answer was true, in microseconds of the sketch's clock.",
-    "Portolan-Sketch-Time": "When the bits of the filter held, likewise.",
+    "Portolan-As-Of": "When the answer was current, in microseconds of the sketch's clock.",
+    "Portolan-Sketch-Time": "When the filter was current, in microseconds of the sketch's clock.",
     "Link": "RFC 8288: the address of the next page, as rel=next.",
     "Location": "The address of the new object.",
-    "Portolan-Position": "Names the versions written, for Prefer: at-least.",
-    "Portolan-Partial": "Groups that are still to be rolled forward.",
+    "Portolan-Position": "The written versions, for Prefer: at-least.",
+    "Portolan-Partial": "Groups that have yet to be rolled forward.",
     "Portolan-Schema": "The version of the schema that the request is pinned to.",
     "Preference-Applied": "RFC 7240, section 3.",
     "Idempotency-Replayed": "true: the answer of the first request.",
@@ -118,14 +118,16 @@ _HEADERS: Final = {
 
 
 def answer(description: str, *headers: str) -> dict[str, Any]:
-    """Describe an answer with some of the header fields, and those that every answer has."""
-    named = (*headers, "Server-Timing", "X-Request-Id")
-    return {"description": description, "headers": {name: ref("headers", name) for name in named}}
+    """Describe an answer with these header fields, and those of every answer."""
+    names = (*headers, "Server-Timing", "X-Request-Id")
+    return {"description": description, "headers": {name: ref("headers", name) for name in names}}
 
 
 def _problem(status: int) -> dict[str, Any]:
-    again = ("Retry-After",)
-    headers = {405: ("Allow",), 415: ("Accept-Patch",), 429: again, 503: again}.get(status, ())
+    retry_headers = ("Retry-After",)
+    headers = {405: ("Allow",), 415: ("Accept-Patch",), 429: retry_headers, 503: retry_headers}.get(
+        status, ()
+    )
     content = {PROBLEM_JSON: {"schema": ref("schemas", "Problem")}}
     return {**answer(HTTPStatus(status).phrase, *headers), "content": content}
 
@@ -145,4 +147,4 @@ COMPONENTS: Final[dict[str, Any]] = {
 """Merged into the components of the service's document."""
 
 SECURITY: Final[list[dict[str, list[str]]]] = [{}, {"key": []}]
-"""A key, or none: public classes need none, and neither does a service without authentication."""
+"""A key, or none, for public classes and for a service without authentication."""

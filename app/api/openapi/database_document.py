@@ -1,6 +1,6 @@
-"""The OpenAPI document of a database: the routes of the data API, with the classes by their names.
+"""The OpenAPI document of a database: the routes of the data API for its classes.
 
-It is the document of the service, in which each path of a class stands once for every class.
+It is the document of the service, with each path of a class repeated for every class.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["database_document"]
 _CLASS: Final = "{class}"
 _DATABASE: Final = "{database}"
 _PATHS: Final = data_paths()
-_OF_OBJECTS: Final = "ObjectQuery"
+_OBJECT_QUERY: Final = "ObjectQuery"
 
 
 class _References(NamedTuple):
-    """What stands for references to components.
+    """Replacements of references to components.
 
     Attributes:
-        single: Of a member: what it is instead.
-        listed: Of an element of a list: the elements instead of it.
+        single: The replacement of a reference that is a member.
+        listed: The elements that replace a reference in a list.
     """
 
     single: Mapping[str, Any]
@@ -36,24 +36,24 @@ class _References(NamedTuple):
 
     def replace(self, node: Any) -> Any:
         if isinstance(node, dict):
-            named = node.get("$ref", "")
-            if named in self.single:
-                return self.single[named]
+            reference = node.get("$ref", "")
+            if reference in self.single:
+                return self.single[reference]
             return {name: self.replace(member) for name, member in node.items()}
         if isinstance(node, list):
-            return [each for element in node for each in self._elements(element)]
+            return [replacement for element in node for replacement in self._elements(element)]
         return node
 
     def _elements(self, node: Any) -> Sequence[Any]:
-        if isinstance(node, dict) and (named := node.get("$ref", "")) in self.listed:
-            return self.listed[named]
+        if isinstance(node, dict) and (reference := node.get("$ref", "")) in self.listed:
+            return self.listed[reference]
         return [self.replace(node)]
 
 
 def database_document(database: str, classes: Collection[ClassSchema]) -> dict[str, Any]:
     """Describe the routes of a database, and of some of its classes, in OpenAPI 3.1.
 
-    Queries are described as far as they return objects: what aggregates return has no class.
+    Queries are described without aggregates, whose results have no class.
     """
     return {
         "openapi": "3.1.0",
@@ -84,16 +84,18 @@ def _paths(database: str, classes: Collection[ClassSchema]) -> dict[str, Any]:
 
 
 def _item(class_name: str, item: Mapping[str, Any]) -> dict[str, Any]:
-    of_class, of_whole = _of_class(class_name), _of_class(class_name, "fields")
+    references, put_references = _of_class(class_name), _of_class(class_name, "fields")
     return {
-        # A put of some fields has a body of another shape.
-        name: (of_whole if name == "put" else of_class).replace(_named(member, class_name))
+        # A put of selected fields has a body of another shape, so `fields` is left out.
+        name: (put_references if name == "put" else references).replace(
+            _rename_operation(member, class_name)
+        )
         for name, member in item.items()
     }
 
 
-def _named(operation: Any, class_name: str) -> Any:
-    """Give an operation of a class, which stands once for each class, a name and a tag."""
+def _rename_operation(operation: Any, class_name: str) -> Any:
+    """Give the copy of an operation for a class its own id and tag."""
     if not isinstance(operation, dict) or "operationId" not in operation:
         return operation
     name = f"{operation['operationId']}_{class_name}"
@@ -104,9 +106,9 @@ def _of_database() -> _References:
     return _References({}, {_parameter("database"): ()})
 
 
-def _of_class(class_name: str, *left_out: str) -> _References:
-    without = ("database", "class", "aggregate", *left_out)
-    shared = ref("parameters", f"{class_name}.conditions")
+def _of_class(class_name: str, *omitted: str) -> _References:
+    omitted_parameters = ("database", "class", "aggregate", *omitted)
+    conditions_reference = ref("parameters", f"{class_name}.conditions")
     patch = ref("schemas", f"{class_name}.patch")
     return _References(
         {
@@ -116,11 +118,11 @@ def _of_class(class_name: str, *left_out: str) -> _References:
             _schema("OperatorPatch"): ref("schemas", f"{class_name}.operators"),
             _schema("Patch"): {"oneOf": [patch, ref("schemas", "JsonPatch")]},
             _schema("Listing"): ref("schemas", f"{class_name}.page"),
-            _schema("Query"): ref("schemas", _OF_OBJECTS),
+            _schema("Query"): ref("schemas", _OBJECT_QUERY),
         },
         {
-            _parameter("filter"): (ref("parameters", "filter"), shared),
-            **{_parameter(name): () for name in without},
+            _parameter("filter"): (ref("parameters", "filter"), conditions_reference),
+            **{_parameter(name): () for name in omitted_parameters},
         },
     )
 
@@ -134,12 +136,12 @@ def _parameter(name: str) -> str:
 
 
 def _components(classes: Collection[ClassSchema]) -> dict[str, Any]:
-    shown = {class_.name for class_ in classes}
-    schemas = {**COMPONENTS["schemas"], _OF_OBJECTS: _object_query()}
+    class_names = {class_.name for class_ in classes}
+    schemas = {**COMPONENTS["schemas"], _OBJECT_QUERY: _object_query()}
     parameters = dict(COMPONENTS["parameters"])
     for class_ in classes:
-        described = class_schemas(class_, shown)
-        schemas |= {class_.name + end: schema for end, schema in described.items()}
+        by_suffix = class_schemas(class_, class_names)
+        schemas |= {class_.name + suffix: schema for suffix, schema in by_suffix.items()}
         schemas[f"{class_.name}.page"] = _page(class_.name)
         schemas |= operator_schemas(class_)
         parameters[f"{class_.name}.conditions"] = conditions(class_)
@@ -148,12 +150,14 @@ def _components(classes: Collection[ClassSchema]) -> dict[str, Any]:
 
 def _object_query() -> dict[str, Any]:
     query = COMPONENTS["schemas"]["Query"]
-    kept = {name: each for name, each in query["properties"].items() if name != "aggregate"}
-    return {**query, "properties": kept}
+    properties = {
+        name: property_ for name, property_ in query["properties"].items() if name != "aggregate"
+    }
+    return {**query, "properties": properties}
 
 
 def _page(class_name: str) -> dict[str, Any]:
     listing = COMPONENTS["schemas"]["Listing"]
     items = {"type": "array", "items": ref("schemas", class_name)}
-    described = {"title": f"{class_name}.page", "description": f"A page of {class_name}."}
-    return {**listing, **described, "properties": {**listing["properties"], "items": items}}
+    heading = {"title": f"{class_name}.page", "description": f"A page of {class_name}."}
+    return {**listing, **heading, "properties": {**listing["properties"], "items": items}}

@@ -26,7 +26,7 @@ _PINNABLE: Final = (
 
 
 def data_paths() -> dict[str, Any]:
-    summary = "Say what can be done here"
+    summary = "Return the methods of this path"
     options = operation(None, summary, {204: empty("Allow")}, problems=(400, 404))
     paths = object_paths() | resource_paths()
     pinnable = {path: _pinnable(paths[path]) for path in _PINNABLE}
@@ -41,7 +41,7 @@ def data_paths() -> dict[str, Any]:
 
 
 def _pinnable(methods: dict[str, Any]) -> dict[str, Any]:
-    """Add that requests may be pinned to a version of the schema, which may be retired."""
+    """Add the parameter that pins requests to a version of the schema, and its 410 if retired."""
     pinned, retired = parameters_named(["schemaVersion"]), {"410": ref("responses", "410")}
     return {
         method: {

@@ -1,4 +1,4 @@
-"""Schemas of the bodies whose grammar the mediator parses."""
+"""JSON Schemas of the bodies that the mediator parses."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     }
 
 
-def _array(items: dict[str, Any], most: int | None = None, least: int = 0) -> dict[str, Any]:
-    bounds = {"minItems": least or None, "maxItems": most}
-    given = {name: bound for name, bound in bounds.items() if bound is not None}
-    return {"type": "array", **given, "items": items}
+def _array(items: dict[str, Any], maximum: int | None = None, minimum: int = 0) -> dict[str, Any]:
+    bounds = {"minItems": minimum or None, "maxItems": maximum}
+    keywords = {name: bound for name, bound in bounds.items() if bound is not None}
+    return {"type": "array", **keywords, "items": items}
 
 
 def one_of(properties: dict[str, Any]) -> dict[str, Any]:
-    """Describe an object that has exactly one of some members."""
+    """Describe an object that has exactly one of these members."""
     return {
         "type": "object",
         "minProperties": 1,
@@ -89,15 +89,15 @@ _SOURCE: Final = one_of({"stream": _TEXT, "class": _TEXT})
 
 
 def _into(target: str, values: str) -> dict[str, Any]:
-    """Describe what results of a standing query go into, a stream or a class."""
-    taken = {
+    """Describe the target of a standing query's results, a stream or a class."""
+    mapping = {
         "type": "object",
         "minProperties": 1,
         "propertyNames": _ATTRIBUTE,
         "additionalProperties": _TEXT,
         "description": values,
     }
-    return _closed({target: NAME_SCHEMA, "values": taken}, [target, "values"])
+    return _closed({target: NAME_SCHEMA, "values": mapping}, [target, "values"])
 
 
 GRAMMAR: Final[dict[str, Any]] = {
@@ -258,7 +258,7 @@ GRAMMAR: Final[dict[str, Any]] = {
                 "description": "Names of event streams; or streams and classes, by alias.",
             },
             "predicates": {
-                **_array(_array(_TEXT, 2, 2), least=1),
+                **_array(_array(_TEXT, 2, 2), minimum=1),
                 "description": "Pairs of attributes that are equal.",
             },
             "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_WINDOW_S},
@@ -266,10 +266,12 @@ GRAMMAR: Final[dict[str, Any]] = {
             "max_lag": {"type": "integer", "minimum": 1, "maximum": MAX_LAG_LIMIT},
             "into": {
                 "oneOf": [
-                    _into("stream", "Attributes of the stream, by what they are taken from."),
-                    _into("class", "Fields of the class, by what they are taken from."),
+                    _into(
+                        "stream", "Attributes of the stream, with the attributes of their values."
+                    ),
+                    _into("class", "Fields of the class, with the attributes of their values."),
                 ],
-                "description": "Where results go, too.",
+                "description": "An additional target of results.",
             },
         },
         ["relations", "predicates", "window_s"],

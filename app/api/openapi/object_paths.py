@@ -1,4 +1,4 @@
-"""The paths of objects: of one, of those of a class, and of several classes."""
+"""The paths of one object, of the objects of a class, and of several classes."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from app.http.negotiation import (
 
 __all__ = ["object_paths"]
 
-_ON_RETRY: Final = ("idempotencyKey", "prefer")
+_RETRY_PARAMETERS: Final = ("idempotencyKey", "prefer")
 
-_PATCHES: Final = {
+_PATCH_SCHEMAS: Final = {
     MERGE_PATCH: "MergePatch",
     JSON_PATCH: "JsonPatch",
     JSON: "Patch",
     UPDATE: "OperatorPatch",
 }
 
-_READ: Final = (
+_READ_HEADERS: Final = (
     "ETag",
     "Cache-Control",
     "CDN-Cache-Control",
@@ -58,8 +58,8 @@ _READ: Final = (
     "Preference-Applied",
     "Portolan-Partial",
 )
-_FOUND: Final = ("Cache-Control", "Preference-Applied", "Portolan-Partial")
-_WRITTEN: Final = (
+_LISTING_HEADERS: Final = ("Cache-Control", "Preference-Applied", "Portolan-Partial")
+_WRITE_HEADERS: Final = (
     "ETag",
     "Cache-Control",
     "Preference-Applied",
@@ -85,125 +85,133 @@ def object_paths() -> dict[str, Any]:
 
 
 def _object() -> dict[str, Any]:
-    written = ("fields", "ifMatch", "ifNoneMatch", "idempotencyKey", "prefer")
-    read = ("fields", "maxAge", "ifMatch", "ifNoneMatch", "prefer")
-    changed = {200: in_json("StoredObject", *_WRITTEN), 204: empty(*_WRITTEN)}
-    failing = (*ALWAYS, *CONDITIONAL, 422)
-    shown = {200: in_json("StoredObject", *_READ), 304: empty(*_READ)}
+    write_parameters = ("fields", "ifMatch", "ifNoneMatch", "idempotencyKey", "prefer")
+    read_parameters = ("fields", "maxAge", "ifMatch", "ifNoneMatch", "prefer")
+    answers = {200: in_json("StoredObject", *_WRITE_HEADERS), 204: empty(*_WRITE_HEADERS)}
+    problems = (*ALWAYS, *CONDITIONAL, 422)
+    read_answers = {200: in_json("StoredObject", *_READ_HEADERS), 304: empty(*_READ_HEADERS)}
     summary = "Read an object, or some of its fields"
     return {
-        **reads(("getObject", "headObject"), summary, shown, read, (*ALWAYS, 412)),
+        **reads(
+            ("getObject", "headObject"), summary, read_answers, read_parameters, (*ALWAYS, 412)
+        ),
         "put": operation(
             "putObject",
-            "Make an object what the body says",
-            {**changed, 201: created_object(*_WRITTEN)},
-            written,
-            (*failing, *CREATING),
+            "Create or replace an object",
+            {**answers, 201: created_object(*_WRITE_HEADERS)},
+            write_parameters,
+            (*problems, *CREATING),
             body={JSON: "Object"},
         ),
         "patch": operation(
             "patchObject",
             "Change an object, or create it",
-            {**changed, 201: created_object(*_WRITTEN)},
-            (*written, "upsert"),
-            (*failing, *WITH_BODY),
-            body=_PATCHES,
+            {**answers, 201: created_object(*_WRITE_HEADERS)},
+            (*write_parameters, "upsert"),
+            (*problems, *WITH_BODY),
+            body=_PATCH_SCHEMAS,
         ),
-        "delete": operation("deleteObject", "Delete an object", changed, written, failing),
+        "delete": operation(
+            "deleteObject", "Delete an object", answers, write_parameters, problems
+        ),
     }
 
 
 def _collection() -> dict[str, Any]:
     query = ("fields", "ids", "filter", "order", "limit", "cursor", "join", "aggregate", "count")
-    read = (*query, "allowScan", "explain", "prefer")
-    shown = {200: in_json("Listing", *_FOUND, "Link")}
-    created = {201: created_object(*_WRITTEN, "Location"), 200: in_json("Results")}
-    failing = (*ALWAYS, *CREATING, 422)
-    post = operation("createObject", "Create one object, or many", created, _ON_RETRY, failing)
+    parameters = (*query, "allowScan", "explain", "prefer")
+    answers = {200: in_json("Listing", *_LISTING_HEADERS, "Link")}
+    creation = {201: created_object(*_WRITE_HEADERS, "Location"), 200: in_json("Results")}
+    problems = (*ALWAYS, *CREATING, 422)
+    post = operation(
+        "createObject", "Create one object, or many", creation, _RETRY_PARAMETERS, problems
+    )
     objects = {"type": "array", "maxItems": 1000, "items": ref("schemas", "Object")}
     one_or_many = {"schema": {"oneOf": [ref("schemas", "Object"), objects]}}
     post["requestBody"] = {"required": True, "content": {JSON: one_or_many}}
-    summary = "Find objects by their ids, or by a query; paths are parameters too: year.ge=1970"
-    found = reads(("listObjects", "headObjects"), summary, shown, read, (*ALWAYS, 422))
-    return {**found, "post": post, **_filtered_writes()}
+    summary = "Find objects by ids, or by a query; paths are also parameters: year.ge=1970"
+    listing = reads(("listObjects", "headObjects"), summary, answers, parameters, (*ALWAYS, 422))
+    return {**listing, "post": post, **_filtered_writes()}
 
 
 def _filtered_writes() -> dict[str, Any]:
-    named = ("filter", "all", "allowScan", "lastId", "dryRun", "idempotencyKey")
-    done, failing = {200: in_json("WriteSummary")}, (*ALWAYS, 422, 507)
-    every = "all objects that meet conditions; paths are parameters too: year.ge=1970"
-    written = {
-        200: either("WriteSummary", "StoredObject", *_WRITTEN),
-        201: created_object(*_WRITTEN, "Location"),
-        204: empty(*_WRITTEN),
+    parameters = ("filter", "all", "allowScan", "lastId", "dryRun", "idempotencyKey")
+    answers, problems = {200: in_json("WriteSummary")}, (*ALWAYS, 422, 507)
+    objects = "all objects that meet conditions; paths are also parameters: year.ge=1970"
+    patch_answers = {
+        200: either("WriteSummary", "StoredObject", *_WRITE_HEADERS),
+        201: created_object(*_WRITE_HEADERS, "Location"),
+        204: empty(*_WRITE_HEADERS),
     }
     return {
         "patch": operation(
             "patchObjects",
-            f"Change {every}. With upsert: the one that has values of a unique constraint",
-            written,
-            (*named, "upsert", "prefer"),
-            (*failing, *WITH_BODY),
-            body=_PATCHES,
+            f"Change {objects}. With upsert: the object with values of a unique constraint",
+            patch_answers,
+            (*parameters, "upsert", "prefer"),
+            (*problems, *WITH_BODY),
+            body=_PATCH_SCHEMAS,
         ),
-        "delete": operation("deleteObjects", f"Delete {every}", done, named, failing),
+        "delete": operation("deleteObjects", f"Delete {objects}", answers, parameters, problems),
     }
 
 
 def _query() -> dict[str, Any]:
     summary = "Find objects, or compute aggregates"
-    found = {200: in_json("Listing", *_FOUND)}
-    failing = (*ALWAYS, *WITH_BODY, 422)
-    return operation("queryObjects", summary, found, ("prefer",), failing, body={JSON: "Query"})
+    answers = {200: in_json("Listing", *_LISTING_HEADERS)}
+    problems = (*ALWAYS, *WITH_BODY, 422)
+    return operation("queryObjects", summary, answers, ("prefer",), problems, body={JSON: "Query"})
 
 
 def _batch() -> dict[str, Any]:
-    done, failing = {200: in_json("Results")}, (*ALWAYS, *WITH_BODY)
+    answers, problems = {200: in_json("Results")}, (*ALWAYS, *WITH_BODY)
     body = {JSON: "BatchRequest"}
-    return operation("batch", "Do many operations", done, _ON_RETRY, failing, body=body)
+    return operation(
+        "batch", "Execute many operations", answers, _RETRY_PARAMETERS, problems, body=body
+    )
 
 
 def _transaction() -> dict[str, Any]:
-    summary = "Do all of some operations if what was read still stands, or nothing"
-    done = {200: in_json("TransactionResults", "Idempotency-Replayed")}
-    failing = (*ALWAYS, *CREATING, *CONDITIONAL, 422)
+    summary = "Execute all operations if the read versions are still current, or none"
+    answers = {200: in_json("TransactionResults", "Idempotency-Replayed")}
+    problems = (*ALWAYS, *CREATING, *CONDITIONAL, 422)
     body = {JSON: "TransactionRequest"}
-    return operation("transact", summary, done, _ON_RETRY, failing, body=body)
+    return operation("transact", summary, answers, _RETRY_PARAMETERS, problems, body=body)
 
 
 def _import() -> dict[str, Any]:
-    done, failing = {200: in_json("ImportSummary")}, (*ALWAYS, *CREATING)
+    answers, problems = {200: in_json("ImportSummary")}, (*ALWAYS, *CREATING)
     key = ("idempotencyKey",)
-    post = operation("importObjects", "Put every line", done, key, failing, ImportParameters)
+    post = operation("importObjects", "Put every line", answers, key, problems, ImportParameters)
     return post | {"requestBody": {"required": True, "content": {NDJSON: TEXT}}}
 
 
 def _export() -> dict[str, Any]:
-    shown = {200: {**answer("One object on each line"), "content": {NDJSON: TEXT}}}
+    answers = {200: {**answer("One object on each line"), "content": {NDJSON: TEXT}}}
     summary = "Stream every object in the order of ids"
-    return reads(("exportObjects", "headExport"), summary, shown, query=ExportParameters)
+    return reads(("exportObjects", "headExport"), summary, answers, query=ExportParameters)
 
 
 def _changes() -> dict[str, Any]:
-    summary = "Follow the change feed: a page of changes, or server-sent events without end"
+    summary = "Follow the change feed: a page of changes, or endless server-sent events"
     page = {200: in_json("Changes", "Cache-Control", texts=(EVENT_STREAM,))}
-    resumed, failing = ("lastEventId",), (*ALWAYS, 410)
-    return operation("followChanges", summary, page, resumed, failing, ChangesParameters)
+    parameters, problems = ("lastEventId",), (*ALWAYS, 410)
+    return operation("followChanges", summary, page, parameters, problems, ChangesParameters)
 
 
 def _sketch() -> dict[str, Any]:
     headers = ("ETag", "Cache-Control", "Portolan-Sketch-Time")
-    shown = {200: in_json("ClientFilter", *headers, texts=(SKETCH,)), 304: empty(*headers)}
-    summary = "Read the filter by which a client knows which copies to revalidate"
-    conditions, failing = ("ifNoneMatch",), (*ALWAYS, 412)
+    answers = {200: in_json("ClientFilter", *headers, texts=(SKETCH,)), 304: empty(*headers)}
+    summary = "Read the filter that tells a client which copies to revalidate"
+    conditions, problems = ("ifNoneMatch",), (*ALWAYS, 412)
     names = "getSketch", "headSketch"
-    return reads(names, summary, shown, conditions, failing, SketchParameters)
+    return reads(names, summary, answers, conditions, problems, SketchParameters)
 
 
 def _document() -> dict[str, Any]:
     headers = ("ETag", "Cache-Control")
     document = {**answer("Done", *headers), "content": {JSON: {"schema": {"type": "object"}}}}
-    shown = {200: document, 304: empty(*headers)}
+    answers = {200: document, 304: empty(*headers)}
     summary = "Describe the classes of the database, in OpenAPI 3.1"
     names, conditions = ("getDocument", "headDocument"), ("ifMatch", "ifNoneMatch")
-    return reads(names, summary, shown, conditions, (*ALWAYS, 412), DocumentParameters)
+    return reads(names, summary, answers, conditions, (*ALWAYS, 412), DocumentParameters)

@@ -42,7 +42,11 @@ def operation(
     query: type[Parameters] | None = None,
     body: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """`answers` are by status; `parameters` name components; `body` has schemas by media type."""
+    """Describe an operation.
+
+    `answers` are by status, `parameters` are names of components, and `body` has the names of
+    schemas by media type.
+    """
     responses = answers | {status: ref("responses", str(status)) for status in problems}
     described: dict[str, Any] = {
         **({"operationId": name} if name else {}),
@@ -58,17 +62,17 @@ def operation(
 
 
 def reads(
-    names: tuple[str, str], summary: str, answers: dict[int, Any], *rest: Any, **named: Any
+    names: tuple[str, str], summary: str, answers: dict[int, Any], *arguments: Any, **keywords: Any
 ) -> dict[str, Any]:
-    """Describe GET, and HEAD, which is the same without content."""
-    headless = {
-        status: {name: part for name, part in answer.items() if name != "content"}
+    """Describe GET and HEAD, which has the same answers without content."""
+    head_answers = {
+        status: {name: value for name, value in answer.items() if name != "content"}
         for status, answer in answers.items()
     }
     get, head = names
     return {
-        "get": operation(get, summary, answers, *rest, **named),
-        "head": operation(head, summary, headless, *rest, **named),
+        "get": operation(get, summary, answers, *arguments, **keywords),
+        "head": operation(head, summary, head_answers, *arguments, **keywords),
     }
 
 
@@ -77,7 +81,7 @@ def parameters_named(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def in_json(schema: str, *headers: str, texts: Iterable[str] = ()) -> dict[str, Any]:
-    """Describe an answer that is JSON, or text of some other media types."""
+    """Describe an answer in JSON, or in text of other media types."""
     content = {JSON: {"schema": ref("schemas", schema)}, **dict.fromkeys(texts, TEXT)}
     return {**answer("Done", *headers), "content": content}
 

@@ -1,4 +1,4 @@
-"""The parameters of the data API: those that operations share, and those that a model describes."""
+"""The parameters of the data API: shared components, and those of parameter models."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ def parameters_of(model: type[Parameters]) -> list[dict[str, Any]]:
 def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     schema = dict(schema)
     description = schema.pop("description")
-    given = [each for each in schema.pop("anyOf", ()) if each != {"type": "null"}]
-    schema = {**schema, **(given[0] if given else {})}
-    # A parameter that is absent has no value: null is none.
+    alternatives = [
+        alternative for alternative in schema.pop("anyOf", ()) if alternative != {"type": "null"}
+    ]
+    schema = {**schema, **(alternatives[0] if alternatives else {})}
+    # An absent parameter has no value, not even null.
     if schema.get("default", "") is None:
         del schema["default"]
     return {"name": name, "in": "query", "schema": schema, "description": description}
@@ -72,7 +74,7 @@ PARAMETERS: Final[dict[str, Any]] = {
     "ticket": _parameter("ticket", "path", _HEXADECIMAL, "Ticket of the message."),
     "id": _parameter("id", "path", ID_SCHEMA, "Id of the object, percent-encoded once."),
     "fields": _parameter(
-        "fields", "query", _FIELD_LIST, "Fields, sorted and once each; other spellings: no-store."
+        "fields", "query", _FIELD_LIST, "Fields, sorted and once each; otherwise: no-store."
     ),
     "maxAge": _parameter(
         "max_age",
@@ -92,19 +94,17 @@ PARAMETERS: Final[dict[str, Any]] = {
     "limit": _parameter(
         "limit", "query", {"type": "integer", "minimum": 1, "maximum": 1000}, "Objects at most."
     ),
-    "cursor": _parameter("after", "query", {"type": "string"}, "The cursor of the page before."),
+    "cursor": _parameter("after", "query", {"type": "string"}, "The cursor of the previous page."),
     "filter": _parameter("filter", "query", {"type": "string"}, "A filter as JSON."),
     "join": _parameter("join", "query", {"type": "string"}, "A join, or a list of them, as JSON."),
     "aggregate": _parameter("aggregate", "query", {"type": "string"}, "An aggregate as JSON."),
-    "count": _parameter("count", "query", COUNT, "Whether all objects found are counted."),
+    "count": _parameter("count", "query", COUNT, "Whether all matching objects are counted."),
     "allowScan": _parameter("allow_scan", "query", _FLAG, "Whether all objects may be read."),
-    "explain": _parameter("explain", "query", _FLAG, "Explain how the query was carried out."),
-    "lastId": _parameter("after", "query", ID_SCHEMA, "The last id that an answer came to."),
+    "explain": _parameter("explain", "query", _FLAG, "Explain how the query was executed."),
+    "lastId": _parameter("after", "query", ID_SCHEMA, "The last id that an answer reached."),
     "dryRun": _parameter("dry_run", "query", _FLAG, "Whether objects are only counted."),
-    "all": _parameter("all", "query", _FLAG, "Whether all objects are meant."),
-    "upsert": _parameter(
-        "upsert", "query", _FLAG, "Whether an object that does not exist is created."
-    ),
+    "all": _parameter("all", "query", _FLAG, "Whether all objects are written."),
+    "upsert": _parameter("upsert", "query", _FLAG, "Whether a missing object is created."),
     "ifMatch": _parameter("If-Match", "header", _TAGS, "RFC 9110, section 13.1.1."),
     "ifNoneMatch": _parameter("If-None-Match", "header", _TAGS, "RFC 9110, section 13.1.2."),
     "idempotencyKey": _parameter("Idempotency-Key", "header", _KEY, "Makes a retry safe."),
@@ -113,6 +113,6 @@ PARAMETERS: Final[dict[str, Any]] = {
         "Portolan-Schema",
         "header",
         {"type": "integer", "minimum": 1, "maximum": 2**31},
-        "The version of the schema whose names of fields are used.",
+        "The version of the schema whose field names are used.",
     ),
 }

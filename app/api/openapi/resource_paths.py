@@ -1,4 +1,4 @@
-"""The paths of what is created and goes on: jobs, flows, streams, views and standing queries."""
+"""The paths of jobs, flows, streams, views and standing queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def resource_paths() -> dict[str, Any]:
 
 
 def _of_jobs() -> dict[str, Any]:
-    accepted = {**in_json("Run", "Location", "Idempotency-Replayed"), "description": "Written down"}
+    accepted = {**in_json("Run", "Location", "Idempotency-Replayed"), "description": "Accepted"}
     submit = operation(
         "submitJob",
         "Submit an analytic job",
@@ -39,21 +39,21 @@ def _of_jobs() -> dict[str, Any]:
         SubmissionParameters,
         {JSON: "Job"},
     )
-    listed = {200: in_json("Runs", "Link")}
-    list_ = operation("listRuns", "List runs, newest first", listed, query=RunListParameters)
-    show = "Show a run, or follow it by server-sent events until it has ended"
-    shown = {200: in_json("Run", texts=(EVENT_STREAM,))}
-    cancelled = {200: in_json("Run"), 202: in_json("Run")}
-    go_on = "Go on with a run that failed or was cancelled"
-    resume = operation("resumeRun", go_on, {202: in_json("Run")}, problems=(*ALWAYS, 507))
-    read = "Read the result of a run: pages of JSON, or the whole as a file, by Accept"
+    runs = {200: in_json("Runs", "Link")}
+    list_ = operation("listRuns", "List runs, newest first", runs, query=RunListParameters)
+    show_summary = "Show a run, or follow it by server-sent events until it has ended"
+    run = {200: in_json("Run", texts=(EVENT_STREAM,))}
+    cancellation = {200: in_json("Run"), 202: in_json("Run")}
+    resume_summary = "Resume a run that failed or was cancelled"
+    resume = operation("resumeRun", resume_summary, {202: in_json("Run")}, problems=(*ALWAYS, 507))
+    read_summary = "Read the result of a run: pages of JSON, or the whole as a file, by Accept"
     page = {200: in_json("RunRows", "Link", texts=FILES)}
-    results = operation("getResults", read, page, (), (*ALWAYS, 410), ResultParameters)
+    results = operation("getResults", read_summary, page, (), (*ALWAYS, 410), ResultParameters)
     return {
         "/v1/{database}/jobs": {"post": submit, "get": list_},
         "/v1/{database}/jobs/{run}": {
-            "get": operation("getRun", show, shown),
-            "delete": operation("cancelRun", "Cancel a run", cancelled),
+            "get": operation("getRun", show_summary, run),
+            "delete": operation("cancelRun", "Cancel a run", cancellation),
         },
         "/v1/{database}/jobs/{run}/resume": {"post": resume},
         "/v1/{database}/jobs/{run}/results": {"get": results},
@@ -61,50 +61,53 @@ def _of_jobs() -> dict[str, Any]:
 
 
 def _of_flows() -> dict[str, Any]:
-    show = "Show a message flow: its plans, counts, and its waiting time with the reason"
-    queued = {**in_json("Tickets", "Idempotency-Replayed"), "description": "Queued"}
+    show_summary = "Show a message flow: its plans, counts, and its waiting time with the reason"
+    accepted = {**in_json("Tickets", "Idempotency-Replayed"), "description": "Queued"}
     send = operation(
         "sendMessages",
         "Queue messages",
-        {202: queued},
+        {202: accepted},
         ("idempotencyKey",),
         (*ALWAYS, *CREATING, 422),
         body={JSON: "NewMessages"},
     )
     state = {200: in_json("MessageState")}
-    follow = "Follow the results of messages: a page, or server-sent events without end"
-    failed = {200: in_json("DeadLetters")}
+    follow_summary = "Follow the results of messages: a page, or endless server-sent events"
+    letters = {200: in_json("DeadLetters")}
     list_failed = operation(
-        "listDeadLetters", "List messages that failed", failed, query=DeadLetterParameters
+        "listDeadLetters", "List messages that failed", letters, query=DeadLetterParameters
     )
-    again = "Queue messages that failed again, under their tickets"
+    replay_summary = "Requeue failed messages under their tickets"
     return {
         "/v1/{database}/message-flows": {
             **_create("createFlow", "Create a message flow", "MessageFlow"),
             **_show("listFlows", "List message flows", "MessageFlows"),
         },
         "/v1/{database}/message-flows/{flow}": {
-            **_show("getFlow", show, "MessageFlowReport"),
+            **_show("getFlow", show_summary, "MessageFlowReport"),
             **_drop("dropFlow", "Remove a message flow with its messages"),
         },
         "/v1/{database}/message-flows/{flow}/messages": {"post": send},
         "/v1/{database}/message-flows/{flow}/messages/{ticket}": {
-            "get": operation("getMessage", "Show what became of a message", state)
+            "get": operation("getMessage", "Show the state of a message", state)
         },
         "/v1/{database}/message-flows/{flow}/results": _follow(
-            "followResults", follow, "EndedMessages", EndedParameters
+            "followResults", follow_summary, "EndedMessages", EndedParameters
         ),
         "/v1/{database}/message-flows/{flow}/dead-letters": {"get": list_failed},
         "/v1/{database}/message-flows/{flow}/replay": {
             "post": operation(
-                "replayDeadLetters", again, {202: in_json("Replayed")}, query=ReplayParameters
+                "replayDeadLetters",
+                replay_summary,
+                {202: in_json("Replayed")},
+                query=ReplayParameters,
             )
         },
     }
 
 
 def _of_streams() -> dict[str, Any]:
-    show = "Show an event stream: what is kept of it, its rate, and its consumers"
+    show = "Show an event stream: its stored tuples, its rate, and its consumers"
     append = operation(
         "appendTuples",
         "Append tuples to an event stream, all or none",
@@ -114,7 +117,7 @@ def _of_streams() -> dict[str, Any]:
         body={JSON: "NewTuples"},
     )
     append["requestBody"]["content"][NDJSON] = TEXT
-    follow = "Follow an event stream: a page of tuples, or server-sent events without end"
+    follow = "Follow an event stream: a page of tuples, or endless server-sent events"
     return {
         "/v1/{database}/event-streams": {
             **_create("declareStream", "Declare an event stream", "EventStream"),
@@ -132,8 +135,8 @@ def _of_streams() -> dict[str, Any]:
 
 
 def _of_views() -> dict[str, Any]:
-    read = "Read the result of an incremental view, with the position of the feed that it is of"
-    follow = "Follow how a result changes: a page of deltas, or server-sent events without end"
+    read = "Read the result of an incremental view, with its position in the feed"
+    follow = "Follow the changes of a result: a page of deltas, or endless server-sent events"
     new, report = "NewIncrementalView", "IncrementalViewReport"
     return {
         "/v1/{database}/incremental-views": {
@@ -154,9 +157,9 @@ def _of_views() -> dict[str, Any]:
 
 
 def _of_standing_queries() -> dict[str, Any]:
-    follow = "Follow results of a standing query: a page, or server-sent events without end"
-    plan = "Show the plan of all standing queries, with what was measured, or draw it"
-    planned = {200: in_json("StandingPlan", texts=(SVG,))}
+    follow = "Follow results of a standing query: a page, or endless server-sent events"
+    plan = "Show the plan of all standing queries, with measurements, or draw it"
+    answers = {200: in_json("StandingPlan", texts=(SVG,))}
     new, report = "NewStandingQuery", "StandingQueryReport"
     return {
         "/v1/{database}/standing-queries": {
@@ -164,7 +167,7 @@ def _of_standing_queries() -> dict[str, Any]:
             **_show("listStandingQueries", "List standing queries", "StandingQueries"),
         },
         "/v1/{database}/standing-queries/plan": {
-            "get": operation("planStandingQueries", plan, planned, query=PlanParameters)
+            "get": operation("planStandingQueries", plan, answers, query=PlanParameters)
         },
         "/v1/{database}/standing-queries/{query}": {
             **_show("getStandingQuery", "Show a standing query, and its state", report),
@@ -177,16 +180,16 @@ def _of_standing_queries() -> dict[str, Any]:
 
 
 def _create(
-    name: str, summary: str, shown: str, body: str = "", problems: tuple[int, ...] = WITH_BODY
+    name: str, summary: str, schema: str, body: str = "", problems: tuple[int, ...] = WITH_BODY
 ) -> dict[str, Any]:
-    created = {**in_json(shown, "Location"), "description": "Created"}
-    given = {JSON: body or f"New{shown}"}
-    answers = (*ALWAYS, *problems)
-    return {"post": operation(name, summary, {201: created}, (), answers, body=given)}
+    created = {**in_json(schema, "Location"), "description": "Created"}
+    content = {JSON: body or f"New{schema}"}
+    statuses = (*ALWAYS, *problems)
+    return {"post": operation(name, summary, {201: created}, (), statuses, body=content)}
 
 
-def _show(name: str, summary: str, shown: str) -> dict[str, Any]:
-    return {"get": operation(name, summary, {200: in_json(shown)})}
+def _show(name: str, summary: str, schema: str) -> dict[str, Any]:
+    return {"get": operation(name, summary, {200: in_json(schema)})}
 
 
 def _drop(name: str, summary: str) -> dict[str, Any]:
@@ -194,6 +197,6 @@ def _drop(name: str, summary: str) -> dict[str, Any]:
 
 
 def _follow(name: str, summary: str, page: str, query: type[Parameters]) -> dict[str, Any]:
-    """Describe what is read page by page, or as server-sent events behind the last one."""
-    shown = {200: in_json(page, texts=(EVENT_STREAM,))}
-    return {"get": operation(name, summary, shown, ("lastEventId",), (*ALWAYS, 410), query)}
+    """Describe a feed that is read in pages, or as server-sent events after the last one."""
+    answers = {200: in_json(page, texts=(EVENT_STREAM,))}
+    return {"get": operation(name, summary, answers, ("lastEventId",), (*ALWAYS, 410), query)}

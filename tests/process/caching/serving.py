@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from app.service.serving import KEPT_S
+from app.service.serving import IDLE_TIMEOUT_S
 from tests.faults.conditions import WITHIN_S
 
 Message = dict[str, Any]
@@ -87,7 +87,7 @@ async def served(app: App) -> AsyncIterator[str]:
         log_level="error",
         ws="none",
         timeout_graceful_shutdown=1,
-        timeout_keep_alive=KEPT_S,  # else a request may cross the closing of its connection
+        timeout_keep_alive=IDLE_TIMEOUT_S,  # else a request may cross the closing of its connection
     )
     server = _Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:

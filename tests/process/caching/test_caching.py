@@ -235,7 +235,7 @@ async def test_concurrent_writes_are_all_in_the_filter(paper: Paper) -> None:
 
 async def dated(paper: Paper, id_: str, query: str = "?max_age=2") -> int:
     """Return the date of an answer, once the replica has looked at the sketch's clock."""
-    await paper.caches.clock_watch.look()
+    await paper.caches.clock_watch.check()
     return int((await paper.get(id_, query)).headers["portolan-as-of"])
 
 

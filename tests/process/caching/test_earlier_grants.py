@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from sqlalchemy import update
 
 from app.service.container import Container, build
-from app.service.mediators import writing
+from app.service.mediators import writing_mediator
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.installation import highest
@@ -81,7 +81,7 @@ async def test_commands_that_write_know_earlier_settings_too(
     partition = Partition(unique("db"), "articles")
     async with serving(settings, caching(redis_config, LONG_S)):
         pass
-    async with writing(settings, caching(redis_config, 6.0)) as mediator:
+    async with writing_mediator(settings, caching(redis_config, 6.0)) as mediator:
         await mediator.installation.guard.invalidate_class(*partition)
     async with serving(settings, caching(redis_config, 6.0)) as container:
         assert await lifetime_s(container, partition) > LONG_S - 600

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.coherence.grants import MOST_UNCOVERED
+from app.coherence.grants import MAX_UNCOVERED
 from app.settings.main import CacheSettings
 from mediator.base.errors import Unavailable
 from mediator.model.guard import CacheKey
@@ -107,13 +107,13 @@ async def test_uncacheable_kinds_of_queries(paper: Paper) -> None:
 async def test_of_queries_that_no_value_leads_to_a_few_are_kept(paper: Paper, word: str) -> None:
     uncovered = [
         await get_page(paper, "notes", **{"text.like": f"%{word}{n}%"})
-        for n in range(MOST_UNCOVERED + 1)
+        for n in range(MAX_UNCOVERED + 1)
     ]
     assert "portolan-expires" in uncovered[0].headers
     assert "portolan-expires" not in uncovered[-1].headers
     assert {answer.status_code for answer in uncovered} == {200}
     await kept(paper, "notes", **{"text.like": f"%{word}0%"})
-    for n in range(MOST_UNCOVERED + 1):
+    for n in range(MAX_UNCOVERED + 1):
         await kept(paper, "notes", **{"text.like": f"{word}{n}%"})
 
 

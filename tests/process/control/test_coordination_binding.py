@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from app.commands.doctor.installation import Finding, examine_databases
-from app.service.mediators import reading, writing
+from app.service.mediators import reading_mediator, writing_mediator
 from app.settings.main import CacheSettings, MediatorSettings
 from mediator.archive.backup import Backup
 from mediator.base.errors import Unavailable
@@ -98,7 +98,10 @@ async def test_another_installation_refuses_to_start(
     url, other = server.url, settings(other_catalogue, server.url)
     async with service([], catalogue, coordination_url=url):
         assert await bound_to(redis) == OWN
-        for refused in (writing(other, CacheSettings(sketch="off")), reading(other)):
+        for refused in (
+            writing_mediator(other, CacheSettings(sketch="off")),
+            reading_mediator(other),
+        ):
             with pytest.raises(BoundToAnother, match=f"{OWN}. Set PORTOLAN_COORDINATION_URL"):
                 await refused.__aenter__()
         async with service([], catalogue, coordination_url=url) as replica:
@@ -212,7 +215,7 @@ async def test_a_backup_takes_no_position_of_another_installation(
         service(configs, catalogue, coordination_url=server.url) as own,
     ):
         database = await own.put_schema({"things": {"fields": {"title": field_on("postgres")}}})
-        async with reading(settings(catalogue, server.url)) as opened:
+        async with reading_mediator(settings(catalogue, server.url)) as opened:
             assert await opened.installation.position(database)
             await lose_to(redis, OTHER)
             with pytest.raises(BoundToAnother):

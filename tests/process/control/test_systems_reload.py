@@ -294,12 +294,12 @@ async def test_a_file_is_applied_when_it_changes_and_again_until_that_succeeds(
     file = SystemsFile(path, apply)
     failing.clear()
     for _ in range(2):
-        await file.look()
+        await file.apply_changes()
     assert applied == [SYSTEM["url"]]
     failing.append(True)
     path.write_bytes(b"half a fi")
-    await file.look()
+    await file.apply_changes()
     path.write_bytes(text_of({**SYSTEM, "url": "redis://y/0"}))
     for _ in range(3):
-        await file.look()
+        await file.apply_changes()
     assert applied == [SYSTEM["url"], "redis://y/0"]

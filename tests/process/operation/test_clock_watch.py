@@ -53,7 +53,7 @@ class World:
         """Let time pass, with looks at the clock."""
         for _ in range(looks):
             self.clock.at += seconds / looks
-            await self.watch.look()
+            await self.watch.check()
 
     async def covers(self) -> bool:
         """Whether the filter makes a reader revalidate the key."""
@@ -64,7 +64,7 @@ class World:
 async def world() -> World:
     world = World()
     await world.sketch.create(PARTITION)
-    await world.watch.look()
+    await world.watch.check()
     # A partition that was not fresh has all copies revalidated, for as long as
     # this.
     await world.pass_by(lifetime_us(LIMITS) / 1_000_000 + 1)
@@ -135,7 +135,7 @@ async def test_a_partition_whose_renewal_failed_is_still_due(world: World) -> No
     world.away = True
     for _ in range(2):
         with pytest.raises(Unavailable):
-            await world.watch.look()
+            await world.watch.check()
     world.away = False
     await world.pass_by(1.0)
     assert world.renewed == 1
@@ -150,7 +150,7 @@ async def test_a_sketch_that_does_not_answer_is_looked_at_again(
     with monkeypatch.context() as patched:
         patched.setattr(world.sketch, "snapshot", away)
         with pytest.raises(Unavailable):
-            await world.watch.look()
+            await world.watch.check()
     world.set_us += 60 * 1_000_000
     await world.pass_by(1.0)
     assert world.renewed == 1

@@ -70,9 +70,9 @@ class Replica:
 
     async def look(self) -> None:
         """Look, and again once a class that is missing counts as dropped."""
-        await self.partitions.look()
+        await self.partitions.remove_dropped()
         self.clock.now_s += WAIT_S
-        await self.partitions.look()
+        await self.partitions.remove_dropped()
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ async def test_a_dropped_class_is_looked_after_and_then_removed(
 ) -> None:
     await cached(world, A, ttl_s=10.0)
     await replica.look()
-    assert replica.partitions.present() == [OTHER]
+    assert replica.partitions.current() == [OTHER]
     assert replica.partitions.all() == [OTHER, PARTITION]
     await world.advance(10.0 + LIMITS.margin_s)
     await replica.look()
@@ -179,16 +179,16 @@ async def test_a_class_that_is_missing_for_a_moment_is_not_dropped(
     world: World, replica: Replica
 ) -> None:
     """Other replicas may not have read of its end yet."""
-    await replica.partitions.look()
+    await replica.partitions.remove_dropped()
     replica.clock.now_s += WAIT_S - 1.0
-    await replica.partitions.look()
+    await replica.partitions.remove_dropped()
     assert replica.partitions.all() == [OTHER]
     assert PARTITION in await listed(world)
     replica.model = replica.catalogue = model("articles", "notes")
-    await replica.partitions.look()
+    await replica.partitions.remove_dropped()
     replica.model = replica.catalogue = model("notes")
     replica.clock.now_s += WAIT_S
-    await replica.partitions.look()
+    await replica.partitions.remove_dropped()
     assert PARTITION in await listed(world), "it was there meanwhile"
 
 
@@ -221,7 +221,7 @@ async def test_nothing_counts_as_dropped_while_the_catalogue_is_away(
     assert PARTITION in replica.partitions.all()
     replica.catalogue = None
     with pytest.raises(Unavailable):
-        await replica.partitions.look()
+        await replica.partitions.remove_dropped()
     assert replica.partitions.all() == [OTHER]
 
 
@@ -229,7 +229,7 @@ async def test_a_sketch_that_does_not_answer_raises(replica: Replica) -> None:
     sketch = RedisSketch("redis://127.0.0.1:1/0", LIMITS, SHAPE)
     partitions = Partitions(sketch, lambda: replica.model, replica.refresh, replica.clock, WAIT_S)
     with pytest.raises(Unavailable):
-        await partitions.look()
+        await partitions.remove_dropped()
     await sketch.close()
 
 
@@ -288,7 +288,7 @@ class Served:
 async def served(
     redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Served]:
-    monkeypatch.setattr(caches_module, "LISTED_EVERY_S", 0.05)
+    monkeypatch.setattr(caches_module, "LIST_INTERVAL_S", 0.05)
     served = Served(redis_config.url)
     yield served
     await served.caches.stop()

@@ -29,7 +29,7 @@ async def waits(tenant: Tenant) -> bool:
 
 
 async def test_a_request_waits_until_another_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metered_work, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(metered_work, "_MAX_PAUSE_S", 0.001)
     tenant = Tenant(in_flight=1)
     flows, meter = metered(tenant), tenant.limiter.enter("acme")
 
@@ -48,7 +48,7 @@ async def test_a_request_waits_until_another_has_left(monkeypatch: pytest.Monkey
 
 
 async def test_a_limit_that_is_raised_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metered_work, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(metered_work, "_MAX_PAUSE_S", 0.001)
     tenant = Tenant(rate=1e-6, burst=1)
     tenant.meter()
 
@@ -67,7 +67,7 @@ async def test_a_limit_that_is_raised_ends_the_wait(monkeypatch: pytest.MonkeyPa
 async def test_nothing_is_invoked_while_it_is_not_known_for_whom(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metered_work, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(metered_work, "_MAX_PAUSE_S", 0.001)
     failures = [Unavailable("It is away.", system="catalogue")]
 
     def owner(_: str) -> str | None:

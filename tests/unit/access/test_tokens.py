@@ -11,7 +11,7 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.security.tokens import FLOOR_S, LONGEST_TOKEN
+from app.security.tokens import MAX_TOKEN_LENGTH, MIN_FETCH_INTERVAL_S
 from mediator.access.model import Grant, Principal, Scope
 from mediator.base.errors import Unauthenticated
 from tests.unit.access.issuers import (
@@ -77,7 +77,7 @@ def _signed_with_the_public_key() -> str:
         token(portolan_tenant="Acme Ltd."),
         token(scope=["read"]),
         token(scope=" ".join(f"read:a{n}" for n in range(300))),
-        token(padding="x" * LONGEST_TOKEN),
+        token(padding="x" * MAX_TOKEN_LENGTH),
         token()[:-4] + "AAAA",
         "a.b.c",
         "",
@@ -111,7 +111,7 @@ async def test_unusable_keys_are_ignored(issuer: Issuer) -> None:
 async def test_a_withdrawn_key_invalidates_its_tokens(issuer: Issuer) -> None:
     assert await issuer.tokens.principal(token())
     issuer.publish(jwk(CURVE, kid="curve"))
-    issuer.clock.since_s += FLOOR_S + 1
+    issuer.clock.since_s += MIN_FETCH_INTERVAL_S + 1
     await issuer.keys.refresh()
     with pytest.raises(Unauthenticated):
         await issuer.tokens.principal(token())
@@ -139,13 +139,13 @@ async def test_unknown_key_ids_do_not_cause_fetches(issuer: Issuer) -> None:
             await issuer.tokens.principal(token(kid=f"made-up-{number}"))
     assert issuer.keys.generation == fetched + 1
     issuer.publish(jwk(OTHER, kid="new"))
-    issuer.clock.since_s += FLOOR_S
+    issuer.clock.since_s += MIN_FETCH_INTERVAL_S
     assert await issuer.tokens.principal(token(OTHER, kid="new"))
 
 
 async def test_the_last_keys_stay_while_the_issuer_is_away(issuer: Issuer) -> None:
     assert await issuer.tokens.principal(token())
     issuer.file.write_bytes(b"<html>")
-    issuer.clock.since_s += FLOOR_S
+    issuer.clock.since_s += MIN_FETCH_INTERVAL_S
     await issuer.keys.refresh()
     assert await issuer.tokens.principal(token(sub="grace"))

@@ -71,7 +71,7 @@ def test_a_refusal_is_not_remembered_and_removes_the_former_grant() -> None:
 
 
 def test_the_oldest_grants_are_forgotten() -> None:
-    grants = granted(most=2)
+    grants = granted(max_grants=2)
     for id_ in ("a2", "a3"):
         grants.put(("news", "articles", id_, ()), ROUTE, CacheGrant(0, 60 * SECOND), 100.0)
     left = [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.coherence.layouts import adoption
+from app.coherence.layouts import merge_layouts
 
 Groups = dict[str, str]
 layouts = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("uvw"))
@@ -54,7 +54,7 @@ def keys(groups: Groups, shown: str | None) -> set[str]:
 def test_a_class_is_invalidated_only_where_copies_could_be_missed(
     before: dict[str, Any], after: dict[str, Any], invalidates: bool
 ) -> None:
-    assert adoption(before, after)[1] == invalidates
+    assert merge_layouts(before, after)[1] == invalidates
 
 
 @given(st.lists(layouts, min_size=2, max_size=6))
@@ -62,7 +62,7 @@ def test_a_write_covers_a_key_of_every_copy_that_shows_what_it_changed(all_: lis
     """Whatever happened in between: copies stay while layouts come and go."""
     known, copies = layout(all_[0]), [all_[0]]
     for groups in all_[1:]:
-        known, invalidates = adoption(known, layout(groups))
+        known, invalidates = merge_layouts(known, layout(groups))
         copies = [groups] if invalidates else [*copies, groups]
         for name, written in groups.items():
             for under in copies:

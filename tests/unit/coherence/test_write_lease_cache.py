@@ -103,7 +103,7 @@ async def test_the_more_leases_there_are_the_sooner_idle_ones_are_released(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that there is room for others, where most is written once."""
-    monkeypatch.setattr(cached_leases, "MOST_LEASES", 8)
+    monkeypatch.setattr(cached_leases, "MAX_LEASES", 8)
     for number in range(4):
         await world.written(f"k{number}", str(number))
     assert await world.after(1.5) == []
@@ -304,8 +304,8 @@ async def test_no_lease_is_cached_before_the_start() -> None:
 async def test_the_number_of_cached_leases_is_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cached_leases, "MOST_LEASES", 3)
-    monkeypatch.setattr(cached_leases, "MOST_AVOIDED", 2)
+    monkeypatch.setattr(cached_leases, "MAX_LEASES", 3)
+    monkeypatch.setattr(cached_leases, "MAX_AVOIDED", 2)
     for number in range(3):
         await world.written(f"k{number}", str(number))
     world.leases.cache(PARTITION, "k3", WriteToken("3"), ROUTE, world.clock.elapsed_s)
