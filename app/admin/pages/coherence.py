@@ -36,7 +36,7 @@ async def show(request: Request) -> Response:
 
 
 @router.post("/coherence/probe")
-async def begin(request: Request, probes: Probes) -> Response:
+async def start(request: Request, probes: Probes) -> Response:
     form = await read_form(request, _FIELDS)
     database, _, class_name = form.get("class", "").partition("/")
     probe: dict[str, Any] = {
@@ -57,7 +57,7 @@ async def stop(probes: Probes) -> Response:
 
 
 def _number(text: str | None) -> Any:
-    """Read a whole number; anything else is left for the probe to refuse."""
+    """Parse a whole number; leave anything else for the probe to refuse."""
     return int(text) if text and _WHOLE.fullmatch(text) else text
 
 
