@@ -36,8 +36,8 @@ from app.settings.systems_file import SystemsFile
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.costly_queries import CostlyQueries
 from app.telemetry.metrics import Metrics
-from app.telemetry.recent_events import KEPT, RecentEvents
-from app.telemetry.request_history import EVERY_S, RequestHistory, RequestSampler
+from app.telemetry.recent_events import RECORDED_EVENTS, RecentEvents
+from app.telemetry.request_history import SAMPLE_PERIOD_S, RequestHistory, RequestSampler
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
@@ -106,7 +106,7 @@ class _Recent:
     @property
     def observers(self) -> list[Observer]:
         return [
-            FilteredObserver(self.events.observe, KEPT),
+            FilteredObserver(self.events.observe, RECORDED_EVENTS),
             FilteredObserver(self.queries.observe, {CostlyQueryFound}),
         ]
 
@@ -162,7 +162,7 @@ async def build(
     telemetry.start(refresh)
     served = traced(DataApp(data, authoriser), telemetry.traces)
     file = _followed(settings, mediator)
-    history = PeriodicTask("history of requests", EVERY_S, recent.requests.sample)
+    history = PeriodicTask("history of requests", SAMPLE_PERIOD_S, recent.requests.sample)
     tasks = [history, *mediator.admission.periodic_tasks()]
     scheduler = Scheduler([*tasks, *([file.periodic_task()] if file else [])])
     scheduler.start()
