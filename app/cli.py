@@ -51,7 +51,7 @@ COMMANDS: Final = {
 }
 """The function of each command, or its group of commands."""
 
-OF_CHECKOUT: Final = frozenset({"bench"})
+CHECKOUT_COMMANDS: Final = frozenset({"bench"})
 """Commands that only a checkout of the repository has: an installed wheel lacks them."""
 
 _HELP: Final = ("-h", "--help")
@@ -61,14 +61,14 @@ _INFORMATION: Final = {*_HELP, "--version"}
 def main() -> None:
     """Run the command line, and import only the command that is called."""
     os.umask(PRIVATE_UMASK)
-    name = sys.argv[1:2]
-    if OF_CHECKOUT & {*name} and not is_here(name[0]):
-        errors.print(f"`portolan {name[0]}` is a command of a checkout of the repository.")
+    names = sys.argv[1:2]
+    if CHECKOUT_COMMANDS & {*names} and not is_here(names[0]):
+        errors.print(f"`portolan {names[0]}` is a command of a checkout of the repository.")
         raise SystemExit(2)
     try:
-        if name and not _INFORMATION & {*sys.argv}:
+        if names and not _INFORMATION & {*sys.argv}:
             _start()
-        command_line(name if COMMANDS.keys() & name else filter(is_here, COMMANDS))()
+        command_line(names if COMMANDS.keys() & names else filter(is_here, COMMANDS))()
     except ValueError as error:
         if not _is_about_settings(error):
             raise
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def is_here(name: str) -> bool:
-    return name not in OF_CHECKOUT or find_spec(COMMANDS[name].partition(".")[0]) is not None
+    return name not in CHECKOUT_COMMANDS or find_spec(COMMANDS[name].partition(".")[0]) is not None
 
 
 def _start() -> None:

@@ -21,12 +21,12 @@ _KEYS: Final = 10_000
 class ByAge(TtlEstimator):
     """Estimates the TTL of a response by the age of the youngest record in it.
 
-    Replicas exchange nothing: each estimates by the writes that it sees. The age of any other record
-    counts from its first miss.
+    Replicas exchange nothing: each estimates by the writes that it sees. The age of any other
+    record counts from its first miss.
 
     Args:
         share: The share of the age, above 0.
-        keys: Maximum records, over all classes; the least recently seen are evicted.
+        keys: Maximum records in all classes; the least recently seen are evicted.
     """
 
     def __init__(self, share: float = 0.5, keys: int = _KEYS) -> None:

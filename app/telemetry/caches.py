@@ -40,7 +40,10 @@ class CacheMetrics:
         self._queries = gauge(registry, "portolan_registered_queries", about, *OF_CLASS)
         self.regrets: Callable[[], Mapping[Partition, Regret]] = dict
         self._last_regrets: dict[Partition, Regret] = {}
-        self.handlers: Handlers = {TtlGranted: self._granted, ResultsChanged: self._results_changed}
+        self.handlers: Handlers = {
+            TtlGranted: self._observe_ttl,
+            ResultsChanged: self._count_results,
+        }
 
     def refresh(self) -> None:
         regrets = self.regrets()
@@ -56,12 +59,12 @@ class CacheMetrics:
             self._fates.labels(*partition, fate).inc(max(0, increase))
         self._ttl_error.labels(*partition).set(regret.error)
 
-    def _granted(self, event: TtlGranted) -> None:
+    def _observe_ttl(self, event: TtlGranted) -> None:
         timer = self._ttl_timers.get(event.partition)
         if timer is None:
             timer = self._ttl_timers[event.partition] = self._ttls.labels(*event.partition)
         timer.observe(event.ttl_s)
 
-    def _results_changed(self, event: ResultsChanged) -> None:
+    def _count_results(self, event: ResultsChanged) -> None:
         self._results.labels(*event.partition).inc(event.changed)
         self._queries.labels(*event.partition).set(event.registered)

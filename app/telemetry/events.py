@@ -76,14 +76,14 @@ def request_handlers(registry: CollectorRegistry) -> Handlers:
     # Looking up a child by its labels takes longer than counting.
     timers: dict[tuple[str, str, int, str], Histogram] = {}
 
-    def finished(event: RequestFinished) -> None:
+    def observe_duration(event: RequestFinished) -> None:
         labels = (event.method, event.route, event.status, event.scheme)
         timer = timers.get(labels)
         if timer is None:
             timer = timers[labels] = durations.labels(*map(str, labels))
         timer.observe(event.seconds)
 
-    return {RequestFinished: finished}
+    return {RequestFinished: observe_duration}
 
 
 def placement_handlers(registry: CollectorRegistry) -> Handlers:
@@ -95,12 +95,12 @@ def placement_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Recorded proposals to move a node."
     proposals = counter(registry, "portolan_proposals", about, *node_labels)
 
-    def placed(event: PlacementDecided) -> None:
+    def count_placements(event: PlacementDecided) -> None:
         for reason in event.reasons.values():
             placements.labels(event.database, reason).inc()
 
     return {
-        PlacementDecided: placed,
+        PlacementDecided: count_placements,
         ViolationDetected: lambda e: violations.labels(e.database, e.node, e.metric).inc(),
         ProposalRecorded: lambda e: proposals.labels(e.database, e.node).inc(),
     }
@@ -114,12 +114,12 @@ def view_handlers(registry: CollectorRegistry) -> Handlers:
         registry, "portolan_answer_staleness_seconds", about, _STALENESS_S, *OF_CLASS
     )
 
-    def finished(event: ViewReadFinished) -> None:
+    def observe_read(event: ViewReadFinished) -> None:
         reads.labels(event.database, event.class_name, event.decision).inc()
         if event.decision == "answered" and event.measured_s is not None:
             staleness.labels(event.database, event.class_name).observe(event.measured_s)
 
-    return {ViewReadFinished: finished}
+    return {ViewReadFinished: observe_read}
 
 
 def feed_handlers(registry: CollectorRegistry) -> Handlers:
@@ -171,7 +171,7 @@ def flow_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Waiting times that were computed after batches."
     waits = histogram(registry, "portolan_flow_wait_seconds", about, _WAITS_S, "database")
 
-    def counted(event: FlowCounted) -> None:
+    def count_messages(event: FlowCounted) -> None:
         for name, number in event.counts.items():
             if name in counters:
                 counters[name].labels(event.database).inc(number)
@@ -180,7 +180,7 @@ def flow_handlers(registry: CollectorRegistry) -> Handlers:
         if event.wait_s is not None:
             waits.labels(event.database).observe(event.wait_s)
 
-    return {FlowCounted: counted}
+    return {FlowCounted: count_messages}
 
 
 def stream_handlers(registry: CollectorRegistry) -> Handlers:
@@ -195,12 +195,12 @@ def stream_handlers(registry: CollectorRegistry) -> Handlers:
     )
     refusals = counter(registry, "portolan_event_stream_refusals", about, "database", "limit")
 
-    def counted(event: StandingQueriesCounted) -> None:
+    def count_tuples(event: StandingQueriesCounted) -> None:
         for name, number in event.counts.items():
             counters[name].labels(event.database).inc(number)
 
     return {
-        StandingQueriesCounted: counted,
+        StandingQueriesCounted: count_tuples,
         EventStreamAppended: lambda e: tuples.labels(e.database).inc(e.tuples),
         EventStreamRefused: lambda e: refusals.labels(e.database, e.limit).inc(),
     }

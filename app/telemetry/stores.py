@@ -60,7 +60,7 @@ def call_handlers(registry: CollectorRegistry) -> Handlers:
         )
         return timer, operations.labels(event.system, event.operation)
 
-    def called(event: StoreCallFinished) -> None:
+    def observe_call(event: StoreCallFinished) -> None:
         labels = (event.system, event.database, event.class_name, event.operation, event.outcome)
         child = children.get(labels)
         if child is None:
@@ -69,13 +69,13 @@ def call_handlers(registry: CollectorRegistry) -> Handlers:
         timer.observe(event.seconds)
         count.inc(event.count)
 
-    def registered(event: SystemRegistered) -> None:
+    def set_kind(event: SystemRegistered) -> None:
         if kinds.get(event.system) != event.kind:
             kinds[event.system] = event.kind
             # Their labels have the earlier kind.
             children.clear()
 
-    return {StoreCallFinished: called, SystemRegistered: registered}
+    return {StoreCallFinished: observe_call, SystemRegistered: set_kind}
 
 
 def batch_handlers(registry: CollectorRegistry) -> Handlers:
@@ -87,14 +87,14 @@ def batch_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Reads that an equal read of the same batch answered."
     shared = counter(registry, "portolan_shared_reads", about, *OF_CLASS, "system")
 
-    def finished(event: BatchFinished) -> None:
+    def observe_batch(event: BatchFinished) -> None:
         labels = (event.database, event.class_name, event.system, event.operation)
         sizes.labels(*labels).observe(event.operations)
         waits.labels(*labels).observe(event.waited_s)
         if event.operations > event.calls:
             shared.labels(*labels[:3]).inc(event.operations - event.calls)
 
-    return {BatchFinished: finished}
+    return {BatchFinished: observe_batch}
 
 
 def system_handlers(registry: CollectorRegistry) -> Handlers:

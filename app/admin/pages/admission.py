@@ -57,8 +57,8 @@ async def change(request: Request, control: Control, author: By) -> Response:
     draft = {"text": text, "version": version, "events": form.get("events")}
     try:
         if action == "try":
-            tried = await try_out(control, _document(form.get("events", ""), text))
-            return await _page(request, control, draft, tried=tried)
+            decisions = await try_out(control, _document(form.get("events", ""), text))
+            return await _page(request, control, draft, tried=decisions)
         _, rules = await control.put(text, author, version, dry_run=action != "set")
     except MediatorError as error:
         return await _page(request, control, draft, error=error)

@@ -16,7 +16,7 @@ from mediator.staleness_probes.model import read_request
 __all__ = ["PAGE"]
 
 router = page_router()
-_WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+_INTEGER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _FIELDS: Final = frozenset({"class", "path", "count", "rate"})
 
 
@@ -58,7 +58,7 @@ async def stop(probes: Probes) -> Response:
 
 def _number(text: str | None) -> Any:
     """Parse a whole number; leave anything else for the probe to refuse."""
-    return int(text) if text and _WHOLE.fullmatch(text) else text
+    return int(text) if text and _INTEGER.fullmatch(text) else text
 
 
 PAGE = Page(

@@ -80,24 +80,24 @@ async def show(
         return redirect(f"/data?{urlencode(_readable(pairs))}")
     databases, name = await select_database(request, database)
     classes: list[str] = next((d["classes"] for d in databases if d["name"] == name), [])
-    chosen = class_name or next(iter(classes), "")
-    if not chosen:
+    selected = class_name or next(iter(classes), "")
+    if not selected:
         return render(request, "data.html", databases=databases, database=name, classes=classes)
     query = _Query(_condition_pairs(pairs), filter, order, limit, after)
-    answer, problem = await _answer(request, f"{name}/{chosen}", query)
-    view = await class_view(request, name, chosen)
+    answer, problem = await _answer(request, f"{name}/{selected}", query)
+    view = await class_view(request, name, selected)
     return render(
         request,
         "data.html",
         databases=databases,
         database=name,
         classes=classes,
-        chosen=chosen,
+        chosen=selected,
         shown=view,
         query=query,
         operators=OPERATORS,
-        sent=f"/v1/{name}/{chosen}?{urlencode(query.parameters, safe=_READABLE)}",
-        address=_Address([("database", name), ("class", chosen), *query.parameters]),
+        sent=f"/v1/{name}/{selected}?{urlencode(query.parameters, safe=_READABLE)}",
+        address=_Address([("database", name), ("class", selected), *query.parameters]),
         answer=answer,
         columns=_columns(view, answer["items"]) if answer else [],
         problem=problem,

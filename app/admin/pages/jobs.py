@@ -64,10 +64,10 @@ async def _runs(
     after: str | None = None,
 ) -> Response:
     databases, name = await select_database(request, database)
-    listed: dict[str, Any] = {"items": [], "next": None}
+    runs: dict[str, Any] = {"items": [], "next": None}
     if name:
         try:
-            listed = await send(request, "GET", f"{name}/jobs", _page(after))
+            runs = await send(request, "GET", f"{name}/jobs", _page(after))
         except DataApiRefused:
             if problem is None:  # else the typed job is shown with its own problem
                 raise
@@ -76,7 +76,7 @@ async def _runs(
         "jobs.html",
         databases=databases,
         database=name,
-        listed=listed,
+        listed=runs,
         kinds={kind_name: find_kind(kind_name).summary for kind_name in kind_names()},
         kind=kind,
         job=job,
@@ -87,12 +87,12 @@ async def _runs(
 @router.get("/jobs/{database}/{run}")
 async def show_run(request: Request, database: Name, run: RunId, after: After = None) -> Response:
     document = await send(request, "GET", f"{database}/jobs/{run}")
-    result, gone = None, None
+    result, result_error = None, None
     if document["state"] == "done" and not document["dry_run"]:
         try:
             result = await send(request, "GET", f"{database}/jobs/{run}/results", _page(after))
         except DataApiRefused as refused:
-            gone = str(refused)
+            result_error = str(refused)
     return render(
         request,
         "run.html",
@@ -101,7 +101,7 @@ async def show_run(request: Request, database: Name, run: RunId, after: After = 
         ended=document["state"] in ENDED,
         again=orjson.dumps(document["job"]).decode(),
         result=result,
-        gone=gone,
+        gone=result_error,
     )
 
 

@@ -95,20 +95,20 @@ def reasons(explanation: Mapping[str, Any]) -> list[str]:
 def margin(explanation: Mapping[str, Any]) -> str:
     """Describe by how much the chosen system leads, or trails where data keeps it."""
     scores = explanation["scores"]
-    chosen, margin = explanation["system"], explanation["margin"]
-    if chosen not in scores:
+    system, margin = explanation["system"], explanation["margin"]
+    if system not in scores:
         return "No score decided."
     best = max(scores, key=lambda name: scores[name])
-    if scores[best] > scores[chosen]:
-        return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
+    if scores[best] > scores[system]:
+        return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[system]:.3g}."
     if explanation["required_system"]:
-        return f"{chosen} is required, and none scores higher."
+        return f"{system} is required, and none scores higher."
     if margin is None:
-        return f"{chosen} is the only system that can serve it."
+        return f"{system} is the only system that can serve it."
     runner_up = margin["runner_up"]
     lead = share(margin["ratio"]) if margin["ratio"] < _MAX_FACTOR else "far"
     return (
-        f"{chosen} scores {scores[chosen]:.3g} and {runner_up}, the runner-up,"
+        f"{system} scores {scores[system]:.3g} and {runner_up}, the runner-up,"
         f" {scores[runner_up]:.3g}: {lead} ahead."
     )
 

@@ -99,12 +99,12 @@ async def _page(
     """Show a system; after a refusal, with the capabilities of the form."""
     systems = await control.systems()
     serves = (await control.readiness())["systems"]
-    chosen = _select(systems, name)
-    classes = serves[chosen["name"]]["serves"] if chosen else []
-    leaves = chosen is not None and chosen["use"] != SystemUse.FULL
-    moves = await control.moves_off(chosen["name"]) if chosen and leaves else []
+    system = _select(systems, name)
+    classes = serves[system["name"]]["serves"] if system else []
+    leaves = system is not None and system["use"] != SystemUse.FULL
+    moves = await control.moves_off(system["name"]) if system and leaves else []
     problem = None if refusal is None else problem_of(refusal).document()
-    declared = ", ".join(chosen["declared"]) if chosen else ""
+    declared = ", ".join(system["declared"]) if system else ""
     return render(
         request,
         "systems.html",
@@ -113,7 +113,7 @@ async def _page(
         form=form or {"declared": declared, "seen": declared},
         systems=systems,
         serves=serves,
-        chosen=chosen,
+        chosen=system,
         classes=classes,
         moves=moves,
         sizes=await request.app.state.sizes.of(request, classes),
