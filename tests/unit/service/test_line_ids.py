@@ -14,7 +14,7 @@ from mediator.schema.ids import id_error
 
 
 def id_of(ids: LineIds, number: int, line: bytes = b"{}") -> str:
-    id_: str = orjson.loads(ids.identified(number, line))["id"]
+    id_: str = orjson.loads(ids.with_id(number, line))["id"]
     return id_
 
 
@@ -35,14 +35,14 @@ def test_ids_are_valid_and_in_the_order_of_lines() -> None:
     ],
 )
 def test_the_rest_of_a_line_stays_as_it_is(line: bytes, rest: bytes) -> None:
-    identified = LineIds(BytesIO(), "orders").identified(7, line)
+    identified = LineIds(BytesIO(), "orders").with_id(7, line)
     assert identified.endswith(b'",' + rest)
     assert list(orjson.loads(identified)) == ["id", *orjson.loads(line)]
 
 
 @pytest.mark.parametrize("line", [b"{}", b" { } \n", b"{\t}\r\n"])
 def test_an_empty_object_gets_an_id(line: bytes) -> None:
-    assert list(orjson.loads(LineIds(BytesIO(), "orders").identified(1, line))) == ["id"]
+    assert list(orjson.loads(LineIds(BytesIO(), "orders").with_id(1, line))) == ["id"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_an_empty_object_gets_an_id(line: bytes) -> None:
 )
 def test_other_lines_are_returned_as_they_are(line: bytes) -> None:
     ids = LineIds(BytesIO(b"{}\n"), None)
-    assert ids.identified(1, line) == line
+    assert ids.with_id(1, line) == line
     assert ids.import_id is None
 
 
