@@ -247,7 +247,7 @@ class SqliteStore:
             raise self._failure(error) from None
 
     def _failure(self, error: Exception) -> StoreError:
-        """Return the error of the port, without SQLite's text, which can quote values."""
+        """Return the error of the port; texts of SQLite may quote what was sent."""
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         text = f"{self.config.name}: {name}"
         match name:
