@@ -49,9 +49,9 @@ COMMANDS: Final = {
     "cluster": "app.commands.cluster:cluster",
     "continuous": "app.commands.continuous:continuous",
 }
-"""The function of each command, or the commands below it."""
+"""The function of each command, or its group of commands."""
 
-OF_CHECKOUT: Final = frozenset({"bench"})
+CHECKOUT_COMMANDS: Final = frozenset({"bench"})
 """Commands that only a checkout of the repository has: an installed wheel lacks them."""
 
 _HELP: Final = ("-h", "--help")
@@ -59,16 +59,16 @@ _INFORMATION: Final = {*_HELP, "--version"}
 
 
 def main() -> None:
-    """Run the command line; of the commands, only the one that is called is imported."""
+    """Run the command line, and import only the command that is called."""
     os.umask(PRIVATE_UMASK)
-    called = sys.argv[1:2]
-    if OF_CHECKOUT & {*called} and not is_here(called[0]):
-        errors.print(f"`portolan {called[0]}` is a command of a checkout of the repository.")
+    names = sys.argv[1:2]
+    if CHECKOUT_COMMANDS & {*names} and not is_here(names[0]):
+        errors.print(f"`portolan {names[0]}` is a command of a checkout of the repository.")
         raise SystemExit(2)
     try:
-        if called and not _INFORMATION & {*sys.argv}:
+        if names and not _INFORMATION & {*sys.argv}:
             _start()
-        command_line(called if COMMANDS.keys() & called else filter(is_here, COMMANDS))()
+        command_line(names if COMMANDS.keys() & names else filter(is_here, COMMANDS))()
     except ValueError as error:
         if not _is_about_settings(error):
             raise
@@ -77,11 +77,11 @@ def main() -> None:
 
 
 def is_here(name: str) -> bool:
-    return name not in OF_CHECKOUT or find_spec(COMMANDS[name].partition(".")[0]) is not None
+    return name not in CHECKOUT_COMMANDS or find_spec(COMMANDS[name].partition(".")[0]) is not None
 
 
 def _start() -> None:
-    from app.settings.known import unknown_settings  # noqa: PLC0415 - help has no time for it
+    from app.settings.known import unknown_settings  # noqa: PLC0415 - help must not wait for it
     from app.settings.telemetry import TelemetrySettings  # noqa: PLC0415 - as above
     from app.telemetry.log import start_logging  # noqa: PLC0415 - as above
 
@@ -105,7 +105,7 @@ def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": list(_HELP)},
         help="Declare what your data needs; the right database serves it.",
     )
-    app.callback()(_portolan)  # so that one command alone still has its name
+    app.callback()(_portolan)  # so that a single command keeps its name
     for name in names:
         module, _, attribute = COMMANDS[name].partition(":")
         command = getattr(import_module(module), attribute)
@@ -126,7 +126,9 @@ def _portolan(
     *,
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_print_version, help="Say the version."),
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass

@@ -1,6 +1,6 @@
 """The worked example of a TTL estimator: the TTL is a share of the record's age.
 
-A record that was written long ago is likely to stay; one that was written just now is likely to be
+A record that was written long ago is likely to stay; a recently written one is likely to be
 written again (docs/add-estimator.md). The estimator needs the times of the last writes only.
 """
 
@@ -21,13 +21,12 @@ _KEYS: Final = 10_000
 class ByAge(TtlEstimator):
     """Estimates the TTL of a response by the age of the youngest record in it.
 
-    Replicas exchange nothing: each estimates by what it sees. A record whose write it has not seen
-    counts from its first miss.
+    Replicas exchange nothing: each estimates by the writes that it sees. The age of any other
+    record counts from its first miss.
 
     Args:
-        share: Which share, above 0.
-        keys: Records that are remembered at most, in all classes; the least recently seen are
-            evicted.
+        share: The share of the age, above 0.
+        keys: Maximum records in all classes; the least recently seen are evicted.
     """
 
     def __init__(self, share: float = 0.5, keys: int = _KEYS) -> None:
@@ -45,9 +44,9 @@ class ByAge(TtlEstimator):
         partition: Partition,
         keys: Sequence[str],
         now_s: float,
-        ttl_s: float | None = None,  # noqa: ARG002 - the port: what was granted does not matter
+        ttl_s: float | None = None,  # noqa: ARG002 - the port: the granted TTL does not matter
     ) -> None:
-        """Begin to count the age of what is new."""
+        """Start to count the age of new records."""
         for key in keys:
             self._note((partition, key), self._since_s.get((partition, key), now_s))
 

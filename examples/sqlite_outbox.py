@@ -1,7 +1,7 @@
 """The outbox of the example: the change of each group, as rows beside the records.
 
 A row is written in the transaction of its write, and writers lock one another out, so the numbers
-of rows rise in the order in which writes took effect: the log needs no other order.
+of rows rise in the order in which writes took effect, which is the order of the log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 def position_of(number: int) -> str:
-    """Return a position that compares as its number does."""
+    """Return a position that sorts like its number."""
     return f"{number:0{_DIGITS}}"
 
 
@@ -44,23 +44,23 @@ def rows_of(call: Write, before: StoredRecord, after: StoredRecord, time_us: int
     """Yield the entries of a write that took effect: one for each group with a new version."""
     fragment = call.fragment
     for group in call.groups:
-        touched = _touched(call, group)
+        field_names = _written_fields(call, group)
         entry = (
             (fragment.database_id, fragment.class_name, call.id, group, call.operation),
             (call.kind.name.lower(), after.versions[group]),
-            _image(before, touched),
-            _image(after, touched),
+            _image(before, field_names),
+            _image(after, field_names),
         )
         yield Row(time_us, orjson.dumps(entry))
 
 
 def log_entry(number: int, time_us: int, entry: bytes, fragment_of: FragmentOf) -> LogEntry:
-    """Decode an entry by the present schema; None as the change of a dropped class."""
+    """Decode an entry by the current schema; the change of a dropped class is None."""
     (database_id, class_name, id_, group, operation), (kind, version), *images = orjson.loads(entry)
     fragment = fragment_of(database_id, class_name)
     if fragment is None:
         return LogEntry(position_of(number), None, len(entry))
-    before, after = (_shown(fragment, image) for image in images)
+    before, after = (_decoded_image(fragment, image) for image in images)
     change = Change(
         change_id(operation, group), fragment.database, class_name, id_, group, version,
         kind_of(kind, absent=before is None), before, after, time_us, database_id,
@@ -68,7 +68,7 @@ def log_entry(number: int, time_us: int, entry: bytes, fragment_of: FragmentOf) 
     return LogEntry(position_of(number), change, len(entry))
 
 
-def _touched(call: Write, group: str) -> list[str]:
+def _written_fields(call: Write, group: str) -> list[str]:
     names = call.fragment.groups[group]
     if call.kind is not WriteKind.UPDATE:
         return list(names)
@@ -76,14 +76,14 @@ def _touched(call: Write, group: str) -> list[str]:
     return [name for name in names if name in written]
 
 
-def _image(record: StoredRecord, touched: list[str]) -> Any:
+def _image(record: StoredRecord, field_names: list[str]) -> Any:
     if not record.is_live:
         return None
-    values: Values = {name: record.values[name] for name in touched if name in record.values}
+    values: Values = {name: record.values[name] for name in field_names if name in record.values}
     return {name: dump(value) for name, value in values.items()}
 
 
-def _shown(fragment: Fragment, image: Any) -> dict[str, Any] | None:
+def _decoded_image(fragment: Fragment, image: Any) -> dict[str, Any] | None:
     return (
         None if image is None else image_of(fragment, image.items(), lambda _, stored: load(stored))
     )

@@ -1,8 +1,8 @@
 """The worked example of a store: SQLite, in a file or in memory (docs/add-store.md).
 
 SQLite stores a record as JSON. A write is applied here (`stored_record`), in one transaction that
-locks out other writers, so each write is atomic, also between processes. Of the
-optional protocols it has one, the outbox (`sqlite_outbox`), so that the change feed is complete.
+locks out other writers, so each write is atomic, also between processes. It implements one optional
+protocol, the outbox (`sqlite_outbox`), so that the change feed is complete.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ class SqliteStore:
 
     def __init__(self, config: SystemConfig) -> None:
         self.config = config
-        # One thread has the connection: calls run there one after the other, and a call whose
-        # caller was cancelled is finished all the same.
+        # One thread has the connection: calls run there one after the other, and a call finishes
+        # even if its caller was cancelled.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{config.name}")
-        self._opened: sqlite3.Connection | None = None
+        self._open_connection: sqlite3.Connection | None = None
 
     async def open(self) -> None:
-        """Open the file, or make it."""
+        """Open the file, or create it."""
         await self._run(self._connect)
 
     async def close(self) -> None:
         """Close the file."""
-        if self._opened is not None:
-            await self._run(self._opened.close)
+        if self._open_connection is not None:
+            await self._run(self._open_connection.close)
         self._thread.shutdown()
 
     async def ping(self) -> None:
@@ -90,7 +90,7 @@ class SqliteStore:
         await self._run(lambda: self._connection.execute("SELECT 1"))
 
     async def time_us(self) -> int:
-        """Return the clock that versions are taken from."""
+        """Return the clock of versions."""
         return _now_us()
 
     async def facts(self) -> ServerFacts:
@@ -99,7 +99,7 @@ class SqliteStore:
         return ServerFacts("SQLite", sqlite3.sqlite_version, durability, replicas=0)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Return True where it applies: the reference itself applies operators."""
+        """Return what the reference implementation supports, which applies operators here."""
         return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
@@ -116,11 +116,11 @@ class SqliteStore:
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records."""
 
-        def shown(call: Read) -> Record | None:
+        def read_record(call: Read) -> Record | None:
             record = self._stored(call.fragment, call.id)
-            return record.shown(call.id, call.fields) if record.is_live else None
+            return record.to_record(call.id, call.fields) if record.is_live else None
 
-        return await self._run(lambda: [shown(call) for call in calls])
+        return await self._run(lambda: [read_record(call) for call in calls])
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply each write in a transaction of its own."""
@@ -148,7 +148,7 @@ class SqliteStore:
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
-        """Return what is remembered with the record."""
+        """Return the operation remembered with the record."""
         record = await self._run(lambda: self._stored(fragment, id_))
         return record.remembered.get(operation)
 
@@ -162,7 +162,7 @@ class SqliteStore:
         """Read a page; SQLite compares text by its UTF-8 bytes, as the port requires."""
         page = (_class(fragment), after or "", limit)
         rows = await self._run(lambda: self._connection.execute(_PAGE, page).fetchall())
-        return [_decoded(content).shown(id_, fields) for id_, content in rows]
+        return [_decoded(content).to_record(id_, fields) for id_, content in rows]
 
     async def count(self, fragment: Fragment) -> int:
         """Count the live records."""
@@ -183,20 +183,20 @@ class SqliteStore:
         limit: int,
         fragment_of: FragmentOf,
     ) -> LogPage:
-        """Read entries; none can still appear before one that is visible."""
+        """Read entries; no entry can appear later before a visible one."""
         page = (int(after or 0), limit)
         rows = await self._run(lambda: self._connection.execute(_ENTRIES, page).fetchall())
         entries = [log_entry(number, at, entry, fragment_of) for number, at, entry in rows]
         return LogPage(entries, is_last=len(entries) < limit)
 
     async def oldest(self, log: str) -> str | None:  # noqa: ARG002 - the port: there is one
-        """Return the position of the first entry that is still there."""
+        """Return the position of the first retained entry."""
         query = "SELECT min(number) FROM outbox"
         [number] = await self._run(lambda: self._connection.execute(query).fetchone())
         return None if number is None else position_of(number)
 
     async def trim(self, log: str, upto: str, keep_s: float) -> int:  # noqa: ARG002 - there is one
-        """Remove entries; their numbers are not given again."""
+        """Remove entries; their numbers are not reused."""
         oldest_us = time.time_ns() // 1_000 - round(keep_s * 1_000_000)
         query = "DELETE FROM outbox WHERE number <= ? AND time_us < ?"
         return await self._run(
@@ -209,17 +209,17 @@ class SqliteStore:
 
     @property
     def _connection(self) -> sqlite3.Connection:
-        if self._opened is None:
+        if self._open_connection is None:
             raise StoreUnavailable(f"{self.config.name}: not open")
-        return self._opened
+        return self._open_connection
 
     def _connect(self) -> None:
-        self._opened = sqlite3.connect(
+        self._open_connection = sqlite3.connect(
             self._path or ":memory:", timeout=self.config.deadline_s, isolation_level=None
         )
-        self._opened.execute("PRAGMA synchronous = FULL")
-        self._opened.execute(_SCHEMA)
-        self._opened.execute(OUTBOX)
+        self._open_connection.execute("PRAGMA synchronous = FULL")
+        self._open_connection.execute(_SCHEMA)
+        self._open_connection.execute(OUTBOX)
 
     def _stored(self, fragment: Fragment, id_: str) -> StoredRecord:
         query = "SELECT content FROM records WHERE class = ? AND id = ?"
@@ -266,8 +266,8 @@ def _class(fragment: Fragment) -> str:
 
 def _encoded(record: StoredRecord) -> bytes:
     remembered = {
-        operation: (recalled.fingerprint, _encoded_result(recalled.result))
-        for operation, recalled in record.remembered.items()
+        operation: (previous.fingerprint, _encoded_result(previous.result))
+        for operation, previous in record.remembered.items()
     }
     values, fenced = dump(record.values), sorted(record.fenced)
     versions = record.versions
@@ -286,12 +286,12 @@ def _encoded(record: StoredRecord) -> bytes:
 
 def _decoded(content: bytes) -> StoredRecord:
     is_live, creation_version, versions, values, remembered, fenced, intent = orjson.loads(content)
-    known = {
+    operations = {
         operation: RememberedOperation(fingerprint, _decoded_result(result))
         for operation, (fingerprint, result) in remembered.items()
     }
     data: Any = load(values)
-    return StoredRecord(is_live, creation_version, versions, data, known, set(fenced), intent)
+    return StoredRecord(is_live, creation_version, versions, data, operations, set(fenced), intent)
 
 
 def _encoded_result(result: WriteResult) -> Any:

@@ -1,8 +1,8 @@
 """The effect of a write on a record, as the port defines it: a pure function.
 
-A store whose server has conditional updates of its own (a script, a statement) leaves this to the
-server. One whose server only stores bytes reads the record, calls `apply_write` and stores the
-result, in one transaction that locks out other writers.
+A store whose server has conditional updates (a script, a statement) leaves this to the server. A
+store whose server only stores bytes reads the record, calls `apply_write` and stores the result, in
+one transaction that locks out other writers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StoredRecord:
     Attributes:
         is_live: Whether the object exists; False: a tombstone, which keeps the versions.
         creation_version: Version of its creation.
-        versions: Version of each group; they only rise, over deletes too.
+        versions: Version of each group; versions only rise, also over deletes.
         values: The fields that are not missing.
         remembered: Operations by their ids.
         fenced: Tokens whose writes are refused.
@@ -43,8 +43,8 @@ class StoredRecord:
     intent: str = ""
     joint: str = ""
 
-    def shown(self, id_: str, fields: tuple[str, ...] | None) -> Record:
-        """Return the record as a reader gets it."""
+    def to_record(self, id_: str, fields: tuple[str, ...] | None) -> Record:
+        """Return the record for a reader."""
         values = deepcopy(projected(self.values, fields))
         return Record(id_, self.creation_version, dict(self.versions), values)
 
@@ -55,22 +55,22 @@ def apply_write(record: StoredRecord, call: Write, token: str, clock_us: int) ->
     Args:
         record: The record; changed in place.
         call: The write.
-        token: As of `Store.write`.
+        token: The token of `Store.write`.
         clock_us: The store's clock, microseconds since 1970.
     """
-    known = record.remembered.get(call.operation) if call.remember is not None else None
-    if known is not None:
-        if known.fingerprint != call.remember:
+    previous = record.remembered.get(call.operation) if call.remember is not None else None
+    if previous is not None:
+        if previous.fingerprint != call.remember:
             return WriteResult(Status.REUSED)
-        return replace(known.result, status=Status.REPLAYED)
+        return replace(previous.result, status=Status.REPLAYED)
     refusal = _refusal(record, call, token)
     if refusal is not None:
         return refusal
     try:
         values = _new_values(record, call, clock_us)
-    except OperatorFailed as refused:
-        return WriteResult(Status.REFUSED, failure=refused.failure)
-    result = _applied(record, call, values, clock_us)
+    except OperatorFailed as error:
+        return WriteResult(Status.REFUSED, failure=error.failure)
+    result = _apply(record, call, values, clock_us)
     if call.remember is not None:
         record.remembered[call.operation] = RememberedOperation(call.remember, result)
     return result
@@ -83,7 +83,7 @@ def _refusal(record: StoredRecord, call: Write, token: str) -> WriteResult | Non
         return WriteResult(Status.LOCKED, intent=record.intent)
     if call.kind is WriteKind.CREATE and record.is_live:
         return WriteResult(Status.EXISTS)
-    if _needed(call) and (not record.is_live or _is_of_later_generation(record, call)):
+    if _requires_object(call) and (not record.is_live or _is_of_later_generation(record, call)):
         return WriteResult(Status.MISSING)
     current = record.versions if record.is_live else {}
     if any(current.get(group, 0) != version for group, version in call.expect.items()):
@@ -91,12 +91,12 @@ def _refusal(record: StoredRecord, call: Write, token: str) -> WriteResult | Non
     return None
 
 
-def _needed(call: Write) -> bool:
+def _requires_object(call: Write) -> bool:
     return call.kind in (WriteKind.UPDATE, WriteKind.DELETE) or call.require_present
 
 
 def _is_of_later_generation(record: StoredRecord, call: Write) -> bool:
-    """Whether the deletion is of an earlier generation of the object."""
+    """Return whether the deletion is of an earlier generation of the object."""
     return (
         call.kind is WriteKind.DELETE
         and call.creation_version is not None
@@ -122,7 +122,7 @@ def _new_values(record: StoredRecord, call: Write, clock_us: int) -> Values:
     return values
 
 
-def _applied(record: StoredRecord, call: Write, values: Values, clock_us: int) -> WriteResult:
+def _apply(record: StoredRecord, call: Write, values: Values, clock_us: int) -> WriteResult:
     created = not record.is_live and call.kind is not WriteKind.DELETE
     for group in call.groups:
         record.versions[group] = max(record.versions.get(group, 0) + 1, clock_us)

@@ -53,7 +53,7 @@ _ROUTERS: Final = {
     "clusters": clusters.router,
     "tenants": tenants.router,
 }
-"""Of the control plane, by the tag under which they are described."""
+"""Routers of the control plane, by their tag in the description."""
 
 
 def create_admin_app(

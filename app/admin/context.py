@@ -1,4 +1,4 @@
-"""The context of the admin application: what its routes need of the service."""
+"""The context of the admin application: the components of the service that its routes need."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ DataAsgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """What the admin application needs beside the control plane; routes of what is missing refuse.
+    """Components for the admin application, beside the control plane; routes without theirs refuse.
 
     Attributes:
-        caches: What keeps caches coherent; None: there is no sketch.
+        caches: Keep caches coherent; None: there is no sketch.
         lifecycle: Whether the process has started, and whether it drains.
-        refresh: Looks up the metrics that no event carries, before ``/metrics`` shows them.
+        refresh: Updates the metrics that no event carries, before ``/metrics`` exposes them.
         admission: The rules of admission control.
         security: Authenticates requests; None: they are not authenticated.
         data: The data API, which pages call in the process; None: they show no data and no jobs.
-        recent_events: The latest events; None: none are kept.
-        costly_queries: Queries that took long or were refused; None: none are kept.
+        recent_events: The latest events; None: they are not recorded.
+        costly_queries: Slow or refused queries; None: they are not recorded.
         request_history: Requests of the last hour; None: they are not sampled.
-        integrity: Finds writes that bypassed us.
+        integrity: Finds writes that bypassed Portolan.
         reference_check: Finds references to objects that do not exist.
         copying: Copies values between fields.
         clusters: Clusters of standing queries; None: there is no coordination Redis.
-        only_loopback: Whether requests must be addressed to this machine by a name of its own.
+        only_loopback: Whether requests must name this machine by a loopback address.
         compresses: Whether answers are compressed for clients that accept it.
     """
 

@@ -106,9 +106,9 @@ class _Copy(Tally):
         rules = {name: rule for name, rule in asdict(self.rules).items() if rule is not None}
         parameters = {"copy": self.spec, **rules, "dry_run": is_dry}
 
-        def hint(reached: str | None) -> str:
+        def hint(position: str | None) -> str:
             # An interrupted count starts over.
-            return "" if is_dry else resume_hint(after=reached)
+            return "" if is_dry else resume_hint(after=position)
 
         request = "POST", path_of("copies", database)
         return self.collect(service, request, after, hint, [*parameters.items()])
@@ -122,8 +122,8 @@ class _Copy(Tally):
     @property
     def changes(self) -> bool:
         """Whether an object can get a value."""
-        written = [kind for kind in NEED_RULES if self.rules.of(kind) is not Fallback.KEEP]
-        return any(self.counts[kind] for kind in (Kind.CHANGED, *written))
+        changing_kinds = [kind for kind in NEED_RULES if self.rules.of(kind) is not Fallback.KEEP]
+        return any(self.counts[kind] for kind in (Kind.CHANGED, *changing_kinds))
 
     def missing_rules(self) -> list[str]:
         """Return the options of rules that are needed but not set."""

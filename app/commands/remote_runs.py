@@ -60,13 +60,13 @@ class RemoteRuns:
         return items
 
     def find(self, run: str) -> RunDocument:
-        return self._service.request("GET", self._of(run))
+        return self._service.request("GET", self._run_path(run))
 
     def cancel(self, run: str) -> RunDocument:
-        return self._service.request("DELETE", self._of(run))
+        return self._service.request("DELETE", self._run_path(run))
 
     def resume(self, run: str) -> RunDocument:
-        return self._service.request("POST", f"{self._of(run)}/resume")
+        return self._service.request("POST", f"{self._run_path(run)}/resume")
 
     def follow(self, run: str, look: Callable[[RunDocument], None]) -> RunDocument:
         """Wait for the end of a run and return it; `look` gets each of its states until then."""
@@ -88,10 +88,10 @@ class RemoteRuns:
     def _fetch(self, run: str, target: Path) -> None:
         media_type = _TYPES[FORMATS[target.suffix.lower()]]
         with (
-            self._service.stream("GET", f"{self._of(run)}/results", media_type) as answer,
+            self._service.stream("GET", f"{self._run_path(run)}/results", media_type) as answer,
             atomic_file(target) as file,
         ):
             file.writelines(answer.iter_bytes())
 
-    def _of(self, run: str) -> str:
+    def _run_path(self, run: str) -> str:
         return f"{self._path}{path_of(run)}"

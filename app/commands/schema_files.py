@@ -44,9 +44,9 @@ def read_schemas(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def _check_disjoint(
-    present: Mapping[str, Any], new: Mapping[str, Any], pointer: str, file: Path
+    existing: Mapping[str, Any], new: Mapping[str, Any], pointer: str, file: Path
 ) -> None:
-    if duplicates := sorted(present.keys() & new.keys()):
+    if duplicates := sorted(existing.keys() & new.keys()):
         raise typer.BadParameter(
             f"{file} has {pointer}{duplicates[0]}, which a file before it has too."
         )

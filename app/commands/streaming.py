@@ -32,14 +32,14 @@ def spark_options() -> SparkOptions:
 
 @contextmanager
 def locked_session(
-    options: SparkOptions, of: str, directory: CommitDirectory[Any], *failures: type[Exception]
+    options: SparkOptions, work: str, directory: CommitDirectory[Any], *failures: type[Exception]
 ) -> Iterator[Any]:
     """Open a session whose driver is this process, and lock a directory.
 
     The server of Spark Connect would drive batches without the lock on the directory.
 
     Args:
-        of: The work, for error messages.
+        work: The work, for error messages.
         directory: The directory of the state.
         failures: Further errors that end the command with a sentence.
     """
@@ -50,7 +50,7 @@ def locked_session(
     common_failures = (SparkUnavailable, Failed, StateBusy, StateMismatch, OSError)
     with (
         readable_errors(NOT_DONE, *common_failures, *failures),
-        driven_session(options, of) as session,
+        driven_session(options, work) as session,
         directory.locked(),
     ):
         yield session

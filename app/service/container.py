@@ -41,8 +41,8 @@ from app.settings.systems_file import SystemsFile
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.costly_queries import CostlyQueries
 from app.telemetry.metrics import Metrics
-from app.telemetry.recent_events import KEPT, RecentEvents
-from app.telemetry.request_history import EVERY_S, RequestHistory, RequestSampler
+from app.telemetry.recent_events import RECORDED_EVENTS, RecentEvents
+from app.telemetry.request_history import SAMPLE_PERIOD_S, RequestHistory, RequestSampler
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
@@ -111,7 +111,7 @@ class _RecentHistory:
     @property
     def observers(self) -> list[Observer]:
         return [
-            FilteredObserver(self.events.observe, KEPT),
+            FilteredObserver(self.events.observe, RECORDED_EVENTS),
             FilteredObserver(self.queries.observe, {CostlyQueryFound}),
         ]
 

@@ -1,4 +1,4 @@
-"""Metrics of granted TTLs, of the fate of cached copies, and of registered queries."""
+"""Metrics of granted TTLs, the fate of cached copies, and registered queries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FATES: Final = ("invalidations", "revalidations_paid", "stale_avoided")
 
 
 class CacheMetrics:
-    """TTLs that were granted, the fate of copies, and results of queries.
+    """Metrics of granted TTLs, the fate of copies, and results of queries.
 
-    `regrets` returns what became of copies; the composition root sets it.
+    `regrets` returns the fates of copies; the composition root sets it.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -39,29 +39,32 @@ class CacheMetrics:
         about = "Queries whose results may be cached, as this replica knew them at the last change."
         self._queries = gauge(registry, "portolan_registered_queries", about, *OF_CLASS)
         self.regrets: Callable[[], Mapping[Partition, Regret]] = dict
-        self._regretted: dict[Partition, Regret] = {}
-        self.handlers: Handlers = {TtlGranted: self._granted, ResultsChanged: self._results_changed}
+        self._last_regrets: dict[Partition, Regret] = {}
+        self.handlers: Handlers = {
+            TtlGranted: self._observe_ttl,
+            ResultsChanged: self._count_results,
+        }
 
     def refresh(self) -> None:
         regrets = self.regrets()
         for partition, regret in regrets.items():
             self._count(partition, regret)
-        # An estimator that has forgotten a class counts it from zero again.
-        self._regretted = {partition: replace(regret) for partition, regret in regrets.items()}
+        # An estimator that has evicted a class counts it from zero again.
+        self._last_regrets = {partition: replace(regret) for partition, regret in regrets.items()}
 
     def _count(self, partition: Partition, regret: Regret) -> None:
-        before = self._regretted.get(partition) or Regret()
+        last = self._last_regrets.get(partition) or Regret()
         for fate in _FATES:
-            since = getattr(regret, fate) - getattr(before, fate)
-            self._fates.labels(*partition, fate).inc(max(0, since))
+            increase = getattr(regret, fate) - getattr(last, fate)
+            self._fates.labels(*partition, fate).inc(max(0, increase))
         self._ttl_error.labels(*partition).set(regret.error)
 
-    def _granted(self, event: TtlGranted) -> None:
+    def _observe_ttl(self, event: TtlGranted) -> None:
         timer = self._ttl_timers.get(event.partition)
         if timer is None:
             timer = self._ttl_timers[event.partition] = self._ttls.labels(*event.partition)
         timer.observe(event.ttl_s)
 
-    def _results_changed(self, event: ResultsChanged) -> None:
+    def _count_results(self, event: ResultsChanged) -> None:
         self._results.labels(*event.partition).inc(event.changed)
         self._queries.labels(*event.partition).set(event.registered)

@@ -1,4 +1,4 @@
-"""Queries that took long or were refused, by their shape; each process keeps its own."""
+"""Slow or refused queries, by shape; each process records its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mediator.base.observation import CostlyQueryFound, Observation
 
 __all__ = ["CostlyQueries", "CostlyShape"]
 
-_MOST: Final = 100
-"""Shapes that are kept; clients choose them, so the one that was not seen for longest goes."""
+_MAX_SHAPES: Final = 100
+"""Maximum recorded shapes; clients choose them, so the least recently seen is evicted."""
 
 
 @dataclass(slots=True)
@@ -20,13 +20,13 @@ class CostlyShape:
     """How often queries of one shape were costly.
 
     Attributes:
-        last: The latest of them.
+        last: The latest costly query.
         last_s: Its time in seconds since 1970.
-        answered: How many took long.
+        answered: How many were slow.
         refused: How many were refused.
-        seconds: How long those that were answered took together.
-        slowest_s: The longest of them.
-        rows: The most records that stores sent for one.
+        seconds: Total time of the answered ones.
+        slowest_s: The longest time of one.
+        rows: The maximum of records that stores sent for one.
     """
 
     last: CostlyQueryFound
@@ -59,11 +59,11 @@ class CostlyQueries:
         shape = self._shapes.pop(key, None) or CostlyShape(event)
         shape.add(event)
         self._shapes[key] = shape
-        if len(self._shapes) > _MOST:
+        if len(self._shapes) > _MAX_SHAPES:
             self._shapes.popitem(last=False)
 
     @property
     def shapes(self) -> list[CostlyShape]:
-        """Return those that took most time first, then those that were refused most."""
-        found = self._shapes.values()
-        return sorted(found, key=lambda shape: (shape.seconds, shape.refused), reverse=True)
+        """Return the shapes, by total time and then by refusals, in descending order."""
+        shapes = self._shapes.values()
+        return sorted(shapes, key=lambda shape: (shape.seconds, shape.refused), reverse=True)

@@ -38,13 +38,13 @@ __all__ = [
 ]
 
 _REQUESTS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-_OF_REQUEST = "http_request_method", "http_route", "http_response_status_code", "url_scheme"
+_REQUEST_LABELS = "http_request_method", "http_route", "http_response_status_code", "url_scheme"
 _STALENESS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 _WAITS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600)
 _OUTCOMES: Final = frozenset({"done", "failed"})
-_OF_FLOWS: Final = {
+_FLOW_COUNTERS: Final = {
     "batches": "Batches of messages that were executed.",
     "repeated_batches": "Batches whose worker was gone before they ended.",
     "lookups": "Queries and GETs that flows have sent.",
@@ -56,7 +56,7 @@ _OF_FLOWS: Final = {
 """Counters without further labels, by the names in a flow's report."""
 
 
-_OF_STANDING_QUERIES: Final = {
+_STANDING_QUERY_COUNTERS: Final = {
     "batches": "Batches that were executed for standing queries.",
     "tuples": "Tuples that were taken for them.",
     "late": "Those of them that came too late, and were dropped.",
@@ -71,36 +71,36 @@ def request_handlers(registry: CollectorRegistry) -> Handlers:
     """Measure requests, by the semantic conventions for HTTP (OpenTelemetry, stable)."""
     about = "Time to answer a request."
     durations = histogram(
-        registry, "http_server_request_duration_seconds", about, _REQUESTS_S, *_OF_REQUEST
+        registry, "http_server_request_duration_seconds", about, _REQUESTS_S, *_REQUEST_LABELS
     )
-    # Finding a child by its labels takes longer than counting.
+    # Looking up a child by its labels takes longer than counting.
     timers: dict[tuple[str, str, int, str], Histogram] = {}
 
-    def finished(event: RequestFinished) -> None:
+    def observe_duration(event: RequestFinished) -> None:
         labels = (event.method, event.route, event.status, event.scheme)
         timer = timers.get(labels)
         if timer is None:
             timer = timers[labels] = durations.labels(*map(str, labels))
         timer.observe(event.seconds)
 
-    return {RequestFinished: finished}
+    return {RequestFinished: observe_duration}
 
 
 def placement_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Nodes placed with a schema."
-    decided = counter(registry, "portolan_placements", about, "database", "reason")
-    of_node = ("database", "node")
+    placements = counter(registry, "portolan_placements", about, "database", "reason")
+    node_labels = ("database", "node")
     about = "Violations of annotations."
-    violations = counter(registry, "portolan_violations", about, *of_node, "metric")
+    violations = counter(registry, "portolan_violations", about, *node_labels, "metric")
     about = "Recorded proposals to move a node."
-    proposals = counter(registry, "portolan_proposals", about, *of_node)
+    proposals = counter(registry, "portolan_proposals", about, *node_labels)
 
-    def placed(event: PlacementDecided) -> None:
+    def count_placements(event: PlacementDecided) -> None:
         for reason in event.reasons.values():
-            decided.labels(event.database, reason).inc()
+            placements.labels(event.database, reason).inc()
 
     return {
-        PlacementDecided: placed,
+        PlacementDecided: count_placements,
         ViolationDetected: lambda e: violations.labels(e.database, e.node, e.metric).inc(),
         ProposalRecorded: lambda e: proposals.labels(e.database, e.node).inc(),
     }
@@ -108,28 +108,28 @@ def placement_handlers(registry: CollectorRegistry) -> Handlers:
 
 def view_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Reads that a view could have answered, by what became of it."
-    tried = counter(registry, "portolan_view_reads", about, *OF_CLASS, "decision")
+    reads = counter(registry, "portolan_view_reads", about, *OF_CLASS, "decision")
     about = "How old answers of a view were at most, as measured."
     staleness = histogram(
         registry, "portolan_answer_staleness_seconds", about, _STALENESS_S, *OF_CLASS
     )
 
-    def finished(event: ViewReadFinished) -> None:
-        tried.labels(event.database, event.class_name, event.decision).inc()
+    def observe_read(event: ViewReadFinished) -> None:
+        reads.labels(event.database, event.class_name, event.decision).inc()
         if event.decision == "answered" and event.measured_s is not None:
             staleness.labels(event.database, event.class_name).observe(event.measured_s)
 
-    return {ViewReadFinished: finished}
+    return {ViewReadFinished: observe_read}
 
 
 def feed_handlers(registry: CollectorRegistry) -> Handlers:
-    relayed = counter(registry, "portolan_feed_changes", "Changes relayed to the feed.", "system")
+    changes = counter(registry, "portolan_feed_changes", "Changes relayed to the feed.", "system")
     about = "Times that the feed lost what it had."
     fallbacks = counter(registry, "portolan_feed_fallbacks", about, "system")
     about = "Times that changes were missing for good."
     gaps = counter(registry, "portolan_feed_gaps", about, "system")
     return {
-        ChangesRelayed: lambda e: relayed.labels(e.system).inc(e.count),
+        ChangesRelayed: lambda e: changes.labels(e.system).inc(e.count),
         FeedRollbackFound: lambda e: fallbacks.labels(e.system).inc(),
         FeedGapFound: lambda e: gaps.labels(e.system).inc(),
     }
@@ -152,61 +152,61 @@ def purge_handlers(registry: CollectorRegistry) -> Handlers:
 
 def tenant_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Requests beyond a limit of their tenant."
-    refused = counter(registry, "portolan_tenant_refusals", about, "tenant", "limit")
+    refusals = counter(registry, "portolan_tenant_refusals", about, "tenant", "limit")
     about = "Requests of flows that waited for a limit of their tenant."
-    delayed = counter(registry, "portolan_tenant_delays", about, "tenant", "limit")
+    delays = counter(registry, "portolan_tenant_delays", about, "tenant", "limit")
     return {
-        RequestRefused: lambda e: refused.labels(e.tenant, e.limit).inc(),
-        RequestDelayed: lambda e: delayed.labels(e.tenant, e.limit).inc(),
+        RequestRefused: lambda e: refusals.labels(e.tenant, e.limit).inc(),
+        RequestDelayed: lambda e: delays.labels(e.tenant, e.limit).inc(),
     }
 
 
 def flow_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Messages of flows that have ended, by their outcome."
-    ended = counter(registry, "portolan_flow_messages", about, "database", "outcome")
+    messages = counter(registry, "portolan_flow_messages", about, "database", "outcome")
     counters = {
         name: counter(registry, f"portolan_flow_{name}", about, "database")
-        for name, about in _OF_FLOWS.items()
+        for name, about in _FLOW_COUNTERS.items()
     }
     about = "Waiting times that were computed after batches."
     waits = histogram(registry, "portolan_flow_wait_seconds", about, _WAITS_S, "database")
 
-    def counted(event: FlowCounted) -> None:
+    def count_messages(event: FlowCounted) -> None:
         for name, number in event.counts.items():
             if name in counters:
                 counters[name].labels(event.database).inc(number)
             elif name in _OUTCOMES:
-                ended.labels(event.database, name).inc(number)
+                messages.labels(event.database, name).inc(number)
         if event.wait_s is not None:
             waits.labels(event.database).observe(event.wait_s)
 
-    return {FlowCounted: counted}
+    return {FlowCounted: count_messages}
 
 
 def stream_handlers(registry: CollectorRegistry) -> Handlers:
     counters = {
         name: counter(registry, f"portolan_standing_query_{name}", about, "database")
-        for name, about in _OF_STANDING_QUERIES.items()
+        for name, about in _STANDING_QUERY_COUNTERS.items()
     }
     about = "Tuples that clients have appended to event streams."
-    appended = counter(registry, "portolan_event_stream_appended_tuples", about, "database")
+    tuples = counter(registry, "portolan_event_stream_appended_tuples", about, "database")
     about = (
         "Batches that an event stream did not take, as it was full or a consumer too far behind."
     )
-    refused = counter(registry, "portolan_event_stream_refusals", about, "database", "limit")
+    refusals = counter(registry, "portolan_event_stream_refusals", about, "database", "limit")
 
-    def counted(event: StandingQueriesCounted) -> None:
+    def count_tuples(event: StandingQueriesCounted) -> None:
         for name, number in event.counts.items():
             counters[name].labels(event.database).inc(number)
 
     return {
-        StandingQueriesCounted: counted,
-        EventStreamAppended: lambda e: appended.labels(e.database).inc(e.tuples),
-        EventStreamRefused: lambda e: refused.labels(e.database, e.limit).inc(),
+        StandingQueriesCounted: count_tuples,
+        EventStreamAppended: lambda e: tuples.labels(e.database).inc(e.tuples),
+        EventStreamRefused: lambda e: refusals.labels(e.database, e.limit).inc(),
     }
 
 
 def admission_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Times that a rule of admission control has fired."
-    fired = counter(registry, "portolan_admission_rules_fired", about, "rule", "event")
-    return {RuleFired: lambda e: fired.labels(str(e.rule), e.event).inc()}
+    firings = counter(registry, "portolan_admission_rules_fired", about, "rule", "event")
+    return {RuleFired: lambda e: firings.labels(str(e.rule), e.event).inc()}

@@ -34,11 +34,11 @@ from mediator.base.observation import (
     ViolationDetected,
 )
 
-__all__ = ["LOGGED", "JsonLines", "log_observation", "start_logging"]
+__all__ = ["LOGGED_EVENTS", "JsonLines", "log_observation", "start_logging"]
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_LONGEST: Final = 8_192
-"""Characters of a text in a line, at most."""
+_MAX_CHARACTERS: Final = 8_192
+"""Maximum characters of a text in a line."""
 
 _UNLOGGED: Final = frozenset(
     {
@@ -55,14 +55,14 @@ _UNLOGGED: Final = frozenset(
         CostlyQueryFound,
     }
 )
-LOGGED: Final[frozenset[type[Any]]] = frozenset(get_args(Observation)) - _UNLOGGED
-"""What `log_observation` writes."""
+LOGGED_EVENTS: Final[frozenset[type[Any]]] = frozenset(get_args(Observation)) - _UNLOGGED
+"""The events that `log_observation` writes."""
 
 _log = logging.getLogger("portolan")
 
 
 def log_observation(event: Observation) -> None:
-    """Write what operators want to read; frequent events are left to the metrics."""
+    """Log an event for operators; frequent events are left to the metrics."""
     if event.__class__ in _UNLOGGED:
         return
     match event:
@@ -90,21 +90,21 @@ def start_logging(form: LogFormat | None = None) -> LogFormat:
 class JsonLines(logging.Formatter):
     """One JSON object for each record.
 
-    An event stands under its name with its members; any other message as it reads. Within a traced
+    An event is logged by its name with its members, any other message as its text. Within a traced
     request the ids of its trace and span are added.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        timestamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
-            "timestamp": at,
+            "timestamp": timestamp,
             "level": record.levelname.lower(),
             "logger": record.name,
             **_message(record),
             **_trace_ids(),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)[-_LONGEST:]
+            line["exception"] = self.formatException(record.exc_info)[-_MAX_CHARACTERS:]
         return _json(line)
 
 
@@ -112,15 +112,15 @@ def _json(line: Mapping[str, Any]) -> str:
     try:
         return orjson.dumps(line, default=str).decode()
     except orjson.JSONEncodeError:
-        # A name of a file may have lone surrogates, for which JSON has escapes.
+        # A file name can have lone surrogates, for which JSON has escapes.
         return json.dumps(line, default=str)
 
 
 def _message(record: logging.LogRecord) -> Mapping[str, Any]:
     event = _event_of(record)
     if event is None:
-        return {"message": record.getMessage()[:_LONGEST]}
-    members = {each.name: _bounded(getattr(event, each.name)) for each in fields(event)}
+        return {"message": record.getMessage()[:_MAX_CHARACTERS]}
+    members = {field.name: _bounded(getattr(event, field.name)) for field in fields(event)}
     return {"message": type(event).__name__, "event": members}
 
 
@@ -132,7 +132,7 @@ def _event_of(record: logging.LogRecord) -> Any:
 
 
 def _bounded(value: Any) -> Any:
-    return value[:_LONGEST] if isinstance(value, str) else value
+    return value[:_MAX_CHARACTERS] if isinstance(value, str) else value
 
 
 def _trace_ids() -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""How groups of metrics are made: counters, gauges, and the handlers of the events they count."""
+"""Building blocks of metrics: counters, gauges, histograms, and handlers of events."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 __all__ = ["OF_CLASS", "Handlers", "counter", "gauge", "histogram", "show"]
 
 Handlers: TypeAlias = Mapping[type[Any], Callable[[Any], None]]
-"""What counts an event, by the class of the event."""
+"""Functions that count an event, by its class."""
 
 OF_CLASS: Final = ("database", "class")
 
 
 def counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Counter:
-    """Make a counter; it is scraped as `name` with ``_total``."""
+    """Create a counter; it is scraped as `name` with ``_total``."""
     return Counter(name, about, labels, registry=registry)
 
 
@@ -30,8 +30,8 @@ def histogram(
     return Histogram(name, about, labels, buckets=buckets, registry=registry)
 
 
-def show(shown: Gauge, values: Mapping[Any, float]) -> None:
-    """Set a gauge to values by tuples of labels; what has none is shown no more."""
-    shown.clear()
+def show(target: Gauge, values: Mapping[Any, float]) -> None:
+    """Set a gauge to values by tuples of labels; remove all other labels."""
+    target.clear()
     for labels, value in values.items():
-        shown.labels(*labels).set(value)
+        target.labels(*labels).set(value)

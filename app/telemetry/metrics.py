@@ -34,13 +34,13 @@ from sketch.ttl.port import TtlGranted
 
 __all__ = ["Metrics"]
 
-MOST_WAITING: Final = 128
-"""Events that wait to be counted, at most."""
+MAX_WAITING: Final = 128
+"""Maximum events that wait to be counted."""
 
 _FREQUENT: Final = frozenset(
     {BatchFinished, RequestFinished, StoreCallFinished, TtlGranted, ViewReadFinished}
 )
-_OF_SKETCH: Final = {
+_SKETCH_GAUGES: Final = {
     "keys": ("keys", "Keys in the filter."),
     "bits_set": ("bits_set", "Bits of the filter that are set."),
     "pending": ("pending_writes", "Writes that are pending."),
@@ -50,20 +50,20 @@ _OF_SKETCH: Final = {
 
 
 class Metrics(Collector):
-    """The metrics of every group; `observe` is on the path of every request.
+    """The metrics of every group; `observe` runs on every request.
 
-    Frequent events only wait there, and are counted many at a time, at the latest when the registry
-    is read: the code that counts is warm then, and takes a fraction of the time. The composition
-    root connects the gauges that no event carries.
+    It only buffers frequent events, which are counted in batches, at the latest when the registry
+    is read: the counting code is warm then, and takes a fraction of the time. The composition root
+    connects the gauges that no event carries.
     """
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
-        registry.register(self)  # before the others: they are collected in this order
+        registry.register(self)  # first, as collectors are called in this order
         requests = request_handlers(registry)
-        of_request = "http_request_method", "url_scheme"
+        request_labels = "http_request_method", "url_scheme"
         about = "Requests under way."
-        self.active = gauge(registry, "http_server_active_requests", about, *of_request)
+        self.active = gauge(registry, "http_server_active_requests", about, *request_labels)
         about = "For how long the feed may have lacked changes of a system."
         self.feed_lags = gauge(registry, "portolan_feed_lag_seconds", about, "database", "system")
         about = "Clients that follow a feed."
@@ -71,7 +71,7 @@ class Metrics(Collector):
         self.caches = CacheMetrics(registry)
         self._sketch = {
             member: gauge(registry, f"portolan_sketch_{name}", about, *OF_CLASS)
-            for member, (name, about) in _OF_SKETCH.items()
+            for member, (name, about) in _SKETCH_GAUGES.items()
         }
         views = view_handlers(registry)
         about = "How old the copies of a class in its view may be."
@@ -117,29 +117,29 @@ class Metrics(Collector):
         kind = event.__class__
         if kind in _FREQUENT:
             self._waiting.append(event)
-            if len(self._waiting) >= MOST_WAITING:
+            if len(self._waiting) >= MAX_WAITING:
                 self.count_waiting()
         elif (handle := self._handlers.get(kind)) is not None:
             handle(event)
 
-    def connect(self, shown: Gauge, source: Callable[[], Mapping[Any, float]]) -> None:
-        """Have a gauge show what a source returns, by labels, whenever the registry is read."""
-        self._sources.append((shown, source))
+    def connect(self, target: Gauge, source: Callable[[], Mapping[Any, float]]) -> None:
+        """Set a gauge to the values of a source, by labels, whenever the registry is read."""
+        self._sources.append((target, source))
 
     def measure_sketch(self, states: Sequence[SketchPartitionState]) -> None:
-        for name, shown in self._sketch.items():
-            show(shown, {state.partition: getattr(state, name) for state in states})
+        for name, target in self._sketch.items():
+            show(target, {state.partition: getattr(state, name) for state in states})
 
     def collect(self) -> Iterable[Metric]:
-        """Count what waits, for the metrics that are collected next; it has none of its own."""
+        """Count waiting events for the metrics that are collected next; return none."""
         self.count_waiting()
         self.caches.refresh()
-        for shown, source in self._sources:
-            show(shown, source())
+        for target, source in self._sources:
+            show(target, source())
         return ()
 
     def count_waiting(self) -> None:
-        """Count the events that wait, as is done whenever the registry is read."""
+        """Count the waiting events, as every read of the registry does."""
         waiting, self._waiting = self._waiting, []
         handlers = self._handlers
         for event in waiting:

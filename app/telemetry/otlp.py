@@ -35,7 +35,7 @@ from prometheus_client.samples import Sample
 from app.settings.telemetry import TelemetrySettings
 from mediator.base.concurrency import end
 
-__all__ = ["MetricsExport", "own_resource"]
+__all__ = ["MetricsExport", "process_resource"]
 
 _SCOPE: Final = InstrumentationScope("portolan")
 _ATTRIBUTES: Final = {
@@ -87,7 +87,7 @@ class MetricsExport:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        """Begin to export metrics; `refresh` updates before each export what no event carries."""
+        """Start to export; before each export, `refresh` updates metrics that no event carries."""
         self._task = asyncio.create_task(self._export_metrics(refresh))
 
     async def close(self, within_s: float) -> None:
@@ -115,14 +115,14 @@ class MetricsExport:
 
 
 def _start(run: Callable[..., Any], *arguments: Any) -> Thread:
-    # A daemon: the end of the process does not wait for a receiver.
+    # A daemon, so that the process does not wait for a receiver when it ends.
     thread = Thread(target=run, args=arguments, name="otlp", daemon=True)
     thread.start()
     return thread
 
 
-def own_resource() -> Resource:
-    """Return what identifies this process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
+def process_resource() -> Resource:
+    """Return the identity of this process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
     attributes = {
         "service.name": "portolan",
         "service.version": version("portolan"),
@@ -134,10 +134,9 @@ def own_resource() -> Resource:
 def _metrics_data(
     families: Iterable[Family], resource: Resource, started_ns: int, now_ns: int
 ) -> MetricsData:
-    """Translate metrics of the semantic conventions to their own names.
+    """Give metrics of the semantic conventions their own names.
 
-    All others keep the names under which they are scraped, without what the text format adds to
-    them.
+    All others keep the names under which they are scraped, without the suffixes of the text format.
     """
     points = _Points((started_ns, now_ns))
     metrics = [_metric(family, points) for family in families if family.samples]
@@ -181,15 +180,15 @@ class _Points:
 
     def _histogram(self, labels: _Labels, values: Mapping[str, float]) -> HistogramDataPoint:
         total, sum_ = values["count"], values["sum"]
-        below = sorted(
+        buckets = sorted(
             (float(bound), count)
             for bound, count in values.items()
             if bound not in ("count", "sum", "created")
         )
-        # Prometheus cumulates the counts of buckets, and OTLP does not.
-        cumulated = [0.0, *(count for _, count in below)]
-        counts = [int(b - a) for a, b in pairwise(cumulated)]
-        bounds = [bound for bound, _ in below if bound != inf]
+        # Prometheus' bucket counts are cumulative, OTLP's are not.
+        cumulative = [0.0, *(count for _, count in buckets)]
+        counts = [int(upper - lower) for lower, upper in pairwise(cumulative)]
+        bounds = [bound for bound, _ in buckets if bound != inf]
         return HistogramDataPoint(
             _attributes(labels),
             *self._times,
@@ -197,7 +196,7 @@ class _Points:
             sum_,
             counts,
             bounds,
-            min=None,  # type: ignore[arg-type]  # optional in OTLP, and Prometheus keeps none
+            min=None,  # type: ignore[arg-type]  # optional in OTLP, and absent in Prometheus
             max=None,  # type: ignore[arg-type]  # likewise
         )
 

@@ -1,4 +1,4 @@
-"""The latest events, which the pages show; each process keeps its own."""
+"""The latest events, which the pages show; each process records its own."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mediator.base.observation import (
     ViolationDetected,
 )
 
-__all__ = ["KEPT", "RecentEvents", "RecordedEvent"]
+__all__ = ["RECORDED_EVENTS", "RecentEvents", "RecordedEvent"]
 
-KEPT: Final = frozenset(
+RECORDED_EVENTS: Final = frozenset(
     {
         CircuitChanged,
         PlacementDecided,
@@ -29,7 +29,7 @@ KEPT: Final = frozenset(
         ViolationDetected,
     }
 )
-_MOST: Final = 50
+_MAX_EVENTS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +41,25 @@ class RecordedEvent:
 
 
 class RecentEvents:
-    """The latest decisions, and what else operators look for, newest first.
+    """The latest decisions, and other events for operators, newest first.
 
-    `observe` is on the path of every request: what is frequent is not kept.
+    `observe` runs on every request, so frequent events are dropped.
     """
 
     def __init__(self) -> None:
-        self._events: deque[RecordedEvent] = deque(maxlen=_MOST)
+        self._events: deque[RecordedEvent] = deque(maxlen=_MAX_EVENTS)
 
     def observe(self, event: Observation) -> None:
-        if event.__class__ not in KEPT:
+        if event.__class__ not in RECORDED_EVENTS:
             return
         if isinstance(event, RedoRecovered):
             if event.outcome != "refused":
                 return
-            self._forget(event)  # it is tried again each minute
+            self._forget(event)  # it is retried each minute
         self._events.appendleft(RecordedEvent(time(), event))
 
     def _forget(self, event: Observation) -> None:
-        for recorded in [each for each in self._events if each.observation == event]:
+        for recorded in [entry for entry in self._events if entry.observation == event]:
             self._events.remove(recorded)
 
     @property

@@ -1,4 +1,4 @@
-"""Requests of the last hour: rate, failures and latency, from what Prometheus scrapes."""
+"""Requests of the last hour: rate, failures and latency, from the scraped metrics."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-__all__ = ["EVERY_S", "Interval", "RequestHistory", "RequestSampler"]
+__all__ = ["SAMPLE_PERIOD_S", "Interval", "RequestHistory", "RequestSampler"]
 
-EVERY_S: Final = 30.0
+SAMPLE_PERIOD_S: Final = 30.0
 """Seconds between two samples."""
 
-_KEPT: Final = 120
+_MAX_INTERVALS: Final = 120
 _BUCKETS: Final = "http_server_request_duration_seconds_bucket"
 _FAILURE: Final = "5"
 _P99: Final = 0.99
@@ -24,13 +24,13 @@ _P99: Final = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What happened between two samples.
+    """Requests between two samples.
 
     Attributes:
         at_s: The time of the second sample, in seconds since 1970.
         rate: Requests answered in a second.
-        failures: Those answered with 5xx, in a second.
-        p99_s: The 99th percentile of their durations, by the buckets; None: there was no request.
+        failures: Requests answered with 5xx, in a second.
+        p99_s: The 99th percentile of their durations, by the buckets; None: no request.
     """
 
     at_s: float
@@ -40,11 +40,11 @@ class Interval:
 
 
 class RequestHistory:
-    """The intervals of the last hour; `sample` is called every `EVERY_S` seconds."""
+    """The intervals of the last hour; call `sample` every `SAMPLE_PERIOD_S` seconds."""
 
     def __init__(self, sampler: RequestSampler) -> None:
         self._sampler = sampler
-        self._intervals: deque[Interval] = deque(maxlen=_KEPT)
+        self._intervals: deque[Interval] = deque(maxlen=_MAX_INTERVALS)
 
     @property
     def intervals(self) -> list[Interval]:
@@ -58,7 +58,7 @@ class RequestHistory:
 
 
 class RequestSampler:
-    """Samples of the cumulative metrics: requests themselves cost nothing more."""
+    """Samples the cumulative metrics, at no extra cost for requests."""
 
     def __init__(
         self,
@@ -69,23 +69,23 @@ class RequestSampler:
         self._registry = registry.restricted_registry([_BUCKETS])
         self._count_waiting = count_waiting
         self._clock = clock
-        self._before_s, self._before = clock(), self._read()
+        self._last_s, self._last = clock(), self._read()
 
     def sample(self) -> Interval | None:
-        """Return what has happened since the last sample; None: the clock was set back."""
-        now_s, now = self._clock(), self._read()
-        before_s, before = self._before_s, self._before
-        self._before_s, self._before = now_s, now
-        seconds = now_s - before_s
+        """Return the interval since the last sample; None: the clock was set back."""
+        now_s, current = self._clock(), self._read()
+        last_s, last = self._last_s, self._last
+        self._last_s, self._last = now_s, current
+        seconds = now_s - last_s
         if seconds <= 0:
             return None
-        buckets = {bound: count - before[0].get(bound, 0.0) for bound, count in now[0].items()}
-        total, failed = buckets.get(inf, 0.0), now[1] - before[1]
+        buckets = {bound: count - last[0].get(bound, 0.0) for bound, count in current[0].items()}
+        total, failed = buckets.get(inf, 0.0), current[1] - last[1]
         p99_s = quantile(buckets, _P99) if total else None
         return Interval(now_s, total / seconds, failed / seconds, p99_s)
 
     def _read(self) -> tuple[Mapping[float, float], float]:
-        """Return the counts up to each bound, and how many requests failed."""
+        """Return the counts up to each bound, and the number of failed requests."""
         self._count_waiting()
         counts: dict[float, float] = defaultdict(float)
         failed = 0.0

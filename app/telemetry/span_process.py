@@ -1,4 +1,4 @@
-"""The process that exports spans by the OpenTelemetry SDK, and what hands them to it.
+"""The process that exports spans by the OpenTelemetry SDK, and its client in the service.
 
 In a thread of the service, encoding and sending spans would contend with requests for the
 interpreter: at one sampled request in ten, a cached read took a quarter more processor time.
@@ -28,36 +28,36 @@ from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
 from mediator.base.child_processes import ended, keep
 from mediator.base.concurrency import end
 
-__all__ = ["MOST_WAITING", "SpanProcess"]
+__all__ = ["MAX_WAITING", "SpanProcess"]
 
 _log = logging.getLogger("portolan.telemetry")
 
-MOST_WAITING: Final = 1_024
-"""Requests whose spans wait for the process; beyond them the oldest are dropped."""
+MAX_WAITING: Final = 1_024
+"""Maximum requests whose spans wait for the process; beyond it the oldest are dropped."""
 
 _CHUNK: Final = 64
-"""Requests whose spans are made together: the code is warm then, and takes a fraction of the
+"""Requests whose spans are built together: the code is warm then, and takes a fraction of the
 time."""
 
 _CHUNK_SPANS: Final = 512
-"""Spans beyond which no more requests are taken into a chunk: requests wait while it is made."""
+"""Spans that fill a chunk: requests wait while it is built."""
 
 _FLUSH_S: Final = 0.5
-_NEXT_S: Final = 0.005
-"""Until the next chunk, where more wait than one takes."""
+_NEXT_CHUNK_S: Final = 0.005
+"""Seconds until the next chunk, if more requests wait than fit one."""
 
-_MOST_UNSENT: Final = 1 << 20
+_MAX_UNSENT_BYTES: Final = 1 << 20
 """Bytes in the pipe beyond which the process is behind: its receiver is slow, or away."""
 
 _BATCH: Final = 512
-"""Spans that are sent together; the SDK's own default."""
+"""Spans sent together; the SDK's default."""
 
 _NICE: Final = 10
-"""Where cores are few, requests go before their spans."""
+"""With few cores, requests take precedence over their spans."""
 
 
 class SpanProcess:
-    """Hands spans to the process, which starts with the first of them."""
+    """Sends spans to the process, which starts with the first span."""
 
     def __init__(self, settings: TelemetrySettings, resource: Resource) -> None:
         options = {
@@ -67,32 +67,34 @@ class SpanProcess:
             "resource": dict(resource.attributes),
         }
         self._options = orjson.dumps(options) + b"\n"
-        self._waiting: deque[MakeSpans] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[MakeSpans] = deque(maxlen=MAX_WAITING)
         self._dropping = False
         self._timer: asyncio.TimerHandle | None = None
         self._process: Process | None = None
         self._started = asyncio.Event()
-        self._keeping: asyncio.Task[None] | None = None
+        self._supervision: asyncio.Task[None] | None = None
 
     def put(self, make: MakeSpans) -> None:
-        """Take what makes spans, without waiting."""
+        """Queue a function that makes spans, without waiting."""
         waiting = self._waiting
-        if len(waiting) == MOST_WAITING and not self._dropping:
-            self._dropping = True  # logged once, until nothing waits
+        if len(waiting) == MAX_WAITING and not self._dropping:
+            self._dropping = True  # logged once, until the queue is empty
             _log.warning("spans are dropped: the receiver is slow, or away")
         waiting.append(make)
         if len(waiting) % _CHUNK == 0:
-            self._hand_over()
+            self._write_chunk()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
-            if self._keeping is None:
-                keeping = keep("the process that exports spans", self._run)
-                # The process is no part of the request that was the first.
-                self._keeping = asyncio.get_running_loop().create_task(keeping, context=Context())
+            if self._supervision is None:
+                supervision = keep("the process that exports spans", self._run)
+                # The process does not belong to the first request.
+                self._supervision = asyncio.get_running_loop().create_task(
+                    supervision, context=Context()
+                )
 
     async def close(self, within_s: float) -> None:
-        """Export what is left, as far as the receiver takes it within some seconds."""
-        if self._keeping is None:
+        """Export the remaining spans, as far as the receiver takes them within some seconds."""
+        if self._supervision is None:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -100,27 +102,27 @@ class SpanProcess:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 await self._started.wait()
-        while self._hand_over() is not None and self._waiting:
+        while self._write_chunk() is not None and self._waiting:
             pass
-        await end([self._keeping])
+        await end([self._supervision])
         if self._process is not None:
             await ended(self._process, max(0.0, deadline - asyncio.get_running_loop().time()))
 
     def _flush(self) -> None:
         self._timer = None
-        pipe = self._hand_over()
+        pipe = self._write_chunk()
         if self._waiting:
-            pause_s = _FLUSH_S if pipe is None else _NEXT_S
+            pause_s = _FLUSH_S if pipe is None else _NEXT_CHUNK_S
             self._timer = asyncio.get_running_loop().call_later(pause_s, self._flush)
         elif pipe is not None:
             pipe.write(b"\n")
 
-    def _hand_over(self) -> asyncio.StreamWriter | None:
-        """Write a chunk of what waits to the pipe, and return that; None: none takes any now."""
+    def _write_chunk(self) -> asyncio.StreamWriter | None:
+        """Write a chunk of waiting spans to the pipe, and return it; None: it takes none now."""
         pipe, waiting = self._process and self._process.stdin, self._waiting
         if not pipe or not self._started.is_set():
             return None
-        if pipe.transport.get_write_buffer_size() >= _MOST_UNSENT:
+        if pipe.transport.get_write_buffer_size() >= _MAX_UNSENT_BYTES:
             return None
         spans: list[SpanRecord] = []
         for _ in range(min(_CHUNK, len(waiting))):
@@ -158,7 +160,7 @@ def _export_from(pipe: BinaryIO) -> None:
         records = orjson.loads(line) if line != b"\n" else []
         batch += [readable_span(SpanRecord(**record), resource) for record in records]
         if batch and (len(batch) >= _BATCH or not records):
-            # While this waits for the receiver, the pipe fills, and the service drops what it must.
+            # While this waits for the receiver, the pipe fills, and the service drops spans.
             exporter.export(batch)
             batch = []
     if batch:
@@ -167,8 +169,8 @@ def _export_from(pipe: BinaryIO) -> None:
 
 
 def _main() -> None:
-    for ignored in (signal.SIGINT, signal.SIGTERM):  # who ends the service closes the pipe
-        signal.signal(ignored, signal.SIG_IGN)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):  # the end of the service closes the pipe
+        signal.signal(signal_number, signal.SIG_IGN)
     with suppress(OSError):  # a container may not allow it
         os.nice(_NICE)
     with open(sys.stdin.fileno(), "rb", closefd=False) as pipe:

@@ -1,4 +1,4 @@
-"""A span as plain values: what the service hands to the process that exports spans."""
+"""A span as plain values, which the service sends to the process that exports spans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 @dataclass(frozen=True, slots=True)
 class SpanRecord:
-    """A span that has ended; ids are hexadecimal, as JSON knows no numbers of 128 bits."""
+    """A finished span; ids are hexadecimal, as JSON has no 128-bit numbers."""
 
     name: str
     kind: Literal["SERVER", "CLIENT"]
@@ -44,7 +44,7 @@ class SpanRecord:
 
 
 MakeSpans: TypeAlias = Callable[[], list[SpanRecord]]
-"""Makes the spans of something that has ended."""
+"""Makes the spans of a finished request."""
 
 
 def record_span(
@@ -57,7 +57,7 @@ def record_span(
     *,
     failed: bool,
 ) -> SpanRecord:
-    """Return a record of a span; an invalid parent stands for none."""
+    """Return a record of a span; an invalid parent means none."""
     return SpanRecord(
         name,
         kind,

@@ -19,7 +19,7 @@ from mediator.base.observation import (
 __all__ = ["UNKNOWN_KIND", "batch_handlers", "call_handlers", "error_type", "system_handlers"]
 
 UNKNOWN_KIND: Final = "other"
-"""The kind of a system whose registration has not been observed yet."""
+"""The kind of a system before its registration is observed."""
 
 _BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
 _SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -35,7 +35,7 @@ _LABELS: Final = (
 
 
 def error_type(event: StoreCallFinished) -> str:
-    """Return how a call failed; empty, which is absent, if it went well."""
+    """Return how a call failed; empty, which means absent, if it succeeded."""
     return "" if event.outcome == "ok" else event.outcome
 
 
@@ -60,41 +60,41 @@ def call_handlers(registry: CollectorRegistry) -> Handlers:
         )
         return timer, operations.labels(event.system, event.operation)
 
-    def called(event: StoreCallFinished) -> None:
+    def observe_call(event: StoreCallFinished) -> None:
         labels = (event.system, event.database, event.class_name, event.operation, event.outcome)
-        found = children.get(labels)
-        if found is None:
-            found = children[labels] = children_of(event)
-        timer, count = found
+        child = children.get(labels)
+        if child is None:
+            child = children[labels] = children_of(event)
+        timer, count = child
         timer.observe(event.seconds)
         count.inc(event.count)
 
-    def registered(event: SystemRegistered) -> None:
+    def set_kind(event: SystemRegistered) -> None:
         if kinds.get(event.system) != event.kind:
             kinds[event.system] = event.kind
-            # They have the earlier kind among their labels.
+            # Their labels have the earlier kind.
             children.clear()
 
-    return {StoreCallFinished: called, SystemRegistered: registered}
+    return {StoreCallFinished: observe_call, SystemRegistered: set_kind}
 
 
 def batch_handlers(registry: CollectorRegistry) -> Handlers:
-    of_batch = (*OF_CLASS, "system", "operation")
+    batch_labels = (*OF_CLASS, "system", "operation")
     about = "Single operations that one batch answered."
-    sizes = histogram(registry, "portolan_batch_operations", about, _SIZES, *of_batch)
+    sizes = histogram(registry, "portolan_batch_operations", about, _SIZES, *batch_labels)
     about = "How long the first operation of a batch waited."
-    waits = histogram(registry, "portolan_batch_wait_seconds", about, _WAITS_S, *of_batch)
+    waits = histogram(registry, "portolan_batch_wait_seconds", about, _WAITS_S, *batch_labels)
     about = "Reads that an equal read of the same batch answered."
     shared = counter(registry, "portolan_shared_reads", about, *OF_CLASS, "system")
 
-    def finished(event: BatchFinished) -> None:
+    def observe_batch(event: BatchFinished) -> None:
         labels = (event.database, event.class_name, event.system, event.operation)
         sizes.labels(*labels).observe(event.operations)
         waits.labels(*labels).observe(event.waited_s)
         if event.operations > event.calls:
             shared.labels(*labels[:3]).inc(event.operations - event.calls)
 
-    return {BatchFinished: finished}
+    return {BatchFinished: observe_batch}
 
 
 def system_handlers(registry: CollectorRegistry) -> Handlers:
@@ -103,9 +103,9 @@ def system_handlers(registry: CollectorRegistry) -> Handlers:
     about = "By how much the clock of a system is ahead of this replica's."
     skews = gauge(registry, "portolan_clock_skew_seconds", about, "system")
     about = "Writes over several systems recovered after a crash."
-    redone = counter(registry, "portolan_redo", about, "outcome")
+    recoveries = counter(registry, "portolan_redo", about, "outcome")
     return {
         CircuitChanged: lambda e: circuits.labels(e.system).set(e.open),
         ClockSkewMeasured: lambda e: skews.labels(e.system).set(e.seconds),
-        RedoRecovered: lambda e: redone.labels(e.outcome).inc(),
+        RedoRecovered: lambda e: recoveries.labels(e.outcome).inc(),
     }

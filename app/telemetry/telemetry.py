@@ -1,4 +1,4 @@
-"""The log, metrics and traces, put together by the settings."""
+"""The log, metrics and traces, assembled by the settings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import httpx
 
 from app.coherence.caches import CacheEvents, log_purging
 from app.settings.telemetry import TelemetrySettings
-from app.telemetry.log import LOGGED, log_observation
+from app.telemetry.log import LOGGED_EVENTS, log_observation
 from app.telemetry.metric_group import show
 from app.telemetry.metrics import Metrics
-from app.telemetry.otlp import MetricsExport, own_resource
+from app.telemetry.otlp import MetricsExport, process_resource
 from app.telemetry.span_process import SpanProcess
 from app.telemetry.traces import TracedTransport, Traces
 from mediator.base.clock import Clock, SystemClock
@@ -32,15 +32,15 @@ from sketch.purging.port import PurgeEvent
 __all__ = ["CLOSE_S", "StateRefresher", "Telemetry"]
 
 CLOSE_S: Final = 3.0
-"""Seconds that the last export gets when the service ends."""
+"""Seconds for the last export when the service ends."""
 
-_WORKER_SEEN_WITHIN_S: Final = 60.0
+_WORKER_TIMEOUT_S: Final = 60.0
 
 _REFRESH_S: Final = 5.0
-"""Scrapes that follow each other sooner share one answer."""
+"""Scrapes within this time share one answer."""
 
-_WITHIN_S: Final = 1.0
-"""A server that takes longer must not hold up the other metrics."""
+_TIMEOUT_S: Final = 1.0
+"""A slower server must not delay the other metrics."""
 
 _log = logging.getLogger("portolan.telemetry")
 
@@ -54,7 +54,7 @@ class Telemetry:
 
     def __init__(self, settings: TelemetrySettings) -> None:
         self.metrics = Metrics()
-        resource = own_resource()
+        resource = process_resource()
         self._metrics_export: MetricsExport | None = None
         if settings.exports("metrics"):
             self._metrics_export = MetricsExport(settings, resource, self.metrics.registry)
@@ -65,7 +65,7 @@ class Telemetry:
             self.traces = Traces(self._spans.put, settings.trace_ratio)
         self.observers: list[Observer] = [
             self.metrics.observe,
-            FilteredObserver(log_observation, LOGGED),
+            FilteredObserver(log_observation, LOGGED_EVENTS),
             *([self.traces.observe] if self.traces else ()),
         ]
 
@@ -74,7 +74,7 @@ class Telemetry:
             self._metrics_export.start(refresh)
 
     async def close(self) -> None:
-        """Export what is left, as far as the receiver takes it within `CLOSE_S`."""
+        """Export what remains, as far as the receiver takes it within `CLOSE_S`."""
         exports = self._metrics_export, self._spans
         await asyncio.gather(*(export.close(CLOSE_S) for export in exports if export is not None))
 
@@ -85,14 +85,14 @@ class Telemetry:
         )
 
     def connect(self) -> httpx.AsyncBaseTransport | None:
-        """Return a transport of requests to a cache; None: nothing is traced."""
+        """Return a transport for requests to a cache; None: nothing is traced."""
         return TracedTransport(self.traces) if self.traces is not None else None
 
     def state_refresher(self, mediator: Mediator) -> StateRefresher:
         metrics = self.metrics
 
         async def measure_jobs() -> None:
-            workers, runs = await mediator.workers.seen(_WORKER_SEEN_WITHIN_S), mediator.runs
+            workers, runs = await mediator.workers.seen(_WORKER_TIMEOUT_S), mediator.runs
             show(metrics.runs, await runs.count())
             metrics.workers.set(workers.working)
 
@@ -112,34 +112,37 @@ class Telemetry:
 
 async def _measure_queries(metrics: Metrics, queries: StandingQueries) -> None:
     states = await queries.states()
-    show(metrics.standing_queries, Counter((e.database, e.query.state.name) for e in states))
+    show(
+        metrics.standing_queries,
+        Counter((state.database, state.query.state.name) for state in states),
+    )
     lags: dict[tuple[str], int] = {}
-    for each in states:
-        lags[each.database,] = max(each.load.lag, lags.get((each.database,), 0))
+    for state in states:
+        lags[state.database,] = max(state.load.lag, lags.get((state.database,), 0))
     show(metrics.standing_lag, lags)
 
 
 async def _measure_streams(
     metrics: Metrics, streams: EventStreamService, model: Callable[[], RoutingModel]
 ) -> None:
-    kept: dict[tuple[str], int] = {}
-    behind: dict[tuple[str], int] = {}
+    tuples: dict[tuple[str], int] = {}
+    lags: dict[tuple[str], int] = {}
     names = {database.id: name for name, database in model().databases.items()}
     for id_, reports in (await streams.reports(names)).items():
-        kept[names[id_],] = sum(each.last - each.first + 1 for each in reports)
-        behind[names[id_],] = max(each.furthest_behind for each in reports)
-    show(metrics.stream_tuples, kept)
-    show(metrics.consumer_lag, behind)
+        tuples[names[id_],] = sum(report.last - report.first + 1 for report in reports)
+        lags[names[id_],] = max(report.furthest_behind for report in reports)
+    show(metrics.stream_tuples, tuples)
+    show(metrics.consumer_lag, lags)
 
 
 @dataclass(eq=False)
 class StateRefresher:
-    """Refreshes the metrics of what servers keep for all replicas, at most every few seconds.
+    """Refreshes the metrics of state on servers that replicas share, at most every few seconds.
 
-    Without an answer what was measured last stays.
+    Without an answer the last values stay.
 
     Attributes:
-        _measures: Each measures by one server.
+        _measures: Functions that each query one server.
     """
 
     _measures: Sequence[Callable[[], Awaitable[None]]]
@@ -150,14 +153,14 @@ class StateRefresher:
         now = self._clock.monotonic()
         if now < self._due:
             return
-        # Before the await: a scrape that comes meanwhile does not query the servers as well.
+        # Before the await, so that a concurrent scrape does not query the servers too.
         self._due = now + _REFRESH_S
         await asyncio.gather(*map(_measure, self._measures))
 
 
 async def _measure(measure: Callable[[], Awaitable[None]]) -> None:
     try:
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             await measure()
     except (TimeoutError, Unavailable):
-        _log.debug("a server does not answer; what was measured last stays")
+        _log.debug("a server does not answer; the last values stay")

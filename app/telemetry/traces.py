@@ -1,7 +1,7 @@
 """Spans of requests, of store calls within them, and of requests to caches (W3C Trace Context).
 
-Nothing else knows of tracing: spans are made from the same observations as metrics, and
-the context of the task that observes says which request they belong to.
+Only this module knows of tracing: spans are built from the same observations as metrics, and the
+context of the observing task tells their request.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from app.telemetry.spans import MakeSpans, SpanRecord, record_span
 from app.telemetry.stores import UNKNOWN_KIND, error_type
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
-__all__ = ["MOST_CALLS", "W3C", "Application", "TracedTransport", "Traces", "traced"]
+__all__ = ["MAX_CALLS", "W3C", "Application", "TracedTransport", "Traces", "traced"]
 
 W3C: Final = TraceContextTextMapPropagator()
-# It warns of every ill-formed `tracestate`, and quotes it: clients would write our log.
+# It warns of every ill-formed `tracestate`, and quotes it: clients could write to the log.
 logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)
 
-MOST_CALLS: Final = 128
-"""Store calls of a request that get spans of their own; a batch may make thousands."""
+MAX_CALLS: Final = 128
+"""Maximum store calls of a request that get spans; a batch can make thousands."""
 
-_LONGEST_STATE: Final = 512
-"""Characters of a `tracestate`; every span of a request repeats it (section 3.3.1.5)."""
+_MAX_STATE_LENGTH: Final = 512
+"""Maximum characters of a `tracestate`; every span of a request repeats it (section 3.3.1.5)."""
 
 _FIRST_SERVER_ERROR: Final = 500
 _IDS: Final = RandomIdGenerator()
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _NO_TRACE: Final = Context()
 _REQUEST: Final = create_key("portolan-request")
-"""Where a context has the `_Request` that it is part of."""
+"""The key of the `_Request` in its context."""
 
 HeaderFields: TypeAlias = Sequence[tuple[bytes, bytes]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -58,17 +58,17 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 class _HeaderGetter(Getter[HeaderFields]):
     def get(self, carrier: HeaderFields, key: str) -> list[str] | None:
-        """Return the values of a field; several `traceparent` are as good as none (section 3.2).
+        """Return the values of a field; several `traceparent` count as none (section 3.2).
 
-        So is a `tracestate` that is longer than others must pass on.
+        So does a `tracestate` longer than participants must propagate.
         """
         name = key.encode()
         values = [value.decode("latin-1") for field, value in carrier if field == name]
         if key == "traceparent":
-            ignored = len(values) > 1
+            is_ignored = len(values) > 1
         else:
-            ignored = sum(map(len, values)) > _LONGEST_STATE
-        return None if ignored else values or None
+            is_ignored = sum(map(len, values)) > _MAX_STATE_LENGTH
+        return None if is_ignored else values or None
 
     def keys(self, carrier: HeaderFields) -> list[str]:
         return [name.decode("latin-1") for name, _ in carrier]
@@ -90,8 +90,8 @@ class _Request:
     left_out: int = 0
 
     def add_call(self, kind: str, event: StoreCallFinished) -> None:
-        """Keep a store call, which ends now, on a system of some kind."""
-        if len(self.calls) < MOST_CALLS:
+        """Record a store call, which ends now, on a system of some kind."""
+        if len(self.calls) < MAX_CALLS:
             self.calls.append((time_ns(), kind, event))
         else:
             self.left_out += 1
@@ -148,24 +148,24 @@ def _call_span(
 
 
 def _child_of(parent: SpanContext) -> SpanContext:
-    """Return a context in the trace of its parent; if that is invalid, in a sampled one."""
-    valid = parent.is_valid
+    """Return a context in the trace of its parent, or in a new sampled one if that is invalid."""
+    is_valid = parent.is_valid
     return SpanContext(
-        parent.trace_id if valid else _IDS.generate_trace_id(),
+        parent.trace_id if is_valid else _IDS.generate_trace_id(),
         _IDS.generate_span_id(),
         is_remote=False,
-        trace_flags=parent.trace_flags if valid else _SAMPLED,
+        trace_flags=parent.trace_flags if is_valid else _SAMPLED,
         trace_state=parent.trace_state,
     )
 
 
 @dataclass(eq=False)
 class Traces:
-    """Decides what is sampled, and makes the spans of it.
+    """Samples requests, and makes their spans.
 
     Attributes:
-        _export: Takes what makes spans, without waiting.
-        _ratio: Share of the requests that are sampled, of those whose callers do not decide.
+        _export: Takes a function that makes spans, without waiting.
+        _ratio: Share of the sampled requests, of those whose callers do not decide.
     """
 
     _export: Callable[[MakeSpans], None]
@@ -173,53 +173,55 @@ class Traces:
     _kinds: dict[str, str] = field(default_factory=dict, init=False)
 
     def start_request(self, headers: HeaderFields) -> None:
-        """Attach the context of a request to this task: it stays until the next one."""
+        """Attach the context of a request to this task, until the next request."""
         attach(self._request_context(headers))
 
     def _request_context(self, headers: HeaderFields) -> Context:
         caller = INVALID_SPAN_CONTEXT
         if b"traceparent" in dict(headers):
             caller = get_current_span(W3C.extract(headers, _NO_TRACE, _GETTER)).get_span_context()
-        # Most requests leave here, before anything is built for them.
+        # Most requests return here, before anything is built for them.
         if not caller.is_valid and not self._is_sampled():
             return _NO_TRACE
-        own = _child_of(caller)
-        context = set_span_in_context(NonRecordingSpan(own), _NO_TRACE)
-        if not own.trace_flags.sampled:
+        span_context = _child_of(caller)
+        context = set_span_in_context(NonRecordingSpan(span_context), _NO_TRACE)
+        if not span_context.trace_flags.sampled:
             return context
-        return set_value(_REQUEST, _Request(own, caller), context)
+        return set_value(_REQUEST, _Request(span_context, caller), context)
 
     @contextmanager
     def outgoing(self, name: str, attributes: dict[str, str | int]) -> Iterator[None]:
-        """Trace a request of ours: as part of the request under way, or else for itself.
+        """Trace an outgoing request, as part of the current request or on its own.
 
         Args:
             name: The name of the span.
-            attributes: Of the span; the block may add some, ``error.type`` if it fails.
+            attributes: Attributes of the span; the block can add some, ``error.type`` if it fails.
         """
         parent, request = get_current_span().get_span_context(), get_value(_REQUEST)
-        # A task may outlive the request that it was started by.
+        # A task can outlive the request that started it.
         if isinstance(request, _Request) and request.end_ns:
             parent = INVALID_SPAN_CONTEXT
         if not parent.is_valid and not self._is_sampled():
             yield
             return
-        own, start_ns = _child_of(parent), time_ns()
-        token = attach(set_span_in_context(NonRecordingSpan(own)))
+        span_context, start_ns = _child_of(parent), time_ns()
+        token = attach(set_span_in_context(NonRecordingSpan(span_context)))
         try:
             yield
         finally:
             detach(token)
-            if own.trace_flags.sampled:
+            if span_context.trace_flags.sampled:
                 times_ns, failed = (start_ns, time_ns()), "error.type" in attributes
-                span = record_span(name, "CLIENT", own, parent, times_ns, attributes, failed=failed)
+                span = record_span(
+                    name, "CLIENT", span_context, parent, times_ns, attributes, failed=failed
+                )
                 self._export(lambda: [span])
 
     def _is_sampled(self) -> bool:
         return random() < self._ratio  # noqa: S311 - sampling needs no secret
 
     def observe(self, event: Any) -> None:
-        """Keep what is observed within a sampled request, and export that at its end."""
+        """Record events within a sampled request, and export its spans at its end."""
         kind = event.__class__
         if kind is SystemRegistered:
             self._kinds[event.system] = event.kind
@@ -237,13 +239,13 @@ class Traces:
 def traced(app: Application, traces: Traces | None) -> Application:
     """Return an application whose requests are traced; without `traces`, `app` itself.
 
-    Each request is a task of its own, or comes after the one before it in the same task: so its
-    context is attached, and never detached. It ends when the request is observed to finish.
+    Each request has its own task, or follows another in the same task, so its context is attached
+    and never detached. It ends with the observation that the request has finished.
     """
     if traces is None:
         return app
 
-    # No coroutine: it would be one more to be woken at every wait.
+    # Not a coroutine, which would be resumed at every wait.
     def answer(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
             traces.start_request(scope["headers"])
@@ -253,12 +255,12 @@ def traced(app: Application, traces: Traces | None) -> Application:
 
 
 class TracedTransport(httpx.AsyncBaseTransport):
-    """Sends requests, and makes a span of each.
+    """Sends requests, and makes a span for each.
 
     The span has no URL: it would show the ids of objects.
 
     Args:
-        inner: What sends; a transport of its own unless given.
+        inner: The transport that sends; by default a new one.
     """
 
     def __init__(self, traces: Traces, inner: httpx.AsyncBaseTransport | None = None) -> None:

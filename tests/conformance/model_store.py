@@ -198,5 +198,5 @@ def shown(
     row: StoredRecord, fragment: Fragment, id_: str, fields: tuple[str, ...] | None
 ) -> Record:
     """Return a record as a reader of the fragment gets it."""
-    record = row.shown(id_, fields)
+    record = row.to_record(id_, fields)
     return replace(record, intent=row.intent, joint=row.joint) if fragment.joint else record

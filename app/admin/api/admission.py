@@ -1,4 +1,4 @@
-"""Rules of admission control: read, set, tried out; and the log of those that have fired."""
+"""Rules of admission control: read, set and try out; and the log of fired rules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from app.admin.api.responses import (
     DryRun,
     IfMatch,
     SequenceNumber,
+    component,
     json_request,
-    part,
     version_of,
 )
 from app.admin.api.schemas import By
@@ -42,7 +42,9 @@ __all__ = ["Control", "DryRunDocument", "router", "try_out"]
 router = APIRouter()
 _small = APIRouter(route_class=SmallBodies)
 
-Control = Annotated[AdmissionControl, part("admission", "This process has no admission control.")]
+Control = Annotated[
+    AdmissionControl, component("admission", "This process has no admission control.")
+]
 
 _TEXT: Final = "text/plain"
 _Text = Annotated[str, Field(max_length=128)]
@@ -63,7 +65,7 @@ class RunDocument(Document):
 
 
 class _PausableDocument(Document):
-    """What rules can pause."""
+    """A flow or a query, which rules can pause."""
 
     id: _Text
     database: _Text = ""
@@ -106,7 +108,7 @@ class EventDocument(Document):
 
 
 class SnapshotDocument(Document):
-    """What is known: figures by the names of their functions, runs, flows, queries, tenants."""
+    """A snapshot: figures by the names of their functions, runs, flows, queries, tenants."""
 
     figures: dict[str, _Figure] = Field(default_factory=dict, max_length=len(INSTALLATION.figures))
     runs: list[RunDocument] = Field(default_factory=list, max_length=MOST_RUNS)
@@ -116,14 +118,14 @@ class SnapshotDocument(Document):
 
 
 class DryRunDocument(Document):
-    """What is tried out."""
+    """A dry run of rules."""
 
     rules: str | None = Field(
-        None, max_length=LONGEST, description="The rules; null: those that are stored."
+        None, max_length=LONGEST, description="The rules; null: the stored ones."
     )
     events: list[EventDocument] = Field(min_length=1, max_length=MOST_EVENTS)
-    snapshot: SnapshotDocument | None = Field(None, description="null: what is known now.")
-    seed: int = Field(0, ge=0, le=2**31, description="Of random choices.")
+    snapshot: SnapshotDocument | None = Field(None, description="null: the current one.")
+    seed: int = Field(0, ge=0, le=2**31, description="Seed of random choices.")
 
 
 async def _text(request: Request) -> str:
@@ -144,7 +146,7 @@ async def _text(request: Request) -> str:
 
 @router.get("/admission/rules", response_model=dict[str, Any])
 async def get_rules(control: Control) -> Response:
-    """Read the rules in force, as they were written and as they were understood."""
+    """Read the rules in force, as they were written and as they were parsed."""
     return _answer(*await control.rules(), dry_run=False)
 
 
@@ -162,8 +164,8 @@ async def put_rules(
 ) -> Response:
     """Set the rules; every replica follows them within about a second.
 
-    Mistakes are named (400) with their lines and columns. Without any rule, nothing is refused or
-    held back any more.
+    Mistakes are reported (400) with line and column. Without rules, nothing is refused or held
+    back any more.
     """
     version = version_of(if_match)
     return _answer(*await control.put(text, author, version, dry_run=dry_run), dry_run=dry_run)
@@ -171,7 +173,7 @@ async def put_rules(
 
 @_small.post("/admission/dry-run")
 async def try_rules(control: Control, document: DryRunDocument) -> dict[str, Any]:
-    """Say which rules would fire on events, with the values of their conditions; nothing is done.
+    """Return the rules that would fire on events, with the values of their conditions; do nothing.
 
     All events see the same snapshot.
     """
@@ -186,33 +188,33 @@ async def list_log(
     ] = None,
     limit: Annotated[int, Query(ge=1, le=LOG_KEPT, description="Entries at most.")] = 100,
 ) -> dict[str, Any]:
-    """List rules that have fired on any replica, the newest first, with what they did.
+    """List rules that have fired on any replica, newest first, with their actions.
 
-    `next` goes into `before` for the next page; it is null on the last one.
+    Pass `next` as `before` for the next page; it is null on the last one.
     """
-    found = await control.log(before, limit + 1)
-    shown = found[:limit]
-    return {"items": shown, "next": shown[-1]["id"] if len(found) > limit else None}
+    entries = await control.log(before, limit + 1)
+    page = entries[:limit]
+    return {"items": page, "next": page[-1]["id"] if len(entries) > limit else None}
 
 
 router.include_router(_small)
 
 
 async def try_out(control: AdmissionControl, document: DryRunDocument) -> list[dict[str, Any]]:
-    """Return what rules would make of events, as JSON; raises `Invalid`."""
-    events = [_event(index, each) for index, each in enumerate(document.events)]
+    """Return the decisions of rules on events, as JSON; raises `Invalid`."""
+    events = [_event(index, event) for index, event in enumerate(document.events)]
     snapshot = None if document.snapshot is None else _snapshot(document.snapshot)
     decisions = await control.dry_run(document.rules, events, snapshot, document.seed)
-    return [decided(each) for each in decisions]
+    return [decided(decision) for decision in decisions]
 
 
 def _event(index: int, document: EventDocument) -> Event:
-    known = INSTALLATION.events
-    if document.event not in known:
-        detail = f"there is no such event{did_you_mean(document.event, known)}"
+    events = INSTALLATION.events
+    if document.event not in events:
+        detail = f"there is no such event{did_you_mean(document.event, events)}"
         raise _malformed(f"/events/{index}/event", detail)
     attributes: dict[str, Subject] = document.model_dump(exclude={"event"}, exclude_none=True)
-    for kind in attributes.keys() ^ known[document.event].attributes.keys():
+    for kind in attributes.keys() ^ events[document.event].attributes.keys():
         detail = f"{document.event} has none" if kind in attributes else "is missing"
         raise _malformed(f"/events/{index}/{kind}", detail)
     return Event(document.event, attributes)
@@ -224,10 +226,10 @@ def _snapshot(document: SnapshotDocument) -> Snapshot:
             detail = f"there is no such figure{did_you_mean(name, INSTALLATION.figures)}"
             raise _malformed(f"/snapshot/figures/{name}", detail)
     subjects = {
-        "run": [each.model_dump() for each in document.runs],
-        "flow": [each.model_dump() for each in document.flows],
-        "query": [each.model_dump() for each in document.queries],
-        "tenant": [each.model_dump() for each in document.tenants],
+        "run": [run.model_dump() for run in document.runs],
+        "flow": [flow.model_dump() for flow in document.flows],
+        "query": [query.model_dump() for query in document.queries],
+        "tenant": [tenant.model_dump() for tenant in document.tenants],
     }
     return Snapshot(document.figures, subjects)
 

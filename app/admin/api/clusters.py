@@ -1,4 +1,4 @@
-"""Clusters of standing queries: declared, shown, rebalanced, dropped."""
+"""Clusters of standing queries: declare, describe, rebalance and drop them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Response
 from pydantic import Field
 
-from app.admin.api.responses import Document, DryRun, Name, part
+from app.admin.api.responses import Document, DryRun, Name, component
 from app.http.framework import SmallBodies
 from mediator.base.errors import Invalid, Location
 from mediator.base.offload import offload
@@ -19,7 +19,9 @@ __all__ = ["router"]
 
 router = APIRouter(route_class=SmallBodies)
 
-Clusters = Annotated[ClusterAdministration, part("clusters", "There is no coordination Redis.")]
+Clusters = Annotated[
+    ClusterAdministration, component("clusters", "There is no coordination Redis.")
+]
 
 
 class ClusterDocument(Document):
@@ -33,7 +35,7 @@ class ClusterDocument(Document):
 
 
 class RelocationDocument(Document):
-    """What is to be moved; the manager chooses what is not said."""
+    """A relocation; the manager chooses what is left out."""
 
     strategy: Strategy = "auto"
     sender: str = Field("", max_length=64)
@@ -58,16 +60,16 @@ async def declare_cluster(
     """Declare a cluster, whose participants `portolan cluster work` runs.
 
     Queries that no attribute divides are refused (409, `not-co-partitioned`): a partition of them
-    cannot be moved. With `dry_run` it is only said by which attributes they are divided.
+    cannot be moved. With `dry_run` only the attributes that divide them are returned.
     """
-    declared = Declared.even(**document.model_dump())
-    agreed = await offload(True, _checked, declared)
+    declaration = Declared.even(**document.model_dump())
+    configuration = await offload(True, _configuration, declaration)
     if dry_run:
         response.status_code = 200
     else:
-        await clusters.declare(cluster, declared)
-    layout = agreed.layout
-    attributes = {name: each.name for name, each in layout.attributes.items()}
+        await clusters.declare(cluster, declaration)
+    layout = configuration.layout
+    attributes = {name: attribute.name for name, attribute in layout.attributes.items()}
     return {"workers": layout.workers, "attributes": attributes, "dry_run": dry_run}
 
 
@@ -87,7 +89,7 @@ async def drop_cluster(clusters: Clusters, cluster: Name) -> None:
 async def relocate(
     clusters: Clusters, cluster: Name, document: RelocationDocument
 ) -> dict[str, Any]:
-    """Ask the manager to move partition groups between workers; the cluster shows how far it is."""
+    """Ask the manager to move partition groups between workers; the cluster shows the progress."""
     await clusters.relocate(cluster, Relocate(**document.model_dump()))
     return document.model_dump()
 
@@ -96,15 +98,17 @@ async def relocate(
 async def cancel_relocation(
     clusters: Clusters, cluster: Name, relocation: Annotated[int, Path(ge=1, le=2**53)]
 ) -> dict[str, Any]:
-    """Give a relocation up, unless it is past its point of no return."""
+    """Cancel a relocation, unless it is past its point of no return."""
     await clusters.cancel(cluster, relocation)
     return {"id": relocation}
 
 
-def _checked(declared: Declared) -> Cluster:
-    """Return what is declared; mistakes have their locations in the body."""
+def _configuration(declaration: Declared) -> Cluster:
+    """Return the declared cluster; mistakes have their locations in the body."""
     try:
-        return declared.cluster()
+        return declaration.cluster()
     except Invalid as error:
-        locations = [Location(f"/queries{at.pointer}", at.detail) for at in error.locations]
+        locations = [
+            Location(f"/queries{location.pointer}", location.detail) for location in error.locations
+        ]
         raise Invalid(error.detail, locations=locations) from None

@@ -1,4 +1,4 @@
-"""Costly queries: what took long or was refused, by shape, and the index that would help."""
+"""Costly queries: slow or refused queries by shape, and the indexes that would help."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 
-from app.admin.api.responses import Control, part
+from app.admin.api.responses import Control, component
 from app.telemetry.costly_queries import CostlyQueries, CostlyShape
 from mediator.base.errors import NotFound
 from mediator.base.observation import CostlyQueryFound
@@ -18,16 +18,16 @@ __all__ = ["router"]
 
 router = APIRouter()
 
-Kept = Annotated[CostlyQueries, part("costly_queries", "This process keeps no queries.")]
+Queries = Annotated[CostlyQueries, component("costly_queries", "This process keeps no queries.")]
 
 
 @router.get("/costly-queries")
-async def list_costly_queries(queries: Kept, control: Control) -> dict[str, Any]:
-    """List queries of this process that took long or were refused, without their constants."""
-    return {"items": [await _described(shape, control) for shape in queries.shapes]}
+async def list_costly_queries(queries: Queries, control: Control) -> dict[str, Any]:
+    """List slow or refused queries of this process, without their constants."""
+    return {"items": [await _describe(shape, control) for shape in queries.shapes]}
 
 
-async def _described(shape: CostlyShape, control: ControlPlane) -> dict[str, Any]:
+async def _describe(shape: CostlyShape, control: ControlPlane) -> dict[str, Any]:
     last = shape.last
     return {
         "database": last.database,
@@ -40,13 +40,13 @@ async def _described(shape: CostlyShape, control: ControlPlane) -> dict[str, Any
         "refused": shape.refused,
         "refusal": last.refusal,
         "without_index": list(last.without_index),
-        "indexes": await _proposed(last, control),
+        "indexes": await _proposed_indexes(last, control),
         "last": datetime.fromtimestamp(shape.last_s, UTC).isoformat(),
     }
 
 
-async def _proposed(query: CostlyQueryFound, control: ControlPlane) -> list[dict[str, Any]]:
-    """Describe the indexes that would help, with what adds them to the schema as it is now."""
+async def _proposed_indexes(query: CostlyQueryFound, control: ControlPlane) -> list[dict[str, Any]]:
+    """Describe the indexes that would help, with patches that add them to the current schema."""
     if not query.indexes:
         return []
     try:

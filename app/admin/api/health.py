@@ -1,10 +1,9 @@
-"""Health: what platforms probe, and the metrics.
+"""Health: the probes of platforms, and the metrics.
 
-Three questions have three answers. *Startup*: has the process come up once? Until then the other
-two mean nothing; one that never was able to serve has not come up. *Live*: does it still answer? If
-not, kill it; stores that are away are no reason. *Ready*: should requests be sent to it now? Not
-while there is nothing that it could serve, or nobody whom it could let in, and not any more once it
-drains.
+Three probes answer three questions. *Startup*: has the process been ready once? Until then the
+other two mean nothing. *Live*: does it still answer? If not, kill it; unavailable stores are no
+reason. *Ready*: should requests be sent to it now? Not while it can serve nothing or authenticate
+nobody, and not while it drains.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ Refresh: TypeAlias = Callable[[], Awaitable[None]]
 router = APIRouter()
 
 _SHARED: Final = frozenset({"catalogue", "coordination"})
-"""What replicas share, besides systems; there may be no coordination Redis."""
+"""Databases that replicas share, besides systems; the coordination Redis is optional."""
 
 
 @router.get("/startup")
 async def startup(request: Request) -> Response:
-    """Say whether the process has been ready once (503 until then)."""
+    """Return whether the process has been ready once (503 until then)."""
     state = request.app.state
     if not state.lifecycle.came_up:
         await _readiness(state)
@@ -43,16 +42,16 @@ async def startup(request: Request) -> Response:
 
 @router.get("/live")
 async def live() -> dict[str, bool]:
-    """Say that the process runs; it says nothing about the stores."""
+    """Answer while the process runs, whatever the state of the stores."""
     return {"live": True}
 
 
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """Say whether to send requests here, and which systems are away (503: send none)."""
+    """Return whether to send requests here, and which systems are away (503: send none)."""
     state = request.app.state
     readiness = await _readiness(state)
-    if state.security is not None:  # others need keys: this must name no class
+    if state.security is not None:  # this route needs no key, so it must name no class
         readiness = _outline(readiness)
     degraded = ", ".join(readiness["degraded"])
     headers = {"Portolan-Degraded": degraded} if degraded else None
@@ -72,7 +71,7 @@ async def _readiness(state: State) -> dict[str, Any]:
     """Return the readiness of the process, and record that it has come up."""
     stores = await state.control.readiness()
     if state.security is not None and not state.security.access_cache.is_valid:
-        # The catalogue may answer again already; until the snapshot is read all are refused.
+        # The catalogue may answer again, but all are refused until the snapshot is read.
         degraded = list(dict.fromkeys([*stores["degraded"], "catalogue"]))
         stores = {**stores, "ready": False, "degraded": degraded, "catalogue": {"ok": False}}
     readiness: dict[str, Any] = state.lifecycle.readiness(stores)
@@ -80,7 +79,7 @@ async def _readiness(state: State) -> dict[str, Any]:
 
 
 def _outline(state: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what is not for everybody: classes, and what a system said when it failed."""
+    """Leave out what is not public: classes, and error messages of systems."""
     systems = {name: {"ok": system["ok"]} for name, system in state["systems"].items()}
     shared = {name: {"ok": state[name]["ok"]} for name in _SHARED & state.keys()}
     return {**state, **shared, "systems": systems}
@@ -91,8 +90,8 @@ class Lifecycle:
     """Whether this process has started, and whether it drains.
 
     Attributes:
-        came_up: Whether it could serve at some time.
-        draining: Whether it is about to end: what comes is still answered, but should go elsewhere.
+        came_up: Whether it has been ready once.
+        draining: Whether it is about to end: requests are still answered, but should go elsewhere.
     """
 
     came_up: bool = False

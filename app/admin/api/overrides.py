@@ -1,4 +1,4 @@
-"""Overrides of placements: an operator chooses a system for a while, and says why."""
+"""Overrides of placements: an operator chooses a system for a while, with a reason."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
 class OverrideDocument(Document):
-    """An override as it is set."""
+    """An override to be set."""
 
-    system: str = Field(pattern=NAME, description="Where it is to be placed.")
+    system: str = Field(pattern=NAME, description="The system to place it on.")
     reason: str = Field(min_length=1, max_length=300, pattern=_PRINTABLE, description="Why.")
-    until: AwareDatetime = Field(description="When it ends by itself.")
+    until: AwareDatetime = Field(description="When it expires.")
 
 
 @router.get("/overrides/{database}")
@@ -49,7 +49,7 @@ async def override_class(
     """Override the placement of a class, whatever its schema requires.
 
     It is placed there, and stays there by scores, until the override ends. Data is not moved: if
-    there is some elsewhere, the override is refused (409) with the plan of what would move.
+    there is some elsewhere, the override is refused (409) with the plan of the moves.
     """
     return await _change(control, database, class_name, document, author, dry_run=dry_run)
 
@@ -113,9 +113,9 @@ async def change_override(
     *,
     dry_run: bool,
 ) -> SchemaChange:
-    """Override the placement of a node, or (without a document) end that; raises as `set_schema`.
+    """Override the placement of a node, or end that (without a document); raises as `set_schema`.
 
-    It is a change of the schema that leaves it as it is: decided, checked and followed like others.
+    It sets the schema unchanged, to be decided, checked and propagated like other changes.
     """
     override = Override(document.system, document.reason, document.until) if document else None
     schema, version = await control.stored_schema(database)

@@ -19,17 +19,17 @@ __all__ = ["router"]
 
 router = APIRouter(route_class=SmallBodies)
 
-_MOST_VERSIONS = 2**31
+_MAX_VERSION = 2**31
 
 
 class RetirementDocument(Document):
-    """Which versions are retired."""
+    """The versions to retire."""
 
     retired_before: int = Field(
         strict=True,
         ge=0,
-        le=_MOST_VERSIONS,
-        description="The lowest version that requests may be pinned to; 0: any that is kept.",
+        le=_MAX_VERSION,
+        description="The lowest version that requests may pin; 0: any stored one.",
     )
 
 
@@ -37,7 +37,7 @@ class RetirementDocument(Document):
 async def get_pinned_versions(control: Control, request: Request, database: Name) -> dict[str, Any]:
     """List the versions that requests to this process were pinned to, since it started."""
     before, uses = await control.pinned_versions(database)
-    return {"retired_before": before, "items": _described(uses, sender(request))}
+    return {"retired_before": before, "items": _describe(uses, sender(request))}
 
 
 @router.put("/schemas/{database}/pinned-versions")
@@ -50,15 +50,15 @@ async def retire_versions(
 ) -> dict[str, Any]:
     """Retire all versions before one: requests that are pinned to them are refused (410).
 
-    The answer lists those that this process has served. A lower number takes it back.
+    The answer lists those that this process has served. A lower number undoes it.
     """
     before = document.retired_before
-    ended = await control.retire_versions(database, before, dry_run=dry_run)
-    return {"retired_before": before, "items": _described(ended, sender(request))}
+    uses = await control.retire_versions(database, before, dry_run=dry_run)
+    return {"retired_before": before, "items": _describe(uses, sender(request))}
 
 
-def _described(uses: Iterable[PinnedUse], reader: Principal | None) -> list[dict[str, Any]]:
-    """Describe uses; a tenant learns of no other's keys."""
+def _describe(uses: Iterable[PinnedUse], reader: Principal | None) -> list[dict[str, Any]]:
+    """Describe uses; a tenant sees only its own keys."""
     tenant = None if reader is None or reader.operates else reader.tenant
     return [
         {

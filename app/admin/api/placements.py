@@ -29,7 +29,7 @@ _ADVICE["properties"]["schema"] = json_schema_of(SCHEMA)
 
 @router.post("/advice", openapi_extra=json_request(_ADVICE))
 async def advise(control: Control, body: JsonBody) -> dict[str, Any]:
-    """Say where a schema would be placed on the systems given, or on the registered ones.
+    """Return where a schema would be placed, on the given systems or on the registered ones.
 
     A pure function: nothing is stored, and with ``systems`` nothing needs to be registered.
     """
@@ -38,7 +38,7 @@ async def advise(control: Control, body: JsonBody) -> dict[str, Any]:
 
 @router.get("/advice/scaling")
 async def advise_on_scaling(control: Control) -> dict[str, Any]:
-    """Recommend more or less of the service and of each system, with reasons; nothing is done."""
+    """Recommend how to scale the service and each system, with reasons; do nothing."""
     return await control.scaling()
 
 
@@ -64,7 +64,7 @@ async def explain_field(
 
 @router.post("/what-if/{database}", openapi_extra=json_request(json_schema_of(SUPPOSITION)))
 async def suppose(control: Control, database: Name, body: JsonBody) -> dict[str, Any]:
-    """Say what scores would place elsewhere under other weights, goals or metrics.
+    """Return what scores would place elsewhere under other weights, goals or metrics.
 
     Nothing is changed. Annotations are named by their JSON pointers in the schema.
     """

@@ -28,8 +28,8 @@ __all__ = [
     "Name",
     "OfDatabase",
     "SequenceNumber",
+    "component",
     "json_request",
-    "part",
     "version_of",
 ]
 
@@ -39,7 +39,7 @@ PROBLEM: Final[dict[str, Any]] = {
 }
 
 SequenceNumber = Annotated[int, Field(ge=1, le=2**63 - 1)]
-"""Of a version, or of an entry of a log: the catalogue counts them in 64 bits."""
+"""The number of a version or of a log entry: the catalogue counts in 64 bits."""
 
 
 class Document(BaseModel):
@@ -49,17 +49,17 @@ class Document(BaseModel):
 
 
 _VERSION: Final = re.compile(r"[0-9]{1,18}")
-"""What the catalogue can compare: it counts versions in 64 bits."""
+"""Versions that the catalogue can compare: it counts them in 64 bits."""
 
 
-def part(name: str, missing: str) -> Any:
-    """Return a dependency: a part of the service, or the problem (409) that it is missing."""
+def component(name: str, missing: str) -> Any:
+    """Return a dependency: a component of the service, or the problem (409) that it is missing."""
 
     def find(request: Request) -> Any:
-        found = getattr(request.app.state, name)
-        if found is None:
+        value = getattr(request.app.state, name)
+        if value is None:
             raise Conflict(missing)
-        return found
+        return value
 
     return Depends(find)
 
@@ -77,11 +77,11 @@ Name = Annotated[str, Path(pattern=NAME)]
 FieldName = Annotated[str, Path(pattern=f"^{FIELD_NAME.pattern}$")]
 OfDatabase = Annotated[str | None, Query(pattern=NAME)]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
-DryRun = Annotated[bool, Query(description="Only say what would happen.")]
+DryRun = Annotated[bool, Query(description="Only return what would happen.")]
 
 
 def json_request(schema: dict[str, Any], media_type: str = "application/json") -> dict[str, Any]:
-    """Document a body that a route reads by itself."""
+    """Document a request body that the route itself parses."""
     return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
 
 

@@ -30,7 +30,7 @@ from mediator.schema.parse import SCHEMA
 from mediator.schema.renames import parse_renames
 from mediator.schema.validation import json_schema_of
 
-__all__ = ["By", "Version", "answer_of", "described", "router"]
+__all__ = ["By", "Version", "answer_of", "describe_revision", "router"]
 
 router = APIRouter()
 
@@ -44,7 +44,7 @@ def _options(
     ] = False,
     drop: Annotated[
         tuple[str, ...],
-        Query(description="What is dropped with all it holds: `class` or `class.field`."),
+        Query(description="Dropped with all data: `class` or `class.field`."),
     ] = (),
     rename: Annotated[
         tuple[str, ...], Query(description="Fields that keep their values, as `class.old:new`.")
@@ -52,7 +52,7 @@ def _options(
     move: Annotated[
         tuple[str, ...],
         Query(
-            description="Copies that are done: their source is dropped, if all its values are in"
+            description="Finished copies: their source is dropped, if all its values are in"
             " the target."
         ),
     ] = (),
@@ -77,12 +77,12 @@ Limit = Annotated[int, Query(ge=1, le=REVISIONS_KEPT, description="Revisions at 
 
 @router.get("/schemas")
 async def list_databases(control: Control, request: Request) -> dict[str, Any]:
-    """List the databases with their modes, versions and classes: those that the key may see."""
-    shown = visible(request)
-    found = [item for item in await control.databases() if shown(item["name"])]
-    for item in found:
-        item["classes"] = [name for name in item["classes"] if shown(item["name"], name)]
-    return {"items": found}
+    """List the databases that the key may see, with their modes, versions and classes."""
+    is_visible = visible(request)
+    items = [item for item in await control.databases() if is_visible(item["name"])]
+    for item in items:
+        item["classes"] = [name for name in item["classes"] if is_visible(item["name"], name)]
+    return {"items": items}
 
 
 @router.get("/schemas/{database}", response_model=dict[str, Any])
@@ -107,8 +107,8 @@ async def set_schema(
 ) -> Response:
     """Set a schema: validate it, place it, prepare the stores, put it in force.
 
-    A change that would move existing data is refused (409) with the plan of what would move; one
-    that adds a constraint which existing objects break, with how many do, and some of their ids.
+    A change that would move existing data is refused (409) with the plan of the moves; one that
+    adds a constraint which existing objects break, with their number and some of their ids.
     """
     version = version_of(if_match)
     change = await control.set_schema(
@@ -132,11 +132,11 @@ async def patch_schema(
     if_match: IfMatch = None,
 ) -> Response:
     """Change a part of a schema by a merge patch (RFC 7396)."""
-    present, version = await control.stored_schema(database)
-    seen = version_of(if_match)
-    document = merge_patch(present, body)
+    current, version = await control.stored_schema(database)
+    expected = version_of(if_match)
+    document = merge_patch(current, body)
     # The patch was made from this version: a concurrent change is refused, not overwritten.
-    version = version if seen is None else seen
+    version = version if expected is None else expected
     change = await control.set_schema(
         database, document, dry_run=dry_run, version=version, options=options, author=author
     )
@@ -147,7 +147,7 @@ async def patch_schema(
 async def list_index_builds(control: Control, database: Name) -> dict[str, Any]:
     """List the indexes that this process builds over objects, for a change that waits for them.
 
-    `share` is how much is built, from 0 to 1; null where a system does not say.
+    `share` is the progress from 0 to 1; null where a system does not report it.
     """
     return {"items": await control.index_builds(database)}
 
@@ -156,22 +156,26 @@ async def list_index_builds(control: Control, database: Name) -> dict[str, Any]:
 async def list_revisions(
     control: Control, request: Request, database: Name, before: Before = None, limit: Limit = 20
 ) -> dict[str, Any]:
-    """List the last versions of a schema, the newest first: when, by whom, how much has changed.
+    """List the last versions of a schema, newest first: time, author, number of changes.
 
-    `next` goes into `before` for the next page; it is null on the last one.
+    Pass `next` as `before` for the next page; it is null on the last one.
     """
-    found = await control.schema_revisions(database, before, limit + 1)
-    shown = [described(each, sender(request)) for each in found[:limit]]
-    return {"items": shown, "next": shown[-1]["version"] if len(found) > limit else None}
+    revisions = await control.schema_revisions(database, before, limit + 1)
+    page = [describe_revision(revision, sender(request)) for revision in revisions[:limit]]
+    return {"items": page, "next": page[-1]["version"] if len(revisions) > limit else None}
 
 
 @router.get("/schemas/{database}/revisions/{version}", response_model=dict[str, Any])
 async def get_revision(
     control: Control, request: Request, database: Name, version: Version
 ) -> Response:
-    """Read a schema as it was."""
+    """Read a former version of a schema."""
     revision, document = await control.schema_revision(database, version)
-    members = {"schema": document, "database": database, **described(revision, sender(request))}
+    members = {
+        "schema": document,
+        "database": database,
+        **describe_revision(revision, sender(request)),
+    }
     return Response(await offload(True, orjson.dumps, members), media_type=JSON)
 
 
@@ -183,8 +187,8 @@ async def drop_database(
     return await control.delete_schema(database, dry_run=dry_run, version=version_of(if_match))
 
 
-def described(revision: SchemaRevision, reader: Principal | None) -> dict[str, Any]:
-    """Describe a revision; a tenant learns nothing of others that owned the database before."""
+def describe_revision(revision: SchemaRevision, reader: Principal | None) -> dict[str, Any]:
+    """Describe a revision; a tenant sees nothing of former owners of the database."""
     author = revision.author
     if author is not None and reader is not None and not reader.operates:
         author = author if author.tenant == reader.tenant else None
@@ -197,7 +201,7 @@ def described(revision: SchemaRevision, reader: Principal | None) -> dict[str, A
 
 
 def answer_of(change: SchemaChange) -> Response:
-    """Write an answer: one at the limits is megabytes long."""
+    """Encode an answer; one at the limits is megabytes long."""
     members = {field.name: getattr(change, field.name) for field in fields(change)}
     content = orjson.dumps({"schema": members.pop("document"), **members})
     return Response(content, media_type=JSON, headers={"ETag": f'"{change.version}"'})

@@ -1,4 +1,4 @@
-"""Systems: register, describe, amend, examine, forget."""
+"""Systems: register, describe, amend, examine and unregister them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class NewSystem(SystemSettings):
     """A system to be registered."""
 
     metrics: dict[str, Figure] = Field(
-        default_factory=dict, description="Metrics by the operator's word, e.g. write_latency."
+        default_factory=dict, description="Metrics that the operator states, e.g. write_latency."
     )
 
     def registration(self) -> SystemRegistration:
-        plain = SystemSettings(**self.model_dump(exclude={"metrics"})).registration()
-        return SystemRegistration(plain.config, plain.declared, self.metrics)
+        base = SystemSettings(**self.model_dump(exclude={"metrics"})).registration()
+        return SystemRegistration(base.config, base.declared, self.metrics)
 
 
 class Amendment(Document):
-    """What the operator says of a system from now on."""
+    """New statements of the operator on a system."""
 
     metrics: dict[str, Figure | None] | None = Field(
-        None, description="Metrics that replace measured ones; null goes back to measuring."
+        None, description="Metrics that replace measured ones; null returns to these."
     )
     declared: list[str] | None = Field(
         None, description="Capabilities that can be neither probed nor observed."
@@ -53,7 +53,7 @@ async def list_systems(control: Control) -> dict[str, Any]:
 
 @router.post("/systems", status_code=201)
 async def register_system(control: Control, system: NewSystem) -> dict[str, Any]:
-    """Register a system: it is opened, probed, observed and calibrated before it is kept."""
+    """Register a system: it is opened, probed, observed and calibrated before it is stored."""
     return await control.register(system.registration())
 
 
@@ -65,24 +65,24 @@ async def get_system(control: Control, name: Name) -> dict[str, Any]:
 
 @router.patch("/systems/{name}")
 async def amend_system(control: Control, name: Name, amendment: Amendment) -> dict[str, Any]:
-    """Change what the operator says of a system, and score placements anew."""
+    """Change the operator's statements on a system, and score placements again."""
     metrics, declared = amendment.metrics, amendment.declared
     return await control.amend(name, metrics=metrics, declared=declared, use=amendment.use)
 
 
 @router.get("/systems/{name}/moves")
 async def list_moves(control: Control, name: Name) -> dict[str, Any]:
-    """List what is on a system, and where it would be placed if the system were drained."""
+    """List the nodes on a system, and where they would be placed if the system were drained."""
     return {"items": await control.moves_off(name)}
 
 
 @router.post("/systems/{name}/calibration")
 async def calibrate_system(control: Control, name: Name) -> dict[str, Any]:
-    """Probe and calibrate a system anew."""
+    """Probe and calibrate a system again."""
     return await control.calibrate(name)
 
 
 @router.delete("/systems/{name}", status_code=204)
 async def forget_system(control: Control, name: Name) -> None:
-    """Forget a system; refused (409) while it holds a part of a class."""
+    """Unregister a system; refused (409) while it holds a fragment of a class."""
     await control.unregister(name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from pydantic import AwareDatetime, Field
 
-from app.admin.api.responses import Document, Name, part
+from app.admin.api.responses import Document, Name, component
 from app.http.framework import SmallBodies
 from mediator.access.model import MAX_GRANTS, MAX_SUBJECT_LENGTH
 from mediator.control.tenancy import Tenancy
@@ -16,12 +16,12 @@ __all__ = ["router"]
 
 router = APIRouter(route_class=SmallBodies)
 
-Tenants = Annotated[Tenancy, part("tenancy", "This process knows no tenants.")]
+Tenants = Annotated[Tenancy, component("tenancy", "This process knows no tenants.")]
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
 class OwnLimits(Document):
-    """Limits of one tenant; what is left out is as the settings say."""
+    """Limits of one tenant; the settings supply what is left out."""
 
     rate: float | None = Field(None, gt=0, le=1e6, description="Requests in a second.")
     burst: int | None = Field(None, ge=1, le=1_000_000, description="Requests after a pause.")
@@ -49,24 +49,26 @@ class OwnLimits(Document):
 
 
 class TenantDocument(Document):
-    """A tenant as it is set."""
+    """The settings of a tenant."""
 
     limits: OwnLimits = Field(default_factory=OwnLimits)
 
 
 class KeyRequest(Document):
-    """A key that is to be made."""
+    """A key to be created."""
 
     subject: str = Field(
-        min_length=1, max_length=MAX_SUBJECT_LENGTH, description="Whom it stands for."
+        min_length=1,
+        max_length=MAX_SUBJECT_LENGTH,
+        description="The subject that it authenticates.",
     )
     grants: list[str] = Field(
         min_length=1,
         max_length=MAX_GRANTS,
         description="`scope`, `scope:database` or `scope:database/class`.",
     )
-    label: str = Field("", max_length=MAX_SUBJECT_LENGTH, description="What it is for.")
-    expires: AwareDatetime | None = Field(None, description="When it ends; null: never.")
+    label: str = Field("", max_length=MAX_SUBJECT_LENGTH, description="Its purpose.")
+    expires: AwareDatetime | None = Field(None, description="When it expires; null: never.")
 
 
 @router.get("/tenants")
@@ -95,7 +97,7 @@ async def remove_tenant(tenants: Tenants, tenant: Name) -> None:
 
 @router.put("/tenants/{tenant}/databases/{database}")
 async def own_database(tenants: Tenants, tenant: Name, database: Name) -> dict[str, Any]:
-    """Make a tenant the owner of a database, which need not exist yet; 409 if it has another."""
+    """Make a tenant own a database, which need not exist yet; 409 if it has another owner."""
     return await tenants.own(tenant, database)
 
 
@@ -112,14 +114,14 @@ async def list_keys(tenants: Tenants, tenant: Name) -> dict[str, Any]:
 
 
 @router.post("/tenants/{tenant}/keys", status_code=201)
-async def create_key(tenants: Tenants, tenant: Name, wanted: KeyRequest) -> dict[str, Any]:
-    """Make a key; its text is in this answer, and nowhere else."""
+async def create_key(tenants: Tenants, tenant: Name, key_request: KeyRequest) -> dict[str, Any]:
+    """Create a key; its text is in this answer, and nowhere else."""
     return await tenants.create_key(
         tenant,
-        wanted.subject,
-        wanted.grants,
-        label=wanted.label,
-        expires=None if wanted.expires is None else wanted.expires.timestamp(),
+        key_request.subject,
+        key_request.grants,
+        label=key_request.label,
+        expires=None if key_request.expires is None else key_request.expires.timestamp(),
     )
 
 

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from app.admin.api.responses import Name, part
+from app.admin.api.responses import Name, component
 from mediator.materialisation.service import ViewService
 
 __all__ = ["router"]
 
 router = APIRouter()
 
-Views = Annotated[ViewService, part("views", "This process keeps no views.")]
-Repair = Annotated[bool, Query(description="Make good what is wrong.")]
+Views = Annotated[ViewService, component("views", "This process keeps no views.")]
+Repair = Annotated[bool, Query(description="Repair wrong copies.")]
 
 
 @router.get("/views")
@@ -39,6 +39,6 @@ async def verify_view(views: Views, database: Name, repair: Repair = False) -> d
 async def rebuild_view(views: Views, database: Name) -> dict[str, Any]:
     """Start to rebuild a view; refused (409) while a run goes on.
 
-    Until it is done reads go to the systems themselves.
+    Until it ends, reads go to the systems themselves.
     """
     return await views.start_run(database, "rebuild")

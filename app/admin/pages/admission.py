@@ -1,4 +1,4 @@
-"""The page of admission control: its rules are edited, tried out and set; which have fired."""
+"""The page of admission control: edit, try out and set rules, and see fired ones."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["PAGE"]
 router = page_router()
 
 _FIELDS: Final = frozenset({"rules", "version", "events", "do"})
-_LARGEST: Final = 262_144
+_MAX_FORM_BYTES: Final = 262_144
 """Bytes of a form: each character of its texts may be escaped."""
 
-_SHOWN: Final = 50
+_LOG_ENTRIES: Final = 50
 _EXAMPLE: Final = {
     "events": [
         {"event": "RunStarted", "run": {"id": "a", "prio": 1, "state": "ACTIVE"}},
@@ -50,19 +50,19 @@ async def show(request: Request, control: Control) -> Response:
 @router.post("/admission")
 async def change(request: Request, control: Control, author: By) -> Response:
     """Check the rules as they were typed, try them out, or put them in force."""
-    form = await read_form(request, _FIELDS, _LARGEST)
-    # A browser sends CRLF; positions are those that its editor shows.
-    text, do = form.get("rules", "").replace("\r\n", "\n"), form.get("do")
-    seen = parse_integer(form.get("version", "0"), "version", minimum=0)
-    draft = {"text": text, "version": seen, "events": form.get("events")}
+    form = await read_form(request, _FIELDS, _MAX_FORM_BYTES)
+    # A browser sends CRLF; positions are those of its editor.
+    text, action = form.get("rules", "").replace("\r\n", "\n"), form.get("do")
+    version = parse_integer(form.get("version", "0"), "version", least=0)
+    draft = {"text": text, "version": version, "events": form.get("events")}
     try:
-        if do == "try":
-            tried = await try_out(control, _document(form.get("events", ""), text))
-            return await _page(request, control, draft, tried=tried)
-        _, rules = await control.put(text, author, seen, dry_run=do != "set")
+        if action == "try":
+            decisions = await try_out(control, _document(form.get("events", ""), text))
+            return await _page(request, control, draft, tried=decisions)
+        _, rules = await control.put(text, author, version, dry_run=action != "set")
     except MediatorError as error:
         return await _page(request, control, draft, error=error)
-    if do == "set":
+    if action == "set":
         return redirect("/admission")
     return await _page(request, control, draft, checked=described(rules)["rules"])
 
@@ -92,7 +92,7 @@ async def _page(
         lines={f"line {m['line']}, column {m['column']}": m["line"] for m in mistakes},
         checked=checked,
         tried=tried,
-        log=await control.log(None, _SHOWN),
+        log=await control.log(None, _LOG_ENTRIES),
         vocabulary=INSTALLATION,
     )
 

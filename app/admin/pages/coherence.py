@@ -16,7 +16,7 @@ from mediator.staleness_probes.model import read_request
 __all__ = ["PAGE"]
 
 router = page_router()
-_WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+_INTEGER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _FIELDS: Final = frozenset({"class", "path", "count", "rate"})
 
 
@@ -36,7 +36,7 @@ async def show(request: Request) -> Response:
 
 
 @router.post("/coherence/probe")
-async def begin(request: Request, probes: Probes) -> Response:
+async def start(request: Request, probes: Probes) -> Response:
     form = await read_form(request, _FIELDS)
     database, _, class_name = form.get("class", "").partition("/")
     probe: dict[str, Any] = {
@@ -57,8 +57,8 @@ async def stop(probes: Probes) -> Response:
 
 
 def _number(text: str | None) -> Any:
-    """Read a whole number; anything else is left for the probe to refuse."""
-    return int(text) if text and _WHOLE.fullmatch(text) else text
+    """Parse a whole number; leave anything else for the probe to refuse."""
+    return int(text) if text and _INTEGER.fullmatch(text) else text
 
 
 PAGE = Page(

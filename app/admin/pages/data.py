@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import OfDatabase
-from app.admin.pages.data_client import DataApiRefused, Pairs, chosen_database, send
-from app.admin.pages.objects import ClassName, Shown, router, shown_class
+from app.admin.pages.data_client import DataApiRefused, Pairs, select_database, send
+from app.admin.pages.objects import ClassName, ClassView, class_view, router
 from app.admin.pages.page import Page, redirect, render
 from app.http.paths import parse_pairs
 from mediator.base.errors import Invalid, Location
@@ -31,15 +31,15 @@ OPERATORS: Final[Mapping[str, str]] = {
     "contains": "contains",
     "exists": "exists (true, false)",
 }
-"""Suffixes of conditions in the address of a query, and how people read them."""
+"""Suffixes of conditions in the address of a query, and their signs for people."""
 
-_OF_PAGE: Final = frozenset({"database", "class", "filter", "order", "limit", "after"})
+_PAGE_PARAMETERS: Final = frozenset({"database", "class", "filter", "order", "limit", "after"})
 _NOT_CONDITIONS: Final = frozenset({"aggregate", "count", "explain", "fields", "ids", "join"})
-"""Parameters of a query that the page has no table for."""
+"""Parameters of a query whose results the page cannot show."""
 
-_OF_BUILDER: Final = frozenset({"field", "operator", "value"})
+_BUILDER_PARAMETERS: Final = frozenset({"field", "operator", "value"})
 _SCANS: Final = ("allow_scan", "true")
-_EXPLAINED: Final = [("explain", "true")]
+_EXPLAIN: Final = [("explain", "true")]
 _FORBIDDEN: Final = 403
 
 Text = Annotated[str, Query(max_length=4000)]
@@ -74,42 +74,42 @@ async def show(
     limit: Limit = 20,
     after: Text = "",
 ) -> Response:
-    """Show objects; parameters that are not those of the page are conditions of the query."""
+    """Show objects; parameters that are not the page's own are conditions of the query."""
     pairs = parse_pairs(request.scope["query_string"])
-    if any(name in _OF_BUILDER for name, _ in pairs):
+    if any(name in _BUILDER_PARAMETERS for name, _ in pairs):
         return redirect(f"/data?{urlencode(_readable(pairs))}")
-    databases, name = await chosen_database(request, database)
+    databases, name = await select_database(request, database)
     classes: list[str] = next((d["classes"] for d in databases if d["name"] == name), [])
-    chosen = class_name or next(iter(classes), "")
-    if not chosen:
+    selected = class_name or next(iter(classes), "")
+    if not selected:
         return render(request, "data.html", databases=databases, database=name, classes=classes)
-    query = _Query(_further(pairs), filter, order, limit, after)
-    answer, problem = await _answer(request, f"{name}/{chosen}", query)
-    shown = await shown_class(request, name, chosen)
+    query = _Query(_condition_pairs(pairs), filter, order, limit, after)
+    answer, problem = await _answer(request, f"{name}/{selected}", query)
+    view = await class_view(request, name, selected)
     return render(
         request,
         "data.html",
         databases=databases,
         database=name,
         classes=classes,
-        chosen=chosen,
-        shown=shown,
+        chosen=selected,
+        shown=view,
         query=query,
         operators=OPERATORS,
-        sent=f"/v1/{name}/{chosen}?{urlencode(query.parameters, safe=_READABLE)}",
-        address=_Address([("database", name), ("class", chosen), *query.parameters]),
+        sent=f"/v1/{name}/{selected}?{urlencode(query.parameters, safe=_READABLE)}",
+        address=_Address([("database", name), ("class", selected), *query.parameters]),
         answer=answer,
-        columns=_columns(shown, answer["items"]) if answer else [],
+        columns=_columns(view, answer["items"]) if answer else [],
         problem=problem,
-        ascends=order if order in shown.sortable else "",
+        ascends=order if order in view.sortable else "",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """What the page asks of a class; `further` are the parameters that are conditions."""
+    """The query of the page on a class; `pairs` are the parameters that are conditions."""
 
-    further: Pairs
+    pairs: Pairs
     filter: str
     order: str
     limit: int
@@ -118,35 +118,37 @@ class _Query:
     @property
     def parameters(self) -> Pairs:
         names = ("filter", "order", "limit", "after")
-        own = [(name, str(getattr(self, name))) for name in names]
-        return [*self.further, *(pair for pair in own if pair[1])]
+        page_parameters = [(name, str(getattr(self, name))) for name in names]
+        return [*self.pairs, *(parameter for parameter in page_parameters if parameter[1])]
 
     @property
     def conditions(self) -> list[Condition]:
-        return [Condition.read(*pair) for pair in self.further if pair[0] != _SCANS[0]]
+        return [Condition.read(*pair) for pair in self.pairs if pair[0] != _SCANS[0]]
 
     @property
     def scans(self) -> bool:
-        """Whether it may read what no index leads to."""
-        return _SCANS in self.further
+        """Whether it may read objects without an index."""
+        return _SCANS in self.pairs
 
 
-def _further(pairs: Pairs) -> Pairs:
-    """Return what is not the page's own; raises `Invalid` if one of that is no condition."""
-    further = [pair for pair in pairs if pair[0] not in _OF_PAGE]
-    if refused := [Location(n, "is no condition") for n, _ in further if n in _NOT_CONDITIONS]:
+def _condition_pairs(pairs: Pairs) -> Pairs:
+    """Return the parameters that are not the page's own; raises `Invalid` for a non-condition."""
+    conditions = [pair for pair in pairs if pair[0] not in _PAGE_PARAMETERS]
+    if refused := [
+        Location(name, "is no condition") for name, _ in conditions if name in _NOT_CONDITIONS
+    ]:
         raise Invalid("The page shows objects that meet conditions.", locations=refused)
-    return further
+    return conditions
 
 
 async def _answer(request: Request, path: str, query: _Query) -> tuple[Any, Any]:
     """Return the answer of the data API and no problem, or the problem and no answer.
 
-    Of a class with owners a reader may see objects, but not the plan.
+    A reader of a class with owners can see objects, but not the plan.
     """
-    for further in (_EXPLAINED, []):
+    for options in (_EXPLAIN, []):
         try:
-            return await send(request, "GET", path, [*query.parameters, *further]), None
+            return await send(request, "GET", path, [*query.parameters, *options]), None
         except DataApiRefused as error:
             problem = error.problem
         if problem["status"] != _FORBIDDEN:
@@ -164,9 +166,9 @@ class _Address:
     _pairs: Pairs
 
     def __call__(self, **replaced: str) -> str:
-        kept = [pair for pair in self._pairs if pair[0] not in ("after", *replaced)]
-        added = [pair for pair in replaced.items() if pair[1]]
-        return f"/data?{urlencode([*kept, *added])}"
+        unchanged = [pair for pair in self._pairs if pair[0] not in ("after", *replaced)]
+        new = [pair for pair in replaced.items() if pair[1]]
+        return f"/data?{urlencode([*unchanged, *new])}"
 
     def ordered(self, name: str, order: str) -> str:
         """Return the address that orders by a field: descending first, which indexes serve."""
@@ -174,20 +176,22 @@ class _Address:
 
 
 def _readable(pairs: Pairs) -> Pairs:
-    """Turn the rows of the builder into parameters that are conditions; rows without field go."""
-    rows = zip(*(_all(pairs, name) for name in ("field", "operator", "value")), strict=False)
+    """Turn the rows of the builder into parameters of conditions; drop rows without a field."""
+    rows = zip(*(_values(pairs, name) for name in ("field", "operator", "value")), strict=False)
     conditions = [Condition(*row).parameter for row in rows if row[0]]
-    kept = [(name, value) for name, value in pairs if name not in _OF_BUILDER and value]
-    return [*kept, *conditions]
+    remaining = [
+        (name, value) for name, value in pairs if name not in _BUILDER_PARAMETERS and value
+    ]
+    return [*remaining, *conditions]
 
 
-def _all(pairs: Pairs, wanted: str) -> list[str]:
-    return [value for name, value in pairs if name == wanted]
+def _values(pairs: Pairs, parameter: str) -> list[str]:
+    return [value for name, value in pairs if name == parameter]
 
 
-def _columns(shown: Shown, items: list[dict[str, Any]]) -> list[str]:
+def _columns(view: ClassView, items: list[dict[str, Any]]) -> list[str]:
     """Name the members of all objects, the id first; fields in the order of the schema."""
-    return list(dict.fromkeys(["id", *shown.fields, *(name for item in items for name in item)]))
+    return list(dict.fromkeys(["id", *view.fields, *(name for item in items for name in item)]))
 
 
 PAGE = Page("Data", "/data", "The objects of a class, and how a query finds them.", router)

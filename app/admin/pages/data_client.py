@@ -1,6 +1,6 @@
 """A client of the data API, inside this process and with the caller's own credentials.
 
-So a page shows what a client would get: the same checks, the same values, the same problems.
+A page thus shows what a client would get: the same checks, the same values, the same problems.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from fastapi import Request
 from app.security.authentication import as_bearer
 from mediator.base.errors import NotFound, Unavailable
 
-__all__ = ["DataApiRefused", "Pairs", "chosen_database", "exchange", "send"]
+__all__ = ["DataApiRefused", "Pairs", "exchange", "select_database", "send"]
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
-"""Parameters of an address, in their order; names may come twice."""
+"""Parameters of an address, in order; names can repeat."""
 
 
 class DataApiRefused(Exception):
@@ -52,8 +52,8 @@ async def exchange(
 ) -> httpx.Response:
     """Send a request to the data API; return its answer.
 
-    `path` is below ``/v1/``, percent-encoded; `body` is JSON as it was typed, which the data API
-    checks.
+    `path` is below ``/v1/``, percent-encoded; `body` is JSON as it was typed; the data API checks
+    it.
 
     Raises:
         DataApiRefused: It answered with a problem.
@@ -62,15 +62,15 @@ async def exchange(
     data = request.app.state.data
     if data is None:
         raise Unavailable("This process serves no data.", system="data", retry_after_s=60)
-    sent = dict(headers or {})
-    if "authorization" in request.headers:  # browsers know Basic only, and the data port does not
-        sent["authorization"] = as_bearer(request.headers["authorization"])
+    all_headers = dict(headers or {})
+    if "authorization" in request.headers:  # browsers send Basic, which the data port refuses
+        all_headers["authorization"] = as_bearer(request.headers["authorization"])
     if body is not None:
-        sent["content-type"] = "application/json"
+        all_headers["content-type"] = "application/json"
     transport = httpx.ASGITransport(data)
     async with httpx.AsyncClient(transport=transport, base_url="http://portolan/v1/") as client:
         pairs = _pairs(parameters)
-        answer = await client.request(method, path, params=pairs, headers=sent, content=body)
+        answer = await client.request(method, path, params=pairs, headers=all_headers, content=body)
     if answer.is_error:
         raise DataApiRefused(orjson.loads(answer.content))
     return answer
@@ -82,11 +82,11 @@ def _pairs(parameters: Mapping[str, str] | Pairs | None) -> httpx.QueryParams | 
     return httpx.QueryParams(list(parameters))
 
 
-async def chosen_database(request: Request, name: str | None) -> tuple[list[dict[str, Any]], str]:
-    """Return all databases and the one that is looked at: the named one, or the first; "" if none.
+async def select_database(request: Request, name: str | None) -> tuple[list[dict[str, Any]], str]:
+    """Return all databases and the selected one: the named one, or the first; "" if none.
 
     Raises:
-        NotFound: There is none of that name.
+        NotFound: No database has that name.
     """
     databases: list[dict[str, Any]] = await request.app.state.control.databases()
     names = [database["name"] for database in databases]

@@ -1,4 +1,4 @@
-"""Dropping a database: what would go, and its name typed to confirm that."""
+"""Dropping a database: a preview, and its name typed as confirmation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FIELDS: Final = frozenset({"database", "version", "name"})
 
 @router.get("/schema/drop")
 async def show(request: Request, control: Control, database: Database) -> Response:
-    """Show what would go with a database, without changing anything."""
+    """Show what a drop would remove, without changing anything."""
     return await _page(request, control, database)
 
 
 @router.post("/schema/drop")
 async def drop(request: Request, control: Control) -> Response:
-    """Drop a database whose name was typed, if its schema is the one that was shown."""
+    """Drop a database whose name was typed, if its schema has not changed since it was shown."""
     form = await read_form(request, _FIELDS)
     database = read_name(form, "database")
     if form.get("name", "") != database:
@@ -41,7 +41,7 @@ async def drop(request: Request, control: Control) -> Response:
 async def _page(
     request: Request, control: ControlPlane, database: str, *, mistyped: bool = False
 ) -> Response:
-    counted = await control.delete_schema(database, dry_run=True)
+    report = await control.delete_schema(database, dry_run=True)
     _, version = await control.stored_schema(database)
     serves = (await control.readiness())["systems"]
     before, uses = await control.pinned_versions(database)
@@ -50,7 +50,7 @@ async def _page(
         "drop.html",
         database=database,
         version=version,
-        objects=counted["objects"],
+        objects=report["objects"],
         systems=_systems(serves, database),
         pinned=[use for use in uses if use.version >= before],
         mistyped=mistyped,
@@ -62,6 +62,6 @@ def _systems(serves: dict[str, Any], database: str) -> list[str]:
     """Name the systems that hold objects of a database."""
     return [
         name
-        for name, each in serves.items()
-        if any(node.partition(".")[0] == database for node in each["serves"])
+        for name, system in serves.items()
+        if any(node.partition(".")[0] == database for node in system["serves"])
     ]

@@ -1,4 +1,4 @@
-"""The feed page: changes as they are made, or from the beginning of what is kept."""
+"""The feed page: changes as they are made, or from the start of the retained feed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import OfDatabase
-from app.admin.pages.data_client import chosen_database, send
+from app.admin.pages.data_client import select_database, send
 from app.admin.pages.objects import ClassName
 from app.admin.pages.page import Page, page_router, render
 
@@ -28,15 +28,15 @@ async def show(
     after: After = "",
     wait: Wait = 0,
 ) -> Response:
-    """Show the changes after a position; without one there are none yet, and they are followed."""
-    databases, name = await chosen_database(request, database)
+    """Show the changes after a position; without one, none: the page follows new ones."""
+    databases, name = await select_database(request, database)
     classes: list[str] = next((d["classes"] for d in databases if d["name"] == name), [])
-    found: dict[str, Any] = {"changes": [], "position": ""}
+    answer: dict[str, Any] = {"changes": [], "position": ""}
     if name:
-        given = {"class": class_name or "", "after": after}
-        parameters = {key: text for key, text in given.items() if text}
+        options = {"class": class_name or "", "after": after}
+        parameters = {key: text for key, text in options.items() if text}
         parameters |= {"limit": "50", "wait": str(wait)}
-        found = await send(request, "GET", f"{name}/changes", parameters)
+        answer = await send(request, "GET", f"{name}/changes", parameters)
     return render(
         request,
         "feed.html",
@@ -45,13 +45,13 @@ async def show(
         classes=classes,
         chosen=class_name or "",
         after=after,
-        changes=[{**each, "fields": list(_fields(each))} for each in found["changes"]],
-        position=found["position"],
+        changes=[{**change, "fields": list(_fields(change))} for change in answer["changes"]],
+        position=answer["position"],
     )
 
 
 def _fields(change: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the fields of a change with their values before and after; None: there was none."""
+    """Yield the fields of a change with their values before and after; None: absent."""
     before, after = change["before"] or {}, change["after"] or {}
     for name in dict.fromkeys([*before, *after]):
         if before.get(name) != after.get(name):

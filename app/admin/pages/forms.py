@@ -1,4 +1,4 @@
-"""Forms of pages: read, with the locations of mistakes, and filled in."""
+"""Forms of pages: parsed and filled in, with the locations of mistakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.http.paths import parse_query
 from mediator.base.errors import Invalid, Location
 
 __all__ = [
-    "LARGEST_DOCUMENT",
+    "MAX_DOCUMENT_BYTES",
     "indented",
     "locations_of",
     "not_expected",
@@ -25,24 +25,24 @@ __all__ = [
     "read_name",
 ]
 
-_LARGEST: Final = 4_096
+_MAX_BYTES: Final = 4_096
 
-_MOST: Final = 20
-"""Locations of mistakes that are shown."""
+_MAX_LOCATIONS: Final = 20
+"""Locations of mistakes shown."""
 
 _M = TypeVar("_M", bound=BaseModel)
 
 _NOT_EXPECTED: Final = "The form is not filled in as expected."
 
-LARGEST_DOCUMENT: Final = 4 * 2**20
+MAX_DOCUMENT_BYTES: Final = 4 * 2**20
 """Bytes of a form with a document in it: a job has 1 MiB at most, and each byte may be escaped."""
 
 
 async def read_form(
-    request: Request, allowed: frozenset[str], largest: int = _LARGEST
+    request: Request, allowed: frozenset[str], max_bytes: int = _MAX_BYTES
 ) -> dict[str, str]:
-    """Raises HttpError if the form is too large, or has an unknown or a duplicate field."""
-    return parse_query(await read_limited(request, largest), allowed, largest)
+    """Parse a form; raises `HttpError` if it is too large, or has an unknown or duplicate field."""
+    return parse_query(await read_limited(request, max_bytes), allowed, max_bytes)
 
 
 def read_name(form: Mapping[str, str], field: str) -> str:
@@ -57,23 +57,25 @@ def not_expected(field: str, expected: str) -> Invalid:
     return Invalid(_NOT_EXPECTED, locations=[Location(field, expected)])
 
 
-def read_model(model: type[_M], given: Mapping[str, Any] | str, detail: str = _NOT_EXPECTED) -> _M:
-    """Return what a form has, or a document in it, as its model.
+def read_model(
+    model: type[_M], content: Mapping[str, Any] | str, detail: str = _NOT_EXPECTED
+) -> _M:
+    """Validate a form, or a document in it, by its model.
 
     Args:
         model: The model.
-        given: The fields of the form, or the text of a document in JSON.
-        detail: Of the error.
+        content: The fields of the form, or the text of a document in JSON.
+        detail: The detail of the error.
 
     Raises:
         Invalid: The locations are names of fields, or pointers into the document (RFC 6901).
     """
     try:
-        if isinstance(given, str):
-            return model.model_validate_json(given)
-        return model.model_validate(given)
+        if isinstance(content, str):
+            return model.model_validate_json(content)
+        return model.model_validate(content)
     except ValidationError as error:
-        root = ("",) if isinstance(given, str) else ()
+        root = ("",) if isinstance(content, str) else ()
         locations = locations_of(error.errors(include_url=False), root=root)
         raise Invalid(detail, locations=locations) from None
 
@@ -81,16 +83,16 @@ def read_model(model: type[_M], given: Mapping[str, Any] | str, detail: str = _N
 def locations_of(
     errors: Sequence[Any], skipped: int = 0, root: tuple[str, ...] = ()
 ) -> list[Location]:
-    """Return where the first mistakes are that pydantic found.
+    """Return the locations of the first mistakes that pydantic found.
 
-    The first `skipped` steps of each path to one are replaced by `root`.
+    `root` replaces the first `skipped` steps of each path.
     """
     return [
-        Location("/".join(map(str, (*root, *each["loc"][skipped:]))), str(each["msg"]))
-        for each in errors[:_MOST]
+        Location("/".join(map(str, (*root, *mistake["loc"][skipped:]))), str(mistake["msg"]))
+        for mistake in errors[:_MAX_LOCATIONS]
     ]
 
 
 def indented(value: Any) -> str:
-    """Return JSON for people to edit."""
+    """Format JSON for people to edit."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

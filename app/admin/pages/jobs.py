@@ -1,4 +1,4 @@
-"""The jobs page: the runs of a database and each of them; submits, cancels and resumes."""
+"""The jobs page: list, show, submit, cancel and resume the runs of a database."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import orjson
 from fastapi import Path, Query, Request, Response
 
 from app.admin.api.responses import Name, OfDatabase
-from app.admin.pages.data_client import DataApiRefused, chosen_database, send
-from app.admin.pages.forms import LARGEST_DOCUMENT, indented, read_form
+from app.admin.pages.data_client import DataApiRefused, select_database, send
+from app.admin.pages.forms import MAX_DOCUMENT_BYTES, indented, read_form
 from app.admin.pages.page import Page, page_router, redirect, render
 from mediator.catalogue.runs import ENDED
 from spark_jobs.kinds import example_of, find_kind, kind_names
@@ -30,22 +30,22 @@ async def list_runs(
     request: Request, database: OfDatabase = None, kind: Kind = None, after: After = None
 ) -> Response:
     names = kind_names()
-    chosen = kind if kind in names else names[0]
-    return await _runs(request, database, chosen, indented(example_of(chosen)), after=after)
+    kind_name = kind if kind in names else names[0]
+    return await _runs(request, database, kind_name, indented(example_of(kind_name)), after=after)
 
 
 @router.get("/jobs/{database}")
 async def list_runs_of(
     request: Request, database: Name, kind: Kind = None, after: After = None
 ) -> Response:
-    """List runs at the address of a submission too, whose page is kept up to date."""
+    """List runs also at the address of a submission, whose page refreshes itself."""
     return await list_runs(request, database, kind, after)
 
 
 @router.post("/jobs/{database}")
 async def submit(request: Request, database: Name) -> Response:
-    """Submit a job as it was typed: for its forecast alone, or to be carried out."""
-    form = await read_form(request, _FIELDS, LARGEST_DOCUMENT)
+    """Submit a job as it was typed: for its forecast only, or for execution."""
+    form = await read_form(request, _FIELDS, MAX_DOCUMENT_BYTES)
     job, forecast = form.get("job", ""), form.get("do") != "start"
     parameters = {"dry_run": str(forecast).lower()}
     try:
@@ -63,21 +63,21 @@ async def _runs(
     problem: dict[str, Any] | None = None,
     after: str | None = None,
 ) -> Response:
-    databases, name = await chosen_database(request, database)
-    listed: dict[str, Any] = {"items": [], "next": None}
+    databases, name = await select_database(request, database)
+    runs: dict[str, Any] = {"items": [], "next": None}
     if name:
         try:
-            listed = await send(request, "GET", f"{name}/jobs", _page(after))
+            runs = await send(request, "GET", f"{name}/jobs", _page(after))
         except DataApiRefused:
-            if problem is None:  # else the job that was typed is shown with its own problem
+            if problem is None:  # else the typed job is shown with its own problem
                 raise
     return render(
         request,
         "jobs.html",
         databases=databases,
         database=name,
-        listed=listed,
-        kinds={each: find_kind(each).summary for each in kind_names()},
+        listed=runs,
+        kinds={kind_name: find_kind(kind_name).summary for kind_name in kind_names()},
         kind=kind,
         job=job,
         problem=problem,
@@ -86,22 +86,22 @@ async def _runs(
 
 @router.get("/jobs/{database}/{run}")
 async def show_run(request: Request, database: Name, run: RunId, after: After = None) -> Response:
-    shown = await send(request, "GET", f"{database}/jobs/{run}")
-    result, gone = None, None
-    if shown["state"] == "done" and not shown["dry_run"]:
+    document = await send(request, "GET", f"{database}/jobs/{run}")
+    result, result_error = None, None
+    if document["state"] == "done" and not document["dry_run"]:
         try:
             result = await send(request, "GET", f"{database}/jobs/{run}/results", _page(after))
         except DataApiRefused as refused:
-            gone = str(refused)
+            result_error = str(refused)
     return render(
         request,
         "run.html",
         database=database,
-        run=shown,
-        ended=shown["state"] in ENDED,
-        again=orjson.dumps(shown["job"]).decode(),
+        run=document,
+        ended=document["state"] in ENDED,
+        again=orjson.dumps(document["job"]).decode(),
         result=result,
-        gone=gone,
+        gone=result_error,
     )
 
 

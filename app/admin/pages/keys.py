@@ -26,18 +26,18 @@ _LIMITS: Final = tuple(OwnLimits.model_fields)
 _KEY: Final = frozenset({"subject", "grants", "label", "expires"})
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
 
-Chosen = Annotated[str | None, Query(pattern=NAME)]
+TenantName = Annotated[str | None, Query(pattern=NAME)]
 
 
 @router.get("/keys")
-async def show(request: Request, tenants: Tenants, tenant: Chosen = None) -> Response:
+async def show(request: Request, tenants: Tenants, tenant: TenantName = None) -> Response:
     return await _page(request, tenants, tenant or OPERATOR)
 
 
 @router.post("/keys")
 async def create_tenant(request: Request, tenants: Tenants) -> Response:
     name = read_name(await read_form(request, frozenset({"tenant"})), "tenant")
-    if any(each["name"] == name for each in await tenants.tenants()):
+    if any(existing["name"] == name for existing in await tenants.tenants()):
         raise Conflict("There is a tenant of this name.")
     await tenants.put_tenant(name, {})
     return _back(name)
@@ -45,7 +45,7 @@ async def create_tenant(request: Request, tenants: Tenants) -> Response:
 
 @router.post("/keys/{tenant}/limits")
 async def set_limits(request: Request, tenants: Tenants, tenant: Name) -> Response:
-    """Set the limits as they were typed, unless somebody has set others since they were shown."""
+    """Set the typed limits, unless the limits have changed since they were shown."""
     form = await read_form(request, frozenset({*_LIMITS, "seen"}))
     try:
         await tenants.put_tenant(tenant, _limits(form), _seen(form))
@@ -56,7 +56,7 @@ async def set_limits(request: Request, tenants: Tenants, tenant: Name) -> Respon
 
 @router.post("/keys/{tenant}/databases")
 async def change_owner(request: Request, tenants: Tenants, tenant: Name) -> Response:
-    """Make the tenant own a database, or end that."""
+    """Give a database to the tenant, or take it away."""
     form = await read_form(request, frozenset({"own", "disown"}))
     if "disown" in form:
         await tenants.disown(tenant, read_name(form, "disown"))
@@ -70,11 +70,11 @@ async def create_key(request: Request, tenants: Tenants, tenant: Name) -> Respon
     """Create a key, and show its text: in this answer only."""
     form = await read_form(request, _KEY)
     grants = form.get("grants", "").replace(",", " ").split()
-    given = {**form, "grants": grants, "expires": _midnight(form.get("expires", ""))}
-    wanted = read_model(KeyRequest, given)
-    expires = None if wanted.expires is None else wanted.expires.timestamp()
+    fields = {**form, "grants": grants, "expires": _midnight(form.get("expires", ""))}
+    key_request = read_model(KeyRequest, fields)
+    expires = None if key_request.expires is None else key_request.expires.timestamp()
     key = await tenants.create_key(
-        tenant, wanted.subject, wanted.grants, label=wanted.label, expires=expires
+        tenant, key_request.subject, key_request.grants, label=key_request.label, expires=expires
     )
     return await _page(request, tenants, tenant, key)
 
@@ -103,7 +103,7 @@ async def _page(
     form: Mapping[str, str] | None = None,
     refusal: MediatorError | None = None,
 ) -> Response:
-    """Show a tenant; beside a refusal, with the limits that were typed and those they were for."""
+    """Show a tenant; after a refusal, with the typed limits and those that they were to replace."""
     state = request.app.state
     chosen = await tenants.tenant(name)
     problem = None if refusal is None else problem_of(refusal).document()
@@ -114,10 +114,10 @@ async def _page(
         problem=problem,
         typed=chosen["limits"] if form is None else form,
         seen=orjson.dumps(chosen["limits"]).decode() if form is None else form.get("seen", ""),
-        tenants=[OPERATOR, *(each["name"] for each in await tenants.tenants())],
+        tenants=[OPERATOR, *(tenant["name"] for tenant in await tenants.tenants())],
         chosen=chosen,
         operates=name == OPERATOR,
-        limits={each: OwnLimits.model_fields[each].description for each in _LIMITS},
+        limits={limit: OwnLimits.model_fields[limit].description for limit in _LIMITS},
         usage=of_tenant(state.metrics, name),
         keys=await tenants.keys(name),
         created=created,
@@ -127,8 +127,8 @@ async def _page(
 
 
 def _limits(form: Mapping[str, str]) -> dict[str, Any]:
-    given = {name: text for name, text in form.items() if name in _LIMITS and text}
-    return read_model(OwnLimits, given).model_dump(exclude_none=True)
+    fields = {name: text for name, text in form.items() if name in _LIMITS and text}
+    return read_model(OwnLimits, fields).model_dump(exclude_none=True)
 
 
 def _seen(form: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Objects on the data page: one of them, edited under the ETag that was seen; and new ones."""
+"""Objects on the data page: edit one under its ETag, or create one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME
 from app.admin.pages.data_client import DataApiRefused, exchange
-from app.admin.pages.forms import LARGEST_DOCUMENT, indented, not_expected, read_form, read_name
+from app.admin.pages.forms import MAX_DOCUMENT_BYTES, indented, not_expected, read_form, read_name
 from app.admin.pages.page import colours_of, page_router, redirect, render
 from app.http.problems import problem_of
 from mediator.base.errors import Invalid, MediatorError, NotFound
@@ -22,7 +22,7 @@ from mediator.schema.ids import check_id
 from mediator.schema.limits import ID_BYTES
 from mediator.schema.types import SCALARS
 
-__all__ = ["ClassName", "Database", "Shown", "router", "shown_class"]
+__all__ = ["ClassName", "ClassView", "Database", "class_view", "router"]
 
 router = page_router()
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]{1,4000}")
@@ -41,8 +41,8 @@ _EXAMPLES: Final[Mapping[str, Any]] = {
     "map": {},
     "document": {},
 }
-_NOT_INVENTED: Final = frozenset({"timestamp", "binary", "reference"})
-"""Types that have no neutral value: an example has them only where they are required."""
+_WITHOUT_EXAMPLE: Final = frozenset({"timestamp", "binary", "reference"})
+"""Types without a neutral value: an example has them only where they are required."""
 
 ClassName = Annotated[str | None, Query(alias="class", pattern=r"^([a-z][a-z0-9_]{0,62})?$")]
 Database = Annotated[str, Query(pattern=NAME)]
@@ -51,11 +51,11 @@ Id = Annotated[str, Query(alias="id", min_length=1, max_length=ID_BYTES)]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A class as pages show it.
+class ClassView:
+    """The view of a class on pages.
 
     Attributes:
-        fields: Its fields as the schema has them, by name.
+        fields: Its fields in the schema, by name.
         systems: The system of each field.
         sortable: The fields that objects may be ordered by.
         colours: The number of each system's colour.
@@ -67,15 +67,15 @@ class Shown:
     colours: Mapping[str, int]
 
 
-async def shown_class(request: Request, database: str, class_name: str) -> Shown:
-    """Return what pages show of a class; one that does not exist has no fields."""
+async def class_view(request: Request, database: str, class_name: str) -> ClassView:
+    """Return the view of a class; a class that does not exist has no fields."""
     control: ControlPlane = request.app.state.control
     document, _ = await control.stored_schema(database)
     fields = document["classes"].get(class_name, {"fields": {}})["fields"]
     groups = (await control.summary(database))["groups"].get(class_name, {})
-    systems = {name: each["system"] for each in groups.values() for name in each["fields"]}
+    systems = {name: group["system"] for group in groups.values() for name in group["fields"]}
     sortable = frozenset(name for name, field in fields.items() if field["type"] in SCALARS)
-    return Shown(fields, systems, sortable, colours_of(await control.systems()))
+    return ClassView(fields, systems, sortable, colours_of(await control.systems()))
 
 
 @router.get("/data/object")
@@ -86,7 +86,7 @@ async def show(request: Request, database: Database, class_name: Class, id_: Id)
 @router.post("/data/object")
 async def write(request: Request) -> Response:
     """Replace, patch or delete an object, unless it was changed since it was read."""
-    form = await read_form(request, _FIELDS, LARGEST_DOCUMENT)
+    form = await read_form(request, _FIELDS, MAX_DOCUMENT_BYTES)
     database, class_name = read_name(form, "database"), read_name(form, "class")
     id_, headers = form.get("id", ""), {"if-match": _etag_of(form)}
     body: bytes | None = form.get("object", "").encode()
@@ -117,59 +117,59 @@ async def _object(
     problem: dict[str, Any] | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
-    """Show an object as it is; beside a problem, with what was typed and the ETag it was for.
+    """Show an object as it is; after a problem, with the typed text and the ETag of its object.
 
-    What was typed is shown even if the object cannot be read.
+    The typed text is shown even if the object cannot be read.
     """
     present: dict[str, Any] | None = None
-    unread, etag = "", ""
+    read_error, etag = "", ""
     try:
         answer = await exchange(request, "GET", _path(database, class_name, id_))
         present, etag = orjson.loads(answer.content), answer.headers["etag"]
     except DataApiRefused as refused:
         if form is None:
             raise
-        unread = str(refused)
-    shown = await _shown_if_known(request, database, class_name, form)
-    original = "" if present is None else indented(_editable(shown, present))
+        read_error = str(refused)
+    view = await _class_view_if_readable(request, database, class_name, form)
+    original = "" if present is None else indented(_editable(view, present))
     return render(
         request,
         "object.html",
         database=database,
         chosen=class_name,
         id=id_,
-        shown=shown,
+        shown=view,
         present=present,
-        unread=unread,
+        unread=read_error,
         etag=etag if form is None else form["etag"],
         typed=original if form is None else form.get("object", original),
         problem=problem,
     )
 
 
-async def _shown_if_known(
+async def _class_view_if_readable(
     request: Request, database: str, class_name: str, form: Mapping[str, str] | None
-) -> Shown:
-    """Return what pages show of a class: nothing, if a form is shown and it cannot be read."""
+) -> ClassView:
+    """Return the view of a class; an empty one if a form is shown and the schema is unreadable."""
     try:
-        return await shown_class(request, database, class_name)
+        return await class_view(request, database, class_name)
     except MediatorError:
         if form is None:
             raise
-        return Shown({}, {}, frozenset(), {})
+        return ClassView({}, {}, frozenset(), {})
 
 
 @router.get("/data/new")
-async def begin(request: Request, database: Database, class_name: Class) -> Response:
-    shown = await shown_class(request, database, class_name)
-    if not shown.fields:
+async def new(request: Request, database: Database, class_name: Class) -> Response:
+    view = await class_view(request, database, class_name)
+    if not view.fields:
         raise NotFound("There is no such class.")
-    return _new(request, database, class_name, shown, indented(_example(shown)))
+    return _new(request, database, class_name, view, indented(_example(view)))
 
 
 @router.post("/data/new")
 async def create(request: Request) -> Response:
-    form = await read_form(request, _FIELDS, LARGEST_DOCUMENT)
+    form = await read_form(request, _FIELDS, MAX_DOCUMENT_BYTES)
     database, class_name = read_name(form, "database"), read_name(form, "class")
     id_, typed = form.get("id", ""), form.get("object", "")
     try:
@@ -180,19 +180,19 @@ async def create(request: Request) -> Response:
         answer = await exchange(request, method, path, body=typed.encode(), headers=headers)
     except DataApiRefused as refused:
         problem = refused.problem
-    except Invalid as error:  # what was typed is no id
+    except Invalid as error:  # the typed id is malformed
         problem = problem_of(error).document()
     else:
         return redirect(_address(database, class_name, orjson.loads(answer.content)["id"]))
-    shown = await _shown_if_known(request, database, class_name, form)
-    return _new(request, database, class_name, shown, typed, id_, problem)
+    view = await _class_view_if_readable(request, database, class_name, form)
+    return _new(request, database, class_name, view, typed, id_, problem)
 
 
 def _new(
     request: Request,
     database: str,
     class_name: str,
-    shown: Shown,
+    view: ClassView,
     typed: str,
     id_: str = "",
     problem: dict[str, Any] | None = None,
@@ -202,31 +202,31 @@ def _new(
         "new_object.html",
         database=database,
         chosen=class_name,
-        shown=shown,
+        shown=view,
         typed=typed,
         id=id_,
         problem=problem,
     )
 
 
-def _editable(shown: Shown, present: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the id, and what the service sets at every write."""
-    set_by_us = {name for name, field in shown.fields.items() if field.get("updated")}
-    return {name: value for name, value in present.items() if name not in {"id", *set_by_us}}
+def _editable(view: ClassView, present: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the id, and fields that the service sets at every write."""
+    generated = {name for name, field in view.fields.items() if field.get("updated")}
+    return {name: value for name, value in present.items() if name not in {"id", *generated}}
 
 
-def _example(shown: Shown) -> dict[str, Any]:
-    """Return an object with neutral values, without fields that get theirs from the service."""
+def _example(view: ClassView) -> dict[str, Any]:
+    """Return an object with neutral values, without fields that the service fills."""
     return {
         name: _EXAMPLES.get(field["type"])
-        for name, field in shown.fields.items()
-        if field.get("required") or field["type"] not in _NOT_INVENTED
+        for name, field in view.fields.items()
+        if field.get("required") or field["type"] not in _WITHOUT_EXAMPLE
         if not field.get("updated") and "default" not in field
     }
 
 
 def _path(database: str, class_name: str, id_: str) -> str:
-    """Raises `Invalid` for what is no id: `..` would be another address."""
+    """Return the path of an object; raises `Invalid` for a bad id: `..` would change the path."""
     return f"{database}/{class_name}/{quote(check_id(id_), safe='')}"
 
 
@@ -235,7 +235,7 @@ def _address(database: str, class_name: str, id_: str) -> str:
 
 
 def _etag_of(form: Mapping[str, str]) -> str:
-    """Return the ETag that was seen; without one, nothing is written."""
+    """Return the ETag that was shown; without one, nothing is written."""
     etag = form.get("etag", "")
     if not _VISIBLE.fullmatch(etag):
         raise not_expected("etag", "the ETag of the object that was shown")

@@ -1,4 +1,4 @@
-"""Overrides on the map: a dry run of one, and then the change itself."""
+"""Overrides on the map: a dry run, and then the change itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.admin.api.responses import Control
 from app.admin.api.schemas import By
 from app.admin.pages.forms import not_expected, read_form, read_model, read_name
 from app.admin.pages.page import colours_of, page_router, redirect, render
-from app.admin.pages.schema_editor import moved
+from app.admin.pages.schema_editor import placement_changes
 
 __all__ = ["router"]
 
@@ -44,16 +44,16 @@ async def override(request: Request, control: Control, author: By) -> Response:
         node=node,
         document=document,
         form={name: form[name] for name in _OVERRIDE if name in form},
-        placed=moved(before, after),
+        placed=placement_changes(before, after),
         change=after,
         colours=colours_of(await control.systems()),
     )
 
 
 def _document(form: Mapping[str, str]) -> OverrideDocument | None:
-    """Read an override; a form without any of its fields ends the one that there is."""
-    given = {name: form[name] for name in _OVERRIDE if name in form}
-    if not given:
+    """Read an override; a form without any of its fields ends the existing override."""
+    fields = {name: form[name] for name in _OVERRIDE if name in form}
+    if not fields:
         return None
-    given["until"] = f"{given.get('until', '')}Z"
-    return read_model(OverrideDocument, given)
+    fields["until"] = f"{fields.get('until', '')}Z"
+    return read_model(OverrideDocument, fields)

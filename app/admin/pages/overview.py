@@ -22,7 +22,7 @@ from mediator.placement.figures import metric, name_of, seconds, share
 __all__ = ["PAGE"]
 
 router = page_router()
-_SHOWN: Final = 12
+_MAX_ROWS: Final = 12
 
 
 @router.get("/")
@@ -48,13 +48,13 @@ async def show(request: Request) -> Response:
         requests=requests(state.metrics),
         violations=await state.control.violations(),
         proposals=await state.control.proposals(),
-        most=_SHOWN,
-        events=[(event.at_s, *_sentence(event)) for event in recent[:_SHOWN]],
+        limit=_MAX_ROWS,
+        events=[(event.at_s, *_sentence(event)) for event in recent[:_MAX_ROWS]],
     )
 
 
 def _load(traffic: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Sum up the calls of a system by operation: how many, and their mean time in seconds."""
+    """Sum up the calls of a system by operation: their number, and their mean time in seconds."""
     loads: dict[str, dict[str, float]] = {}
     for row in traffic:
         load = loads.setdefault(row["operation"], {"calls": 0.0, "seconds": 0.0})
@@ -70,8 +70,8 @@ def _load(traffic: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 def _sentence(event: RecordedEvent) -> tuple[str, str]:
     match event.observation:
         case PlacementDecided(database, epoch, placements):
-            where = ", ".join(sorted(set(placements.values())))
-            return "placement", f"{database} was placed on {where} (epoch {epoch})."
+            systems = ", ".join(sorted(set(placements.values())))
+            return "placement", f"{database} was placed on {systems} (epoch {epoch})."
         case ProposalRecorded(database, node, current, proposed, margin):
             lead = f"leads by {share(margin)}"
             return "proposal", f"{proposed} {lead} over {current} for {database}, {node}."

@@ -1,4 +1,4 @@
-"""What a page is: a title in the menu, a path, and routes that render templates."""
+"""A page: a title in the menu, a path, and routes that render templates."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ HEADERS: Final = {
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
 }
-"""Sent with every page: only our own files are loaded, no script or style is written inline."""
+"""Sent with every page: browsers load only the service's files, and no inline script or style."""
 
-_HERE: Final = Path(__file__).parent / "templates"
+_TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Page:
     path: str
     about: str
     router: APIRouter
-    templates: Path = _HERE
+    templates: Path = _TEMPLATES
 
 
 def render(request: Request, template: str, status: int = 200, **context: Any) -> Response:
-    """Answer with a template; what is shown is escaped, and what is not given is an error."""
+    """Answer with a template; values are escaped, and a missing value is an error."""
     text = request.app.state.site.render(request.url.path, template, **context)
     return HTMLResponse(text, status, HEADERS)
 
@@ -73,7 +73,7 @@ class _PageRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def shown(request: Request) -> Response:
+        async def handle_errors(request: Request) -> Response:
             try:
                 return await handle(request)
             except DataApiRefused as error:
@@ -81,9 +81,9 @@ class _PageRoute(APIRoute):
             except (MediatorError, HttpError) as error:
                 problem = problem_of(error).document()
             except RequestValidationError as error:
-                # The first step says that it is a parameter of the path, or of the query.
+                # The first step only says whether it is a parameter of the path or of the query.
                 locations = locations_of(error.errors(), skipped=1)
                 problem = HttpError(INVALID, "It cannot be read.", locations=locations).document()
             return render(request, "problem.html", problem["status"], problem=problem)
 
-        return shown
+        return handle_errors

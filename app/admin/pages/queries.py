@@ -1,4 +1,4 @@
-"""The queries page: what took long or was refused, and the index that would help."""
+"""The queries page: slow or refused queries, and the index that would help."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ router = page_router()
 
 @router.get("/queries")
 async def show(request: Request) -> Response:
-    kept = request.app.state.costly_queries
-    shapes = [] if kept is None else kept.shapes
+    queries = request.app.state.costly_queries
+    shapes = [] if queries is None else queries.shapes
     return render(request, "queries.html", shapes=shapes, long_s=LONG_QUERY_S)
 
 

@@ -11,9 +11,9 @@ import orjson
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import OfDatabase, SequenceNumber
-from app.admin.api.schemas import By, described
+from app.admin.api.schemas import By, describe_revision
 from app.admin.pages import database_drop
-from app.admin.pages.data_client import chosen_database
+from app.admin.pages.data_client import select_database
 from app.admin.pages.forms import indented, read_form, read_name
 from app.admin.pages.page import Page, colours_of, page_router, redirect, render
 from app.admin.pages.schema_text import lines_of, schema_text
@@ -34,17 +34,17 @@ from mediator.schema.documents import merge_patch
 from mediator.schema.limits import INDEX_FIELDS, PATH_CHARACTERS
 from mediator.schema.renames import parse_renames
 
-__all__ = ["PAGE", "moved"]
+__all__ = ["PAGE", "placement_changes"]
 
 router = page_router()
 router.include_router(database_drop.router)
-_LARGEST: Final = 2**20
+_MAX_FORM_BYTES: Final = 2**20
 """Bytes of a form with a schema in it."""
 
 _REVISIONS: Final = 20
-_FURTHER: Final = f"(,{ids.FIELD_NAME.pattern}){{0,{INDEX_FIELDS - 1}}}"
-_WITHIN: Final = rf"(?s:\..{{1,{PATH_CHARACTERS}}})"
-_INDEX: Final = rf"^{ids.NAME.pattern}\.{ids.FIELD_NAME.pattern}({_FURTHER}|{_WITHIN})$"
+_MORE_FIELDS: Final = f"(,{ids.FIELD_NAME.pattern}){{0,{INDEX_FIELDS - 1}}}"
+_NESTED_PATH: Final = rf"(?s:\..{{1,{PATH_CHARACTERS}}})"
+_INDEX: Final = rf"^{ids.NAME.pattern}\.{ids.FIELD_NAME.pattern}({_MORE_FIELDS}|{_NESTED_PATH})$"
 _OPTIONS: Final = frozenset({"unchecked", "backfill", "drop", "rename", "move"})
 _FIELDS: Final = _OPTIONS | {"database", "version", "schema", "tried", "apply"}
 _EXAMPLE: Final = {
@@ -71,14 +71,14 @@ Index = Annotated[str | None, Query(pattern=_INDEX)]
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A schema as it was typed.
+    """A typed schema.
 
     Attributes:
-        version: The version in force when it was begun; 0: there was none.
-        drop: Classes and fields that leave the schema with all they hold, separated by commas.
+        version: The version in force when editing started; 0: there was none.
+        drop: Classes and fields to drop with all their data, separated by commas.
         rename: Fields that keep their values, as ``class.old:new``, separated by commas.
-        move: Copies whose source is dropped, separated by commas.
-        tried: Digest of the draft that a dry run was made of; empty: of none.
+        move: Copies whose source to drop, separated by commas.
+        tried: Digest of the draft of the last dry run; empty: none.
     """
 
     database: str
@@ -93,14 +93,14 @@ class _Draft:
 
     @property
     def digest(self) -> str:
-        """What names the draft; see docs/decisions.md, 174."""
+        """The identity of the draft; see docs/decisions.md, 174."""
         options = [self.unchecked, self.backfill, self.drop, self.rename, self.move]
         members = [self.database, self.version, self.text, *options]
         return blake2b(orjson.dumps(members), digest_size=16).hexdigest()
 
     @property
     def options(self) -> ChangeOptions:
-        drop, rename, move = (_listed(each) for each in (self.drop, self.rename, self.move))
+        drop, rename, move = (_split_list(member) for member in (self.drop, self.rename, self.move))
         copies = tuple(parse_copy(text, "move") for text in move)
         renames = parse_renames(rename)
         return ChangeOptions(self.unchecked, self.backfill, frozenset(drop), renames, copies)
@@ -122,7 +122,7 @@ async def show(
     index of these fields, or of the path.
     """
     control: ControlPlane = request.app.state.control
-    _, name = await chosen_database(request, database)
+    _, name = await select_database(request, database)
     if new or not name:
         return await _page(request, _Draft("", 0, indented(_EXAMPLE)))
     document, version = await control.stored_schema(name)
@@ -141,7 +141,7 @@ async def show(
 @router.post("/schema")
 async def change(request: Request, author: By) -> Response:
     """Try a schema, or put it in force if it is the one that was tried."""
-    draft = _read(await read_form(request, _FIELDS, _LARGEST))
+    draft = _read(await read_form(request, _FIELDS, _MAX_FORM_BYTES))
     if draft.tried == draft.digest:
         return await _apply(request, draft, author)
     return await _try(request, draft)
@@ -151,15 +151,15 @@ async def _try(request: Request, draft: _Draft) -> Response:
     control: ControlPlane = request.app.state.control
     try:
         document = await offload(True, parse_json, draft.text.encode())
-        before = await _present(control, draft.database)
+        before = await _current_schema(control, draft.database)
         after = await control.set_schema(
             draft.database, document, dry_run=True, version=draft.version, options=draft.options
         )
     except (MediatorError, HttpError) as error:
         return await _refused(request, draft, error)
-    found = await offload(True, differences, before.document if before else {}, after.document)
-    tried = _Tried(found, moved(before, after), after)
-    return await _page(request, draft, tried=tried)
+    changes = await offload(True, differences, before.document if before else {}, after.document)
+    dry_run = _DryRun(changes, placement_changes(before, after), after)
+    return await _page(request, draft, tried=dry_run)
 
 
 async def _apply(request: Request, draft: _Draft, author: Author | None) -> Response:
@@ -179,11 +179,11 @@ async def _apply(request: Request, draft: _Draft, author: Author | None) -> Resp
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
-    """What a dry run found.
+class _DryRun:
+    """The result of a dry run.
 
     Attributes:
-        placed: Nodes that are new, or get another system: the one they have (None), the new one.
+        placed: Nodes that are new or get another system, as `placement_changes` lists them.
     """
 
     differences: list[Difference]
@@ -192,14 +192,18 @@ class _Tried:
 
     @property
     def gone(self) -> list[str]:
-        """Name the classes that the schema would not have any more."""
-        removed = (each for each in self.differences if each.kind == "removed")
-        return [each.node for each in removed if each.member is None and "." not in each.node]
+        """Name the classes that the schema would drop."""
+        removed = (difference for difference in self.differences if difference.kind == "removed")
+        return [
+            difference.node
+            for difference in removed
+            if difference.member is None and "." not in difference.node
+        ]
 
 
 async def _refused(request: Request, draft: _Draft, error: MediatorError | HttpError) -> Response:
     problem = problem_of(error).document()
-    pointers = [each["pointer"] for each in problem.get("errors", ())]
+    pointers = [mistake["pointer"] for mistake in problem.get("errors", ())]
     if "position" in problem:
         lines = dict.fromkeys(pointers, problem["position"]["line"])
     else:
@@ -218,45 +222,48 @@ async def _page(
     *,
     problem: dict[str, Any] | None = None,
     lines: dict[str, int] | None = None,
-    tried: _Tried | None = None,
+    tried: _DryRun | None = None,
     compared: tuple[int, int, list[Difference]] | None = None,
 ) -> Response:
     control: ControlPlane = request.app.state.control
     databases = await control.databases()
-    known = any(each["name"] == draft.database for each in databases)
-    revisions = await control.schema_revisions(draft.database, None, _REVISIONS) if known else ()
+    exists = any(database["name"] == draft.database for database in databases)
+    revisions = await control.schema_revisions(draft.database, None, _REVISIONS) if exists else ()
     return render(
         request,
         "schema.html",
         databases=databases,
-        known=known,
+        known=exists,
         draft=draft,
         problem=problem,
         lines=lines or {},
         tried=tried,
         compared=compared,
-        builds=await control.index_builds(draft.database) if known else (),
-        revisions=[described(each, sender(request)) for each in revisions],
+        builds=await control.index_builds(draft.database) if exists else (),
+        revisions=[describe_revision(revision, sender(request)) for revision in revisions],
         colours=colours_of(await control.systems()),
     )
 
 
-async def _present(control: ControlPlane, database: str) -> SchemaChange | None:
+async def _current_schema(control: ControlPlane, database: str) -> SchemaChange | None:
     try:
         return await control.schema(database)
     except NotFound:
         return None
 
 
-def moved(
+def placement_changes(
     before: SchemaChange | None, after: SchemaChange
 ) -> list[tuple[str, str | None, str, str]]:
-    """List the nodes that are new or get another system: node, system, new system, why."""
-    present = {n: placed["system"] for n, placed in (before.placements if before else {}).items()}
+    """List the nodes that are new or get another system: node, system, new system, reason."""
+    current = {
+        node: placement["system"]
+        for node, placement in (before.placements if before else {}).items()
+    }
     return [
-        (node, present.get(node), placed["system"], placed["why"])
-        for node, placed in after.placements.items()
-        if present.get(node) != placed["system"]
+        (node, current.get(node), placement["system"], placement["why"])
+        for node, placement in after.placements.items()
+        if current.get(node) != placement["system"]
     ]
 
 
@@ -266,8 +273,8 @@ def _with_index(document: dict[str, Any], node: str) -> dict[str, Any]:
     patch = index_patch(document, class_name, [names] if is_path else names.split(","))
     if patch is None:
         raise NotFound("There is no such field, or it has this index.")
-    indexed: dict[str, Any] = merge_patch(document, patch)
-    return indexed
+    patched: dict[str, Any] = merge_patch(document, patch)
+    return patched
 
 
 def _read(form: dict[str, str]) -> _Draft:
@@ -284,8 +291,8 @@ def _read(form: dict[str, str]) -> _Draft:
     )
 
 
-def _listed(text: str) -> list[str]:
-    return [each for each in re.split(r"[\s,]+", text) if each]
+def _split_list(text: str) -> list[str]:
+    return [item for item in re.split(r"[\s,]+", text) if item]
 
 
 PAGE = Page("Schema", "/schema", "Edit a schema, see what a change would do, apply it.", router)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import OfDatabase
-from app.admin.pages.data_client import chosen_database
+from app.admin.pages.data_client import select_database
 from app.admin.pages.overrides import router
 from app.admin.pages.page import Page, colours_of, render
 from mediator.control.plane import ControlPlane
@@ -17,30 +17,33 @@ from mediator.placement.figures import metric, name_of, share
 __all__ = ["PAGE", "flips", "margin", "reasons"]
 
 _ROOT: Final = "*"
-_LONGEST: Final = 127
+_MAX_LENGTH: Final = 127
 
-NodeName = Annotated[str | None, Query(max_length=_LONGEST)]
+NodeName = Annotated[str | None, Query(max_length=_MAX_LENGTH)]
 
 
 @router.get("/map")
 async def show(request: Request, database: OfDatabase = None, node: NodeName = None) -> Response:
     control: ControlPlane = request.app.state.control
-    databases, name = await chosen_database(request, database)
+    databases, name = await select_database(request, database)
     context: dict[str, Any] = {"databases": databases, "database": name, "summary": None}
     if name:
         summary = await control.summary(name)
-        chosen = node or _first_node(summary["nodes"])
-        explained = await control.explain(name, *_path(chosen))
+        node_name = node or _first_node(summary["nodes"])
+        explanation = await control.explain(name, *_path(node_name))
         overrides = await control.overrides(name)
         context |= {
             "summary": summary,
             "classes": _tree(summary),
             "colours": colours_of(await control.systems()),
-            "explained": explained,
-            "override": next((o for o in overrides if o["node"] == explained["node"]), None),
-            "reasons": reasons(explained),
-            "margin": margin(explained),
-            "flips": flips(explained),
+            "explained": explanation,
+            "override": next(
+                (override for override in overrides if override["node"] == explanation["node"]),
+                None,
+            ),
+            "reasons": reasons(explanation),
+            "margin": margin(explanation),
+            "flips": flips(explanation),
         }
     return render(request, "map.html", **context)
 
@@ -50,11 +53,13 @@ def _path(node: str) -> tuple[str, ...]:
 
 
 def _first_node(nodes: dict[str, Any]) -> str:
-    """Choose the node to begin with: a field that decides for itself, the one that splits off."""
+    """Choose the first node to show: a field that its class does not place, else a scored one."""
     fields = [name for name in nodes if "." in name]
-    alone = [n for n in fields if nodes[n]["system"] != nodes[n.split(".")[0]]["system"]]
-    voting = [n for n in fields if nodes[n]["scores"]]
-    return next(iter([*alone, *voting]), _ROOT)
+    split_off = [
+        name for name in fields if nodes[name]["system"] != nodes[name.split(".")[0]]["system"]
+    ]
+    scored = [name for name in fields if nodes[name]["scores"]]
+    return next(iter([*split_off, *scored]), _ROOT)
 
 
 def _tree(summary: dict[str, Any]) -> list[dict[str, Any]]:
@@ -62,8 +67,8 @@ def _tree(summary: dict[str, Any]) -> list[dict[str, Any]]:
         {
             "name": class_name,
             "groups": [
-                {"name": name, "system": placed["system"], "fields": placed["fields"]}
-                for name, placed in groups.items()
+                {"name": name, "system": group["system"], "fields": group["fields"]}
+                for name, group in groups.items()
             ],
         }
         for class_name, groups in summary["groups"].items()
@@ -72,13 +77,13 @@ def _tree(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 PAGE = Page("Map", "/map", "Which system serves which fragment of a database, and why.", router)
 
-_NOT_FAR: Final = 1_000.0
-"""A threshold further away than this factor is no threshold in practice."""
+_MAX_FACTOR: Final = 1_000.0
+"""A threshold further away than this factor does not matter in practice."""
 
 
-def reasons(explained: Mapping[str, Any]) -> list[str]:
-    """Say for each requirement with a metric how well each system meets it."""
-    candidates = explained["candidates"]
+def reasons(explanation: Mapping[str, Any]) -> list[str]:
+    """Describe how well each system meets each requirement with a metric."""
+    candidates = explanation["candidates"]
     scored = {name: c["terms"] for name, c in candidates.items() if c["terms"]}
     if not scored:
         return []
@@ -87,36 +92,36 @@ def reasons(explained: Mapping[str, Any]) -> list[str]:
     return [_requirement(list(scored), column, total) for column in columns]
 
 
-def margin(explained: Mapping[str, Any]) -> str:
-    """Say by how much the chosen system leads, or follows where data holds it."""
-    scores = explained["scores"]
-    chosen, margin = explained["system"], explained["margin"]
-    if chosen not in scores:
+def margin(explanation: Mapping[str, Any]) -> str:
+    """Describe by how much the chosen system leads, or trails where data keeps it."""
+    scores = explanation["scores"]
+    system, margin = explanation["system"], explanation["margin"]
+    if system not in scores:
         return "No score decided."
     best = max(scores, key=lambda name: scores[name])
-    if scores[best] > scores[chosen]:
-        return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
-    if explained["required_system"]:
-        return f"{chosen} is required, and none scores higher."
+    if scores[best] > scores[system]:
+        return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[system]:.3g}."
+    if explanation["required_system"]:
+        return f"{system} is required, and none scores higher."
     if margin is None:
-        return f"{chosen} is the only system that can serve it."
+        return f"{system} is the only system that can serve it."
     runner_up = margin["runner_up"]
-    ahead = share(margin["ratio"]) if margin["ratio"] < _NOT_FAR else "far"
+    lead = share(margin["ratio"]) if margin["ratio"] < _MAX_FACTOR else "far"
     return (
-        f"{chosen} scores {scores[chosen]:.3g} and {runner_up}, the runner-up,"
-        f" {scores[runner_up]:.3g}: {ahead} ahead."
+        f"{system} scores {scores[system]:.3g} and {runner_up}, the runner-up,"
+        f" {scores[runner_up]:.3g}: {lead} ahead."
     )
 
 
-def flips(explained: Mapping[str, Any]) -> list[str]:
-    """Say what would flip the choice, one metric of one system at a time, the nearest first."""
+def flips(explanation: Mapping[str, Any]) -> list[str]:
+    """Describe what would flip the choice, one metric of one system at a time, nearest first."""
     sentences = [
         (_distance(threshold["measured"], value), _flip(threshold, value, word))
-        for threshold in explained["thresholds"]
+        for threshold in explanation["thresholds"]
         for value, word in ((threshold["below"], "fell to"), (threshold["above"], "rose to"))
         if value is not None
     ]
-    return [sentence for distance, sentence in sorted(sentences) if distance <= _NOT_FAR]
+    return [sentence for distance, sentence in sorted(sentences) if distance <= _MAX_FACTOR]
 
 
 def _requirement(names: Sequence[str], terms: Sequence[Mapping[str, Any]], total: float) -> str:
@@ -139,9 +144,9 @@ def _met(system: str, term: Mapping[str, Any]) -> str:
 def _flip(threshold: Mapping[str, Any], value: float, word: str) -> str:
     name = threshold["metric"]
     statistic = "99th percentile of the " if threshold["statistic"] == "p99" else ""
-    now = metric(threshold["measured"], name)
+    measured = metric(threshold["measured"], name)
     subject = f"the {statistic}{name_of(name)} of {threshold['system']}"
-    return f"{subject} {word} {metric(value, name)} (it is {now})"
+    return f"{subject} {word} {metric(value, name)} (it is {measured})"
 
 
 def _distance(measured: float, value: float) -> float:

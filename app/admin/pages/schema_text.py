@@ -21,58 +21,61 @@ Members = dict[str, Any]
 
 
 def schema_text(document: Mapping[str, Any]) -> str:
-    """Write a schema that is complete with defaults as what it states beyond them."""
-    return indented(_stated(document))
+    """Format a complete schema without its defaults."""
+    return indented(_strip_defaults(document))
 
 
-def _stated(document: Mapping[str, Any]) -> Members:
-    of_database, of_class, of_field = _defaults()
+def _strip_defaults(document: Mapping[str, Any]) -> Members:
+    database_defaults, class_defaults, field_defaults = _defaults()
     classes = {
         name: {
-            **_beyond(class_, of_class),
-            "fields": {n: _beyond(field, of_field) for n, field in class_["fields"].items()},
+            **_strip(class_, class_defaults),
+            "fields": {
+                field_name: _strip(field, field_defaults)
+                for field_name, field in class_["fields"].items()
+            },
         }
         for name, class_ in document["classes"].items()
     }
-    return {**_beyond(document, of_database), "classes": classes}
+    return {**_strip(document, database_defaults), "classes": classes}
 
 
 @cache
 def _defaults() -> tuple[Members, Members, Members]:
-    """Return the members of a database, a class and a field that state no more than they must."""
-    least = {"classes": {"c": {"fields": {"f": {"type": "string"}}}}}
-    database = schema_document(parse_schema("d", least))
+    """Return the default members of a database, a class and a field."""
+    minimal = {"classes": {"c": {"fields": {"f": {"type": "string"}}}}}
+    database = schema_document(parse_schema("d", minimal))
     class_ = database["classes"].pop("c")
     field = class_["fields"].pop("f")
     del field["type"]
     return database, class_, field
 
 
-def _beyond(members: Mapping[str, Any], defaults: Mapping[str, Any]) -> Members:
+def _strip(members: Mapping[str, Any], defaults: Mapping[str, Any]) -> Members:
     stated = {}
     for name, value in members.items():
         default = defaults.get(name, ...)
         if name in ("classes", "fields") or value == default:
             continue
         nested = isinstance(value, dict) and isinstance(default, dict) and value
-        stated[name] = _beyond(value, default) if nested else value
+        stated[name] = _strip(value, default) if nested else value
     return stated
 
 
 def lines_of(text: str, pointers: Collection[str]) -> dict[str, int]:
     """Return the line of each JSON pointer in a JSON text, counted from 1.
 
-    One that leads to nothing gets the line of what it would be in.
+    A pointer to nothing gets the line of its nearest ancestor.
     """
-    wanted = {above for pointer in pointers for above in _upwards(pointer)}
-    lines = {"": 1, **{pointer: line for pointer, line in _walk(text) if pointer in wanted}}
+    ancestors = {ancestor for pointer in pointers for ancestor in _ancestors(pointer)}
+    lines = {"": 1, **{pointer: line for pointer, line in _walk(text) if pointer in ancestors}}
     return {
-        pointer: next(lines[above] for above in _upwards(pointer) if above in lines)
+        pointer: next(lines[ancestor] for ancestor in _ancestors(pointer) if ancestor in lines)
         for pointer in pointers
     }
 
 
-def _upwards(pointer: str) -> Iterator[str]:
+def _ancestors(pointer: str) -> Iterator[str]:
     while pointer:
         yield pointer
         pointer = pointer.rpartition("/")[0]

@@ -32,7 +32,7 @@ from app.admin.pages.sizes import Sizes
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.placement.figures import NONE, metric, name_of, number, seconds, share
 
-__all__ = ["FILTERS", "LONGEST", "PAGES", "Assets", "mount_pages"]
+__all__ = ["FILTERS", "MAX_LENGTH", "PAGES", "Assets", "mount_pages"]
 
 PAGES: Final[tuple[Page, ...]] = (
     overview.PAGE,
@@ -75,7 +75,7 @@ class _Site:
         self._environment.globals.update(static=self.assets.address, pages=self._pages)
 
     def render(self, path: str, template: str, **context: Any) -> str:
-        """Return a template as text; `path` is of the page that it belongs to."""
+        """Render a template to text; `path` belongs to its page."""
         # Whole segments are compared, and the longest path wins: "/" is a prefix of every page.
         page = max(
             (page for page in self._pages if (path + "/").startswith(page.path.rstrip("/") + "/")),
@@ -118,8 +118,7 @@ class Assets:
         return router
 
     async def _serve(self, digest: str, name: str) -> Response:
-        # Caches keep this for a year: under the digest of another release it would be the wrong
-        # file.
+        # Caches keep this for a year: another release's digest would name the wrong file.
         content = self._files.get(name) if digest == self._digest else None
         if content is None:
             raise HttpError(ROUTE_NOT_FOUND, "There is no such file.")
@@ -130,12 +129,12 @@ class Assets:
         return Response(content, headers=headers, media_type=_TYPES[Path(name).suffix])
 
 
-LONGEST: Final = 160
-"""Characters of a value that are shown; of longer ones the beginning, and how long they are."""
+MAX_LENGTH: Final = 160
+"""Characters shown of a value; a longer one is cut, and its length shown."""
 
 
 def moment(value: str | float | None) -> str:
-    """Write a time, given in seconds since 1970 or in RFC 3339, in UTC."""
+    """Format a time, given in seconds since 1970 or in RFC 3339, in UTC."""
     if value is None:
         return NONE
     time = datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else None
@@ -148,11 +147,11 @@ def json(value: Any) -> str:
 
 
 def cut(value: Any) -> str:
-    """Write a JSON value, the beginning if it is long."""
+    """Format a JSON value, and cut it if it is long."""
     text = value if isinstance(value, str) else json(value)
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_LENGTH:
         return text
-    return f"{text[:LONGEST]}… ({len(text):,} characters)"
+    return f"{text[:MAX_LENGTH]}… ({len(text):,} characters)"
 
 
 FILTERS: Final[dict[str, Callable[..., str]]] = {

@@ -1,4 +1,4 @@
-"""The systems page: what each system can do, what it was measured at, and what is on it."""
+"""The systems page: capabilities, metrics and contents of each system."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ router = page_router()
 _NEW: Final = frozenset({"name", "kind", "url"})
 _METRIC: Final = frozenset({"metric", "value"})
 
-Chosen = Annotated[str | None, Query(pattern=NAME)]
+SystemName = Annotated[str | None, Query(pattern=NAME)]
 
 
 @router.get("/systems")
-async def show(request: Request, control: Control, system: Chosen = None) -> Response:
+async def show(request: Request, control: Control, system: SystemName = None) -> Response:
     return await _page(request, control, system)
 
 
@@ -37,8 +37,8 @@ async def show(request: Request, control: Control, system: Chosen = None) -> Res
 async def register(request: Request, control: Control) -> Response:
     """Register a system; its URL is not shown again, as it may hold a password."""
     form = await read_form(request, _NEW)
-    wanted = read_model(NewSystem, form)
-    registration = wanted.registration()
+    system = read_model(NewSystem, form)
+    registration = system.registration()
     await control.register(registration)
     return _back(registration.config.name)
 
@@ -51,7 +51,7 @@ async def calibrate(control: Control, name: Name) -> Response:
 
 @router.post("/systems/{name}/metrics")
 async def state_metric(request: Request, control: Control, name: Name) -> Response:
-    """State a metric of a system; without a value, the measured one counts again."""
+    """State a metric of a system; without a value, return to the measured one."""
     form = await read_form(request, _METRIC)
     value = _figure(form.get("value", ""))
     await control.amend(name, metrics={form.get("metric", ""): value})
@@ -60,11 +60,11 @@ async def state_metric(request: Request, control: Control, name: Name) -> Respon
 
 @router.post("/systems/{name}/declared")
 async def declare(request: Request, control: Control, name: Name) -> Response:
-    """Declare capabilities, unless somebody has declared others since they were shown."""
+    """Declare capabilities, unless they have changed since they were shown."""
     form = await read_form(request, frozenset({"declared", "seen"}))
     try:
-        seen = SeenStatements(declared=frozenset(_listed(form, "seen")))
-        await control.amend(name, declared=_listed(form, "declared"), seen=seen)
+        seen = SeenStatements(declared=frozenset(_capabilities(form, "seen")))
+        await control.amend(name, declared=_capabilities(form, "declared"), seen=seen)
     except MediatorError as error:
         return await _page(request, control, name, form=form, refusal=error)
     return _back(name)
@@ -72,7 +72,7 @@ async def declare(request: Request, control: Control, name: Name) -> Response:
 
 @router.post("/systems/{name}/use")
 async def use(request: Request, control: Control, name: Name) -> Response:
-    """Drain a system, suspend it, or use it in full again, if its use is what was shown."""
+    """Drain, suspend or resume a system, unless its use has changed since it was shown."""
     form = await read_form(request, frozenset({"use", "seen"}))
     try:
         seen = SeenStatements(use=_use(form, "seen"))
@@ -96,15 +96,15 @@ async def _page(
     form: Mapping[str, str] | None = None,
     refusal: MediatorError | None = None,
 ) -> Response:
-    """Show a system; beside a refusal, with what was declared in the form and what it was for."""
+    """Show a system; after a refusal, with the capabilities of the form."""
     systems = await control.systems()
     serves = (await control.readiness())["systems"]
-    chosen = _chosen(systems, name)
-    classes = serves[chosen["name"]]["serves"] if chosen else []
-    leaves = chosen is not None and chosen["use"] != SystemUse.FULL
-    moves = await control.moves_off(chosen["name"]) if chosen and leaves else []
+    system = _select(systems, name)
+    classes = serves[system["name"]]["serves"] if system else []
+    leaves = system is not None and system["use"] != SystemUse.FULL
+    moves = await control.moves_off(system["name"]) if system and leaves else []
     problem = None if refusal is None else problem_of(refusal).document()
-    declared = ", ".join(chosen["declared"]) if chosen else ""
+    declared = ", ".join(system["declared"]) if system else ""
     return render(
         request,
         "systems.html",
@@ -113,7 +113,7 @@ async def _page(
         form=form or {"declared": declared, "seen": declared},
         systems=systems,
         serves=serves,
-        chosen=chosen,
+        chosen=system,
         classes=classes,
         moves=moves,
         sizes=await request.app.state.sizes.of(request, classes),
@@ -124,16 +124,16 @@ async def _page(
     )
 
 
-def _chosen(systems: list[dict[str, Any]], name: str | None) -> dict[str, Any] | None:
+def _select(systems: list[dict[str, Any]], name: str | None) -> dict[str, Any] | None:
     if name is None:
         return systems[0] if systems else None
-    for each in systems:
-        if each["name"] == name:
-            return each
+    for system in systems:
+        if system["name"] == name:
+            return system
     raise NotFound("There is no such system.")
 
 
-def _listed(form: Mapping[str, str], name: str) -> list[str]:
+def _capabilities(form: Mapping[str, str], name: str) -> list[str]:
     if name not in form:
         raise not_expected(name, "capabilities, or nothing")
     return list(filter(None, re.split(r"[\s,]+", form[name])))

@@ -79,18 +79,18 @@ def examine_environment() -> list[Finding]:
 
 
 def _certificate(certificate: Certificate) -> Finding:
-    what = f"TLS of the {certificate.port} port"
+    subject = f"TLS of the {certificate.port} port"
     try:
         expiry = certificate.check()
     except MissingSetting as error:
         return Finding(
-            what, False, str(error), "Nothing is served until it can be used.", fatal=True
+            subject, False, str(error), "Nothing is served until it can be used.", fatal=True
         )
     remaining = expiry - datetime.now(UTC)
     if remaining <= timedelta(0):
-        return Finding(what, False, f"the certificate ended at {expiry}", "Renew it.")
+        return Finding(subject, False, f"the certificate ended at {expiry}", "Renew it.")
     remedy = "Renew it soon." if remaining < _SOON else ""
-    return Finding(what, True, f"until {expiry}, {remaining.days} days from now", remedy)
+    return Finding(subject, True, f"until {expiry}, {remaining.days} days from now", remedy)
 
 
 def _python() -> Finding:
@@ -173,18 +173,18 @@ async def _shared(settings: MediatorSettings) -> list[Finding]:
 
 async def _coordination(url: str, installation: str | None) -> Finding:
     """Check the binding of the Redis; `installation` is None before the first start."""
-    what, redis = "coordination Redis", connect(url)
+    subject, redis = "coordination Redis", connect(url)
     try:
         bound_installation = await InstallationBinding(redis).installation()
     except Unavailable as error:
         remedy = "Check PORTOLAN_COORDINATION_URL, and that the server accepts connections."
-        return Finding(what, False, error.detail, remedy)
+        return Finding(subject, False, error.detail, remedy)
     finally:
         await redis.aclose()
     if bound_installation in (None, installation):
-        return Finding(what, True, "it answers")
+        return Finding(subject, True, "it answers")
     return Finding(
-        what,
+        subject,
         False,
         f"it is bound to another installation, {bound_installation}",
         REMEDY,
@@ -194,13 +194,13 @@ async def _coordination(url: str, installation: str | None) -> Finding:
 
 async def _system(settings: SystemSettings) -> Finding:
     store = make_store(settings.registration().config)
-    what = f"system {settings.name} ({settings.kind})"
+    subject = f"system {settings.name} ({settings.kind})"
     try:
         await store.open()
         facts = await store.facts()
     except StoreError as error:
         remedy = "Check its URL, and that the server accepts connections from here."
-        return Finding(what, False, str(error), remedy)
+        return Finding(subject, False, str(error), remedy)
     finally:
         await store.close()
-    return Finding(what, True, f"{facts.server} {facts.version}")
+    return Finding(subject, True, f"{facts.server} {facts.version}")

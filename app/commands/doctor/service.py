@@ -72,16 +72,16 @@ def _items(answer: httpx.Response) -> list[dict[str, Any]]:
 
 
 def _integrity(name: str, answer: httpx.Response) -> Finding:
-    what, report = f"objects of {name}", answer.json()
+    subject, report = f"objects of {name}", answer.json()
     if answer.is_error:
-        return Finding(what, False, f"they cannot be compared: {report.get('detail', '')}")
+        return Finding(subject, False, f"they cannot be compared: {report.get('detail', '')}")
     unknown = report["older"] + report["left_out"]
     detail = f"{report['compared']:,} are what the feed says; nothing is known of {unknown:,}"
     if not report["wrong"]:
-        return Finding(what, True, detail)
+        return Finding(subject, True, detail)
     counts = ", ".join(f"{count:,} {fault}" for fault, count in report["wrong"].items())
     examples = ", ".join(_example(example) for example in report["examples"][:5])
-    return Finding(what, False, f"{counts}; for example {examples}", _REMEDY, fatal=True)
+    return Finding(subject, False, f"{counts}; for example {examples}", _REMEDY, fatal=True)
 
 
 def _example(example: dict[str, Any]) -> str:

@@ -16,11 +16,11 @@ from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
 
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry import telemetry as composition
-from app.telemetry.otlp import own_resource
-from app.telemetry.span_process import MOST_WAITING, SpanProcess
+from app.telemetry.otlp import process_resource
+from app.telemetry.span_process import MAX_WAITING, SpanProcess
 from app.telemetry.spans import SpanRecord, record_span
 from app.telemetry.telemetry import Telemetry
-from app.telemetry.traces import MOST_CALLS, traced
+from app.telemetry.traces import MAX_CALLS, traced
 from benchmarks.harness.otlp_sink import attributes_of
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 from mediator.stores.port import SystemConfig
@@ -33,7 +33,7 @@ from tests.process.service import scratch_catalogue, scratch_systems, unique
 ROUTE = "/v1/{database}/{class}/{id}"
 READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.02, "ok")
 DONE = RequestFinished("GET", ROUTE, 200, 0.03)
-REQUESTS = 2 * MOST_WAITING
+REQUESTS = 2 * MAX_WAITING
 
 
 @asynccontextmanager
@@ -214,7 +214,7 @@ async def test_requests_wait_for_few_spans_at_a_time(sink: OtlpRecorder) -> None
     def make() -> list[SpanRecord]:
         nonlocal made
         made += 1
-        return [record] * MOST_CALLS
+        return [record] * MAX_CALLS
 
     async def is_made() -> bool:
         return made > 0
@@ -225,7 +225,7 @@ async def test_requests_wait_for_few_spans_at_a_time(sink: OtlpRecorder) -> None
     own = SpanContext(1, 2, is_remote=False)
     record = record_span("a", "CLIENT", own, INVALID_SPAN_CONTEXT, (1, 2), {}, failed=False)
     settings = TelemetrySettings(otlp_endpoint=sink.url, otlp_timeout_s=60.0)
-    process = SpanProcess(settings, own_resource())
+    process = SpanProcess(settings, process_resource())
     try:
         process.put(make)
         await eventually(is_made)
@@ -235,7 +235,7 @@ async def test_requests_wait_for_few_spans_at_a_time(sink: OtlpRecorder) -> None
         await eventually(are_made)
     finally:
         await process.close(60.0)
-    assert len(sink.spans) == (1 + count) * MOST_CALLS
+    assert len(sink.spans) == (1 + count) * MAX_CALLS
 
 
 async def test_without_a_receiver_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def counted(bench: Bench) -> Counter[str]:
 async def test_lag_and_lengths_are_read_at_a_scrape(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telemetry, "_WITHIN_S", 60.0)
+    monkeypatch.setattr(telemetry, "_TIMEOUT_S", 60.0)
     query = await bench.ready(RS)
     await bench.pause(query)
     await bench.send("r", (1, {"a": 1}))

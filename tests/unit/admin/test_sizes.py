@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.admin.pages.sizes import MOST, Sizes
+from app.admin.pages.sizes import MAX_CLASSES, Sizes
 
 PROBLEM = {"type": "/problems/advisory-only", "detail": "It holds no data."}
 
@@ -40,7 +40,7 @@ class DataApi:
 @pytest.fixture(autouse=True)
 def _long_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that does something else for a second is no system that is away."""
-    monkeypatch.setattr("app.admin.pages.sizes._WITHIN_S", 60.0)
+    monkeypatch.setattr("app.admin.pages.sizes._TIMEOUT_S", 60.0)
 
 
 def request(data: DataApi) -> Any:
@@ -60,21 +60,21 @@ async def test_a_class_is_counted_once_for_a_while() -> None:
 async def test_a_page_does_not_wait_for_a_system_that_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.admin.pages.sizes._WITHIN_S", 0.05)
+    monkeypatch.setattr("app.admin.pages.sizes._TIMEOUT_S", 0.05)
     assert await Sizes().of(request(DataApi()), ["news.away"]) == {"news.away": None}
 
 
 async def test_queries_are_bounded_in_number_and_at_once() -> None:
     data, sizes = DataApi(), Sizes()
-    shown = await sizes.of(request(data), [f"news.c{n}" for n in range(MOST + 50)])
-    assert len(shown) == len(data.paths) == MOST
+    shown = await sizes.of(request(data), [f"news.c{n}" for n in range(MAX_CLASSES + 50)])
+    assert len(shown) == len(data.paths) == MAX_CLASSES
     assert data.most_at_once <= 4
 
 
 async def test_sizes_are_kept_for_so_many_classes_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.admin.pages.sizes._MOST_KEPT", 2)
+    monkeypatch.setattr("app.admin.pages.sizes._MAX_ESTIMATES", 2)
     data, sizes = DataApi(), Sizes()
     for names in (["news.a", "news.b"], ["news.c"], ["news.b", "news.c"], ["news.a"]):
         await sizes.of(request(data), names)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from app.telemetry.log import LOGGED
-from app.telemetry.recent_events import KEPT
+from app.telemetry.log import LOGGED_EVENTS
+from app.telemetry.recent_events import RECORDED_EVENTS
 from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
@@ -60,7 +60,7 @@ def test_a_broadcast_can_be_nested() -> None:
 
 def test_observations_of_every_request_are_neither_logged_nor_kept() -> None:
     frequent = {RequestFinished, StoreCallFinished}
-    assert not LOGGED & frequent
-    assert not KEPT & frequent
-    assert set(get_args(Observation)) >= LOGGED | KEPT | MetricsRegistry.EVENTS
-    assert CircuitChanged in LOGGED & KEPT & MetricsRegistry.EVENTS
+    assert not LOGGED_EVENTS & frequent
+    assert not RECORDED_EVENTS & frequent
+    assert set(get_args(Observation)) >= LOGGED_EVENTS | RECORDED_EVENTS | MetricsRegistry.EVENTS
+    assert CircuitChanged in LOGGED_EVENTS & RECORDED_EVENTS & MetricsRegistry.EVENTS

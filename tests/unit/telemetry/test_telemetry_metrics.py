@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from app.admin.api.health import Lifecycle
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
-from app.telemetry.metrics import MOST_WAITING, Metrics
+from app.telemetry.metrics import MAX_WAITING, Metrics
 from app.telemetry.telemetry import StateRefresher
 from mediator.base.errors import Unavailable
 from mediator.base.observation import (
@@ -36,7 +36,7 @@ def scraped(metrics: Metrics) -> str:
 
 def test_waiting_observations_are_counted_at_every_scrape() -> None:
     metrics = Metrics()
-    count = MOST_WAITING + 1
+    count = MAX_WAITING + 1
     for _ in range(count):
         metrics.observe(RequestFinished("GET", "/v1", 200, 0.01, "https"))
     text = scraped(metrics)

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
 from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
-from app.telemetry.traces import MOST_CALLS, TracedTransport, Traces, traced
+from app.telemetry.traces import MAX_CALLS, TracedTransport, Traces, traced
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
 CALLER = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -201,8 +201,8 @@ def test_a_long_state_is_not_passed_on(length: int, *, kept: bool) -> None:
 
 async def test_a_request_has_so_many_spans_of_store_calls_and_counts_the_rest() -> None:
     recorder = Recorder(1.0)
-    await recorder.request(*[READ] * (MOST_CALLS + 2), DONE)
-    assert len(recorder.spans) == MOST_CALLS + 1
+    await recorder.request(*[READ] * (MAX_CALLS + 2), DONE)
+    assert len(recorder.spans) == MAX_CALLS + 1
     attributes = dict(recorder.spans[-1].attributes or {})
     assert attributes["portolan.store_calls.left_out"] == 2
 

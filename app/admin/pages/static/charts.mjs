@@ -1,9 +1,9 @@
-// Charts: bars and lines from the table that says the same, and a line of what a live figure adds in
-// a second.
+// Charts: bars and lines from the table with the same figures, and a line of the rate of a live
+// figure.
 const { uPlot } = globalThis;
 const HEIGHT = 220;
 const drawn = new Map();
-const MOST = 400;
+const MAX_POINTS = 400;
 const SOON_S = 1;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -44,7 +44,7 @@ function columns({ dataset }) {
   return [rows.map((row) => Number(row.dataset.at)), ...dataset.columns.split(" ").map(of)];
 }
 
-/** Rates of a total that is renewed, from one look to the next. */
+/** Rates of a refreshed total, from one reading to the next. */
 function follow(element) {
   const seen = [[], []];
   let before = null;
@@ -55,7 +55,7 @@ function follow(element) {
     if (before) {
       seen[0].push(now);
       seen[1].push(Math.max(0, (total - before.total) / (now - before.now)));
-      seen.forEach((each) => each.splice(0, each.length - MOST));
+      seen.forEach((each) => each.splice(0, each.length - MAX_POINTS));
     }
     before = { total, now };
   };

@@ -1,11 +1,11 @@
 // Follows the feed: the server waits for changes and renders them, and they are put on top.
-import { load, pause as rest, report } from "./live.mjs";
+import { load, pause as sleep, report } from "./live.mjs";
 
-const MOST = 200;
+const MAX_CHANGES = 200;
 const WAIT_S = 5;
 const LATE_MS = 20000;
 const RETRY_S = 3;
-const LONGEST_RETRY_S = 60;
+const MAX_RETRY_S = 60;
 
 const list = document.getElementById("changes");
 const pause = document.getElementById("pause");
@@ -17,9 +17,9 @@ const resume = () => paused() || dispatchEvent(new Event("portolan:resumed"));
 
 function add(fresh) {
   for (const change of [...fresh.children]) list.prepend(change);
-  while (list.childElementCount > MOST) list.lastChild.remove();
+  while (list.childElementCount > MAX_CHANGES) list.lastChild.remove();
   list.dataset.position = fresh.dataset.position;
-  if (list.childElementCount) state.textContent = `The latest first, ${MOST} at most.`;
+  if (list.childElementCount) state.textContent = `The latest first, ${MAX_CHANGES} at most.`;
 }
 
 /** The position is gone, or there is no feed any more: what is listed stays. */
@@ -29,7 +29,7 @@ function end(page) {
   pause.hidden = true;
 }
 
-/** Add the next changes; return for how many seconds to rest, or null if there will be none. */
+/** Add the next changes; return the seconds to wait, or null if the feed ended. */
 async function next() {
   const address = new URL(location);
   address.searchParams.set("after", list.dataset.position);
@@ -37,8 +37,8 @@ async function next() {
   const { answer, page, reason } = await load(address, new AbortController(), LATE_MS);
   const passes = !answer || answer.status >= 500 || answer.status === 429;
   report(passes ? reason : "");
-  // From the same position again, so that no change is left out.
-  if (passes) return Math.min(Number(answer?.headers.get("retry-after")) || RETRY_S, LONGEST_RETRY_S);
+  // Retry from the same position, so that no change is left out.
+  if (passes) return Math.min(Number(answer?.headers.get("retry-after")) || RETRY_S, MAX_RETRY_S);
   const fresh = answer.ok ? page.getElementById("changes") : null;
   if (!fresh) {
     end(page);
@@ -53,7 +53,7 @@ async function follow() {
     if (paused()) await resumed();
     const seconds = await next();
     if (seconds === null) return;
-    if (seconds) await rest(1000 * seconds);
+    if (seconds) await sleep(1000 * seconds);
   }
 }
 

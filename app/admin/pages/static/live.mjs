@@ -1,7 +1,7 @@
 // What every page does: the switch of light and dark, and regions that are kept up to date.
 //
-// The server renders; a region with `data-live="3"` is fetched again every three seconds, as a part
-// of its page, and put in the place of the old one. Nothing else knows how it looks.
+// The server renders; a region with `data-live="3"` is fetched every three seconds with its page,
+// and replaces the old one. Only the server knows how it looks.
 import { restore } from "./restore.mjs";
 
 const TIMEOUT_MS = 10000;
@@ -21,15 +21,15 @@ export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 let staleSince = "";
 
-/** Say for which reason what is shown is not up to date; without one, that it is. */
+/** Show why the page is not up to date; without a reason, that it is. */
 export function report(reason) {
   staleSince = reason && (staleSince || new Date().toLocaleTimeString());
   const text = reason && `Not up to date since ${staleSince}: ${reason}`;
   const line = document.getElementById("stale");
-  if (line.textContent !== text) line.textContent = text; // what is written again is read out again
+  if (line.textContent !== text) line.textContent = text; // a screen reader would repeat an equal text
 }
 
-/** Fetch a page: the answer and its document if there is one, and the reason if it is none to show. */
+/** Fetch a page: the answer and its document, if any, and the reason why it cannot be shown. */
 export async function load(address, controller, timeout = TIMEOUT_MS) {
   let late = false;
   const timer = setTimeout(() => { late = true; controller.abort(); }, timeout);
@@ -46,7 +46,7 @@ export async function load(address, controller, timeout = TIMEOUT_MS) {
 
 let latest = new AbortController();
 
-/** Fetch a page again, and put its elements of some ids in the place of ours; a later call wins. */
+/** Fetch a page, and replace the elements with some ids; a later call wins. */
 export async function renew(address, ids) {
   latest.abort();
   const own = (latest = new AbortController());

@@ -1,7 +1,7 @@
 // What a person has done to a region outlives its replacement: focus, what is open, how far it is scrolled.
 const KEPT = "a, button, input, select, summary, details, [tabindex]";
 
-/** Put an element in the place of another; what is the same in both stays as it was left. */
+/** Replace an element; the state of the elements in both is kept. */
 export function restore(old, made, replace) {
   const [before, after] = [byPurpose(old), byPurpose(made)];
   const left = [...before].map(([purpose, { open, scrollTop, scrollLeft }]) => [after.get(purpose), { open, scrollTop, scrollLeft }]);
@@ -15,7 +15,7 @@ export function restore(old, made, replace) {
   after.get(focused)?.focus({ preventScroll: true });
 }
 
-/** The elements by what they are for: where one is says nothing, as others come and go before it. */
+/** The elements by purpose, not by position, as others come and go before them. */
 function byPurpose(region) {
   const found = new Map();
   for (const element of region.querySelectorAll(KEPT)) {

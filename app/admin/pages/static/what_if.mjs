@@ -1,10 +1,10 @@
-// Sliders: while one moves its value is shown; once it rests the server decides anew.
+// Sliders: while one moves its value is shown; once it rests the server decides again.
 import { renew } from "./live.mjs";
 
 const form = document.getElementById("sliders");
 const QUIET_MS = 150;
 
-/** The value a slider stands for: octaves from the present one. */
+/** The value of a slider: octaves from the current one. */
 function then({ value, dataset }) {
   const moved = Number(dataset.now) * 2 ** Number(value);
   return dataset.kind.endsWith("availability") ? Math.min(1, moved) : moved;
