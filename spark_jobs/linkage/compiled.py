@@ -1,4 +1,4 @@
-"""How kernels are compiled: without the interpreter's lock, and once for a machine."""
+"""Compiles kernels, which run without the GIL and are cached per machine."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def compiled(function: FunctionT) -> FunctionT:
     """Compile a function for this processor when it is first called.
 
     The machine code is stored next to the module, or in the user's cache; where neither can be
-    written, each process compiles for itself. What it calls must be in the same module: the cache
-    checks that module's age only.
+    written, each process compiles for itself. The functions it calls must be in the same module:
+    the cache checks only that module's age.
     """
     try:
         return cast("FunctionT", numba.njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # nowhere to keep it
+    except RuntimeError:  # no writable cache
         return cast("FunctionT", numba.njit(nogil=True)(function))
 
 

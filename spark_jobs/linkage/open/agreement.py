@@ -1,7 +1,7 @@
-"""How far pairs of records agree: a level for each comparison, and one number for all of them.
+"""Agreement of pairs of records: a level for each comparison, and one number for all levels.
 
-A similarity is computed once for each pair and then put into levels; a level is only measured where
-the ones above it are not met. All levels of a pair make its *pattern*, a number in mixed radix.
+A similarity is computed once for each pair and then mapped to a level; a level is measured only for
+pairs that miss the levels above it. The levels of a pair form its *pattern*, a mixed-radix number.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _MEASURES: Final[Mapping[Measure, Callable[[Text, Text, Rows, Rows], Floats]]] =
 
 @dataclass(slots=True)
 class Columns:
-    """The compared columns of some records, taken from Arrow when they are first read.
+    """The compared columns of some records, converted from Arrow on first use.
 
-    The table has for a comparison k its text ``c<k>``, where needed its number ``n<k>`` and the
+    For comparison k the table has its text ``c<k>`` and, where needed, its number ``n<k>`` and the
     frequency of its value ``f<k>``.
     """
 
@@ -55,7 +55,7 @@ class Columns:
         return self._texts[k]
 
     def floats(self, name: str) -> Floats:
-        """A column of numbers, NaN where there is none, or of frequencies."""
+        """Return a column of numbers (NaN: missing) or of frequencies."""
         values: Floats = self.table.column(name).to_numpy(zero_copy_only=False)
         return values
 
@@ -72,16 +72,17 @@ def _levels(comparison: FieldComparison, columns: Columns, k: int, i: Rows, j: R
     text = columns.text(k)
     levels = np.zeros(len(i), np.int8)
     remaining = np.flatnonzero(text.valid[i] & text.valid[j])
-    measured: dict[Measure, Floats] = {}
+    values_by_measure: dict[Measure, Floats] = {}
     for number, level in enumerate(comparison.levels, start=1):
-        values = measured.get(level.measure)
+        values = values_by_measure.get(level.measure)
         if values is None:
             values = _measure(level.measure, columns, k, i[remaining], j[remaining])
         met = values <= level.limit if level.measure.is_distance else values >= level.limit
         levels[remaining[met]] = number
         remaining = remaining[~met]
-        measured = {
-            name: previous[~met] for name, previous in (measured | {level.measure: values}).items()
+        values_by_measure = {
+            name: previous[~met]
+            for name, previous in (values_by_measure | {level.measure: values}).items()
         }
     levels[remaining] = len(comparison.levels) + 1
     return levels
@@ -98,10 +99,10 @@ def _measure(measure: Measure, columns: Columns, k: int, i: Rows, j: Rows) -> Fl
 def rarity(
     comparisons: Sequence[FieldComparison], columns: Columns, levels: Levels, i: Rows
 ) -> Floats:
-    """Bits of exact agreement, summed over fields whose term frequency counts.
+    """Return the bits of exact agreement, summed over fields with term frequency.
 
-    That is -log2 of the share of records that have the value; the model subtracts what it expected
-    of the field in general.
+    That is -log2 of the share of records with the value; the model subtracts the bits that it
+    expects of the field.
     """
     bits = np.zeros(len(i))
     for k, comparison in enumerate(comparisons):

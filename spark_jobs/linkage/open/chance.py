@@ -1,8 +1,8 @@
-"""Agreement by chance: the patterns of random pairs of a sample of records, from which u follows.
+"""Agreement by chance: patterns of random pairs of sampled records, which give u.
 
-A pair that may be compared is drawn as it would be drawn of all records. Where records of one table
-are not compared, each table has a sample of its own: in one sample of all of them a small table
-might have no record, and no pair would be left.
+A comparable pair is drawn as it would be drawn from all records. If records of one table are not
+compared with each other, each table has its own sample: in a joint sample a small table might have
+no record, and so no pairs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from spark_jobs.linkage.open.strings import Floats, Rows
 __all__ = ["SAMPLE", "random_patterns"]
 
 SAMPLE: Final = 10_000
-"""Records of all samples together at most."""
+"""Maximum records of all samples together."""
 
 
 class _WeightedPairs(NamedTuple):
-    """Pairs of the sample, and how many each counts for."""
+    """Pairs of the sample, and the number of pairs each one stands for."""
 
     i: Rows
     j: Rows
@@ -33,7 +33,7 @@ class _WeightedPairs(NamedTuple):
 
 
 class _Between(NamedTuple):
-    """Two samples, by the places of their records, and the share of their tables in all pairs."""
+    """Two samples, by the positions of their records, and their tables' share of all pairs."""
 
     left: Rows
     right: Rows
@@ -45,36 +45,36 @@ class _Between(NamedTuple):
 
 
 def random_patterns(
-    sample: pa.Table, sizes: Sequence[int], spec: OpenSpec, most: int
+    sample: pa.Table, sizes: Sequence[int], spec: OpenSpec, max_pairs: int
 ) -> tuple[Rows, Floats]:
-    """Patterns of random pairs of sampled records, and how many pairs show each.
+    """Return the patterns of random pairs of sampled records, and the number of pairs of each.
 
-    If the sample has no more than `most` pairs, all are compared, once each.
+    If the sample has at most `max_pairs` pairs, each is compared once.
 
     Args:
-        sample: Even samples of the prepared records: of all together if records of one table are
-            compared with each other, otherwise of each table.
+        sample: Even samples of the prepared records: one of all tables if records of one table are
+            compared with each other, otherwise one of each table.
         sizes: The number of records of each table.
         spec: Its comparisons, whether tables are compared with themselves, and the seed.
-        most: Pairs that are compared.
+        max_pairs: Maximum pairs that are compared.
     """
     random = np.random.default_rng(spec.seed)
     if spec.within:
-        pairs = _anywhere(sample.num_rows, most, random)
+        pairs = _pairs_within(sample.num_rows, max_pairs, random)
     else:
-        pairs = _across(_samples(sample, sizes), most, random)
+        pairs = _pairs_between(_samples(sample, sizes), max_pairs, random)
     levels = vectors(spec.comparisons, Columns(sample), pairs.i, pairs.j)
     patterns, at = np.unique(pattern_codes(spec.comparisons, levels), return_inverse=True)
     return patterns, np.bincount(at, pairs.weights, len(patterns)).astype(np.float64)
 
 
-def _anywhere(size: int, most: int, random: np.random.Generator) -> _WeightedPairs:
-    if size * (size - 1) // 2 <= most:
+def _pairs_within(size: int, max_pairs: int, random: np.random.Generator) -> _WeightedPairs:
+    if size * (size - 1) // 2 <= max_pairs:
         i, j = np.triu_indices(size, 1)
     else:
-        i, j = random.integers(0, size, (2, most))
-    other = i != j
-    return _WeightedPairs(i[other], j[other], np.ones(int(other.sum())))
+        i, j = random.integers(0, size, (2, max_pairs))
+    distinct = i != j
+    return _WeightedPairs(i[distinct], j[distinct], np.ones(int(distinct.sum())))
 
 
 def _samples(sample: pa.Table, sizes: Sequence[int]) -> list[_Between]:
@@ -85,25 +85,27 @@ def _samples(sample: pa.Table, sizes: Sequence[int]) -> list[_Between]:
     return [_Between(members[a], members[b], product / total) for a, b, product in products]
 
 
-def _across(samples: Sequence[_Between], most: int, random: np.random.Generator) -> _WeightedPairs:
+def _pairs_between(
+    samples: Sequence[_Between], max_pairs: int, random: np.random.Generator
+) -> _WeightedPairs:
     pairs = sum(between.pairs for between in samples)
-    if pairs <= most:
-        chosen = [_all(between, pairs) for between in samples if between.pairs]
+    if pairs <= max_pairs:
+        parts = [_all_pairs(between, pairs) for between in samples if between.pairs]
     else:
-        drawn = random.multinomial(most, [between.share for between in samples])
-        chosen = [_drawn(*each, random) for each in zip(samples, drawn.tolist(), strict=True)]
-    none = _WeightedPairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-    return _WeightedPairs(*(np.concatenate(each) for each in zip(none, *chosen, strict=True)))
+        counts = random.multinomial(max_pairs, [between.share for between in samples])
+        parts = [_draw_pairs(*draw, random) for draw in zip(samples, counts.tolist(), strict=True)]
+    empty = _WeightedPairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+    return _WeightedPairs(*(np.concatenate(arrays) for arrays in zip(empty, *parts, strict=True)))
 
 
-def _all(between: _Between, pairs: int) -> _WeightedPairs:
-    """All pairs of two samples; they count for their tables' share of `pairs`."""
+def _all_pairs(between: _Between, pairs: int) -> _WeightedPairs:
+    """Return all pairs of two samples, weighted by their tables' share of `pairs`."""
     i = np.repeat(between.left, len(between.right))
     j = np.tile(between.right, len(between.left))
     return _WeightedPairs(i, j, np.full(between.pairs, between.share * pairs / between.pairs))
 
 
-def _drawn(between: _Between, count: int, random: np.random.Generator) -> _WeightedPairs:
+def _draw_pairs(between: _Between, count: int, random: np.random.Generator) -> _WeightedPairs:
     i, j = (
         side[random.integers(0, len(side), count)] if count else side[:0]
         for side in (between.left, between.right)

@@ -1,7 +1,7 @@
-"""How many links join records of which each has more that the other lacks than both share.
+"""The share of links whose records each have more unshared than shared features.
 
-Two products of one line agree in most words, and a model of fields believes in them; what tells
-them apart is rare, such as a model number. Typing errors leave most n-grams of a word the same.
+Two products of one line agree in most words, so a model of fields links them; they differ in rare
+features, such as a model number. Typing errors leave most n-grams of a word unchanged.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from numpy.typing import NDArray
 
 from spark_jobs.linkage.compiled import compiled
 from spark_jobs.linkage.open.spec import OpenSpec
-from spark_jobs.linkage.open.strings import Rows, joined_fields
+from spark_jobs.linkage.open.strings import Rows, join_fields
 from spark_jobs.linkage.open.whole.features import Features
 
-__all__ = ["LOOKED_AT", "compared_texts", "differing"]
+__all__ = ["MAX_LINKS", "compared_texts", "differing_share"]
 
-LOOKED_AT: Final = 10_000
-"""Links that are looked at, the first by their rows: these are hashes, so they are any links."""
-_DIFFERENT: Final = 1.5
-"""What each record has alone, in relation to what both share, from which they seem different."""
+MAX_LINKS: Final = 10_000
+"""Maximum links examined, in the order of their rows: these are hashes, so the links are random."""
+_DIFFERENCE_RATIO: Final = 1.5
+"""Minimum ratio of each record's unshared to the shared weight for records to seem different."""
 
 
 def compared_texts(spec: OpenSpec) -> Sequence[str]:
-    """Return the columns of prepared records that `differing` reads."""
+    """Return the columns of prepared records that `differing_share` reads."""
     return ["row", *(f"c{at}" for at in range(len(spec.comparisons)))]
 
 
-def differing(left: Rows, right: Rows, records: pa.Table) -> float:
+def differing_share(left: Rows, right: Rows, records: pa.Table) -> float:
     """Return the share of links, in [0, 1], whose records seem to be different things.
 
-    Features are weighted as in their similarity (`whole.neighbours`), by their rarity in `records`.
+    Features are weighted by their rarity in `records`, as for similarity (`whole.neighbours`).
 
     Args:
-        left: Rows of one end of each link, and `right` of the other.
-        records: ``row`` and compared fields as text, of all ends at least.
+        left: Rows of one end of each link; `right` has the other end.
+        records: ``row`` and compared fields as text; at least of all ends.
     """
     if not len(left):
         return 0.0
@@ -46,9 +46,9 @@ def differing(left: Rows, right: Rows, records: pa.Table) -> float:
     order = np.argsort(rows)
     i, j = (order[np.searchsorted(rows, ends, sorter=order)] for ends in (left, right))
     fields = [records.column(name) for name in records.column_names if name != "row"]
-    features = Features.of(joined_fields(fields))
+    features = Features.of(join_fields(fields))
     different: NDArray[np.bool_] = _different(
-        features.numbers, features.starts, features.weights() ** 2, i, j, _DIFFERENT
+        features.numbers, features.starts, features.weights() ** 2, i, j, _DIFFERENCE_RATIO
     )
     return float(different.mean())
 

@@ -1,11 +1,11 @@
 """Fellegi and Sunter's model, estimated by expectation maximisation over patterns.
 
-A pair of the same person shows a level of a comparison with probability m, another pair with
-probability u, independently of the other comparisons. The data are few: how many pairs show which
-pattern. u is estimated from random pairs, which are hardly ever matches, less those that the
-model takes for matches. m is estimated from blocked pairs, once for each rule, without the
-comparisons that the rule itself decides; the sessions are averaged by the matches they saw. The
-share of matches among all pairs follows from both; it is at least what one rule alone finds.
+A matching pair has a level of a comparison with probability m, a non-matching pair with probability
+u, independently of the other comparisons. The data are small: the number of pairs of each pattern.
+u is estimated from random pairs, which are hardly ever matches, less those that the model counts as
+matches. m is estimated from blocked pairs, once per rule, without the comparisons that the rule
+decides; the mean over these sessions is weighted by their matches. The share of matches among all
+pairs follows from both; the matches of one rule alone are its lower bound.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from spark_jobs.linkage.open.strings import Floats, Rows
 
 __all__ = ["Estimate", "Patterns", "RuleEstimate", "estimate", "guess", "session", "share_of"]
 
-_ROUNDS: Final = 200
-_OUTER: Final = 5
-_CONVERGED: Final = 1e-5
+_MAX_ROUNDS: Final = 200
+_OUTER_ROUNDS: Final = 5
+_TOLERANCE: Final = 1e-5
 _SMOOTHING: Final = 0.5
 _SHARE_LIMITS: Final = (1e-12, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """How many pairs show which pattern, and the rules that find these pairs, as bits."""
+    """The number of pairs of each pattern, and the rules that find these pairs, as bits."""
 
     levels: Levels
     counts: Floats
     rules: Rows
 
     def of_rule(self, rule: int) -> Patterns:
-        kept = (self.rules >> rule) & 1 == 1
-        return Patterns(self.levels[kept], self.counts[kept], self.rules[kept])
+        mask = (self.rules >> rule) & 1 == 1
+        return Patterns(self.levels[mask], self.counts[mask], self.rules[mask])
 
 
 @dataclass(frozen=True, slots=True)
 class RuleEstimate:
-    """What the pairs of one rule show: m, and how many matches are expected among them.
+    """The estimate from the pairs of one rule: m, and the expected number of matches.
 
-    m has for each comparison the probabilities of its levels (null: 0); None: the rule decides it.
+    m has the probabilities of each comparison's levels (null: 0); None: the rule decides it.
     """
 
     m: tuple[Floats | None, ...]
@@ -63,7 +63,7 @@ class Estimate:
 
     @property
     def weights(self) -> tuple[NDArray[np.float64], ...]:
-        """log2(m/u) of every level; null weighs nothing."""
+        """log2(m/u) of every level; 0 for null."""
         return tuple(_bits(m, u) for m, u in zip(self.m, self.u, strict=True))
 
 
@@ -79,71 +79,73 @@ def estimate(
     Args:
         random: Patterns of random pairs.
         blocked: Patterns of the pairs that rules find.
-        decided: For each rule the comparisons that it decides.
-        sizes: Levels of each comparison, null and else included.
+        decided: The comparisons that each rule decides.
+        sizes: The number of levels of each comparison, including null and else.
         pairs: The number of all pairs, blocked or not.
     """
     u = _shares(random.levels, random.counts, sizes)
     share = 1.0 / max(2.0, pairs)
     m = tuple(guess(size) for size in sizes)
-    for _ in range(_OUTER):
-        sessions = [session(blocked.of_rule(r), m, u, out) for r, out in enumerate(decided)]
-        m = _averaged(sessions, m)
-        surest = max((one.matches for one in sessions), default=0.0)
-        share = max(share_of(blocked, m, u, pairs), min(surest / pairs, _SHARE_LIMITS[1]))
-        others = random.counts * (1.0 - _posterior(random.levels, m, u, share))
-        u = _shares(random.levels, others, sizes)
+    for _ in range(_OUTER_ROUNDS):
+        sessions = [session(blocked.of_rule(r), m, u, ks) for r, ks in enumerate(decided)]
+        m = _average_sessions(sessions, m)
+        max_matches = max((one.matches for one in sessions), default=0.0)
+        share = max(share_of(blocked, m, u, pairs), min(max_matches / pairs, _SHARE_LIMITS[1]))
+        non_matches = random.counts * (1.0 - _posterior(random.levels, m, u, share))
+        u = _shares(random.levels, non_matches, sizes)
     return Estimate(m, u, share)
 
 
 def session(
     blocked: Patterns, start: Sequence[Floats], u: Sequence[Floats], decided: frozenset[int]
 ) -> RuleEstimate:
-    """Estimate m from the pairs of one rule, beginning with a guess; u is known."""
+    """Estimate m from the pairs of one rule, starting from a guess; u is fixed."""
     m, sizes = list(start), [len(one) for one in start]
     free = [k for k in range(len(m)) if k not in decided]
     share, total = 0.1, float(blocked.counts.sum())
     if not free or not total:
         return RuleEstimate((None,) * len(m), 0.0)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         match = blocked.counts * _posterior(blocked.levels, m, u, share, free)
-        # Never 0 or 1, whose log odds are infinite.
+        # Never 0 or 1: their log odds are infinite.
         before, share = share, min(max(float(match.sum()) / total, 1e-9), 1 - 1e-9)
         shares = _shares(blocked.levels, match, sizes)
-        moved = max(float(np.abs(shares[k] - m[k]).max()) for k in free)
+        change = max(float(np.abs(shares[k] - m[k]).max()) for k in free)
         m = list(shares)
-        if max(moved, abs(share - before)) < _CONVERGED:
+        if max(change, abs(share - before)) < _TOLERANCE:
             break
     return RuleEstimate(tuple(m[k] if k in free else None for k in range(len(m))), share * total)
 
 
-def _averaged(sessions: Sequence[RuleEstimate], before: Sequence[Floats]) -> tuple[Floats, ...]:
+def _average_sessions(
+    sessions: Sequence[RuleEstimate], before: Sequence[Floats]
+) -> tuple[Floats, ...]:
     return tuple(_average(sessions, k, one) for k, one in enumerate(before))
 
 
 def _average(sessions: Sequence[RuleEstimate], k: int, before: Floats) -> Floats:
-    """The mean of the sessions' estimates for a comparison; as before, if there are none."""
-    counted = [(one.matches, m) for one in sessions if (m := one.m[k]) is not None and one.matches]
-    if not counted:
+    """Return the mean of the sessions' estimates for a comparison; without any, `before`."""
+    weighted = [(one.matches, m) for one in sessions if (m := one.m[k]) is not None and one.matches]
+    if not weighted:
         return before
-    weights, values = zip(*counted, strict=True)
+    weights, values = zip(*weighted, strict=True)
     mean: Floats = np.average(np.array(values), axis=0, weights=weights)
     return mean
 
 
 def guess(size: int) -> Floats:
-    """Where m begins: nine in ten agree, each lower level half as often as the one above."""
-    falling = 0.5 ** np.arange(size - 2)
-    return np.array([0.0, *(0.9 * falling / falling.sum()), 0.1])
+    """Return the initial m: nine in ten agree, each level half as often as the level above."""
+    ratios = 0.5 ** np.arange(size - 2)
+    return np.array([0.0, *(0.9 * ratios / ratios.sum()), 0.1])
 
 
 def _shares(levels: Levels, counts: Floats, sizes: Sequence[int]) -> tuple[Floats, ...]:
     out = []
     for k, size in enumerate(sizes):
-        # Smoothed: a level that no pair shows still needs a logarithm.
-        counted = _SMOOTHING + np.bincount(levels[:, k], weights=counts, minlength=size)
-        counted[0] = 0.0
-        out.append(counted / counted.sum())
+        # Smoothed: a level without pairs still needs a logarithm.
+        level_counts = _SMOOTHING + np.bincount(levels[:, k], weights=counts, minlength=size)
+        level_counts[0] = 0.0
+        out.append(level_counts / level_counts.sum())
     return tuple(out)
 
 
@@ -163,17 +165,17 @@ def _posterior(
     bits = np.full(len(levels), np.log2(share) - np.log2(1.0 - share))
     for k in range(len(m)) if compared is None else compared:
         bits += _bits(m[k], u[k])[levels[:, k]]
-    # Clipped: exp2 would overflow.
+    # Clipped, because exp2 would overflow.
     posterior: Floats = 1.0 / (1.0 + np.exp2(-np.clip(bits, -500, 500)))
     return posterior
 
 
 def share_of(blocked: Patterns, m: Sequence[Floats], u: Sequence[Floats], pairs: float) -> float:
-    """Matches among all pairs: what the rules do not find counts as none."""
+    """Return the share of matches among all pairs; pairs without a rule count as non-matches."""
     share = 1.0 / max(2.0, pairs)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         matches = float((blocked.counts * _posterior(blocked.levels, m, u, share)).sum())
         before, share = share, min(max(matches / pairs, _SHARE_LIMITS[0]), _SHARE_LIMITS[1])
-        if abs(share - before) <= _CONVERGED * share:
+        if abs(share - before) <= _TOLERANCE * share:
             break
     return share

@@ -1,9 +1,9 @@
-"""Connected components without iterations: edges are reduced to forests, partition by partition.
+"""Connected components without joins: edges are reduced to spanning forests, by partition.
 
-A spanning forest of a partition's edges connects the same nodes as all of them, and has fewer edges
-than nodes. So tasks make forests of their edges, fewer tasks of these, and the last one labels the
-nodes. There are no joins, no checkpoints, and as many rounds as the logarithm of the edges; the
-last task holds 16 bytes for every node that has a link.
+A spanning forest of a partition's edges connects the same nodes as all edges, with fewer edges than
+nodes. Tasks reduce their edges to forests, fewer tasks reduce these, and the last task labels the
+nodes. There are no joins and no checkpoints, and the rounds grow with the logarithm of the edges;
+the last task holds 16 bytes for every linked node.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from spark_jobs.linkage.open.strings import Rows
 __all__ = ["components", "connected", "root", "roots", "spanning"]
 
 _TASK_EDGES: Final = 1_000_000
-_FEWER: Final = 8
-_MOST_TASKS: Final = 4096
+_FAN_IN: Final = 8
+_MAX_TASKS: Final = 4096
 
 
 def connected(edges: DataFrame, count: int) -> DataFrame:
-    """Label what about `count` edges, ``l`` and ``r``, connect.
+    """Label the components of about `count` edges, ``l`` and ``r``.
 
     Returns:
-        ``row`` and ``component``, the least row of it; nodes without edges are left out.
+        ``row`` and ``component``, its least row; without isolated nodes.
     """
-    tasks = min(_MOST_TASKS, count // _TASK_EDGES)
+    tasks = min(_MAX_TASKS, count // _TASK_EDGES)
     while tasks > 1:
         edges = edges.repartition(tasks).mapInArrow(_forest, "l long, r long")
-        tasks //= _FEWER
+        tasks //= _FAN_IN
     return edges.repartition(1).mapInArrow(_labels, "row long, component long")
 
 
 def _forest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     left, right = _read(batches)
-    kept = spanning(left, right)
-    yield pa.RecordBatch.from_pydict({"l": left[kept], "r": right[kept]})
+    forest = spanning(left, right)
+    yield pa.RecordBatch.from_pydict({"l": left[forest], "r": right[forest]})
 
 
 def _labels(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -51,20 +51,20 @@ def _labels(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _read(batches: Iterable[pa.RecordBatch]) -> tuple[Rows, Rows]:
     parts = [(batch.column("l").to_numpy(), batch.column("r").to_numpy()) for batch in batches]
-    none = np.empty(0, np.int64)
-    left, right = zip(*parts, strict=True) if parts else ((none,), (none,))
+    empty = np.empty(0, np.int64)
+    left, right = zip(*parts, strict=True) if parts else ((empty,), (empty,))
     return np.concatenate(left), np.concatenate(right)
 
 
 def spanning(left: Rows, right: Rows) -> Rows:
-    """The numbers of edges that make a spanning forest of all these."""
+    """Return the indices of edges that form a spanning forest."""
     rows, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
-    _, kept = _union(ends[: len(left)], ends[len(left) :], len(rows))
-    return np.flatnonzero(kept)
+    _, joins = _union(ends[: len(left)], ends[len(left) :], len(rows))
+    return np.flatnonzero(joins)
 
 
 def components(left: Rows, right: Rows) -> tuple[Rows, Rows]:
-    """The nodes of edges, ascending, and for each the least node that it is connected with."""
+    """Return the nodes of edges, ascending, and the least node of each one's component."""
     rows, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
     parents, _ = _union(ends[: len(left)], ends[len(left) :], len(rows))
     return rows, rows[parents]
@@ -72,16 +72,16 @@ def components(left: Rows, right: Rows) -> tuple[Rows, Rows]:
 
 @compiled
 def _union(left: Any, right: Any, nodes: int) -> Any:
-    """The least node of each node's set, and which edges joined two sets."""
+    """Return the least node of each node's set, and which edges joined two sets."""
     parents = np.arange(nodes)
-    kept = np.zeros(len(left), np.bool_)
+    joins = np.zeros(len(left), np.bool_)
     for edge in range(len(left)):
         a, b = root(parents, left[edge]), root(parents, right[edge])
         if a != b:
-            kept[edge] = True
+            joins[edge] = True
             # The lesser root stays: a root is the least node of its set.
             parents[max(a, b)] = min(a, b)
-    return roots(parents), kept
+    return roots(parents), joins
 
 
 @compiled
@@ -96,7 +96,7 @@ def root(parents: Any, node: int) -> int:
 
 @compiled
 def roots(parents: Any) -> Any:
-    """Let every node's parent be its root; returns the same array."""
+    """Set every node's parent to its root; return the same array."""
     for node in range(len(parents)):
         parents[node] = root(parents, node)
     return parents

@@ -1,8 +1,8 @@
-"""Spark's ``xxhash64`` of rows, so that records have the same names and blocks on both engines.
+"""Spark's ``xxhash64`` of rows, so that records have the same row ids and blocks on both engines.
 
-Each value continues with the hash of the one before; null leaves it. The function is XXH64 with
-that seed (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md), of the bytes of a text, of four
-bytes of an int and eight of a long.
+The seed of each value is the hash of the previous values; null keeps the hash. The function is
+XXH64 (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md) of the bytes of a text, of four bytes
+of an int and eight of a long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spark_jobs.linkage.compiled import compiled
 from spark_jobs.linkage.open.strings import Rows
 
-__all__ = ["Hashes", "begun", "with_ints", "with_longs", "with_texts"]
+__all__ = ["Hashes", "initial_hashes", "with_ints", "with_longs", "with_texts"]
 
 Hashes: TypeAlias = NDArray[np.uint64]
 
@@ -33,8 +33,8 @@ _P1, _P2, _P3, _P4, _P5 = (
 )
 
 
-def begun(rows: int) -> Hashes:
-    """The hashes of no values."""
+def initial_hashes(rows: int) -> Hashes:
+    """Return the hashes before any value: the seed."""
     return np.full(rows, _SEED, np.uint64)
 
 
@@ -43,8 +43,8 @@ def with_texts(hashes: Hashes, texts: pa.Array) -> Hashes:
     _, ends, data = column.buffers()
     starts = np.frombuffer(ends, np.int64)[column.offset : column.offset + len(column) + 1]
     valid = column.is_valid().to_numpy(zero_copy_only=False)
-    held: Hashes = _hashed(hashes, np.frombuffer(data or b"\0", np.uint8), starts, valid)
-    return held
+    out: Hashes = _hash_rows(hashes, np.frombuffer(data or b"\0", np.uint8), starts, valid)
+    return out
 
 
 def with_longs(hashes: Hashes, values: Rows) -> Hashes:
@@ -58,12 +58,12 @@ def with_ints(hashes: Hashes, values: NDArray[np.int32]) -> Hashes:
 def _with_numbers(hashes: Hashes, values: NDArray[Any]) -> Hashes:
     size, count = values.dtype.itemsize, len(values)
     starts, valid = np.arange(count + 1) * size, np.ones(count, np.bool_)
-    held: Hashes = _hashed(hashes, values.view(np.uint8), starts, valid)
-    return held
+    out: Hashes = _hash_rows(hashes, values.view(np.uint8), starts, valid)
+    return out
 
 
 @compiled
-def _hashed(seeds: Any, data: Any, starts: Any, valid: Any) -> Any:
+def _hash_rows(seeds: Any, data: Any, starts: Any, valid: Any) -> Any:
     out = seeds.copy()
     for row in range(len(seeds)):
         if valid[row]:
@@ -82,39 +82,39 @@ def _xxh64(data: Any, at: int, end: int, seed: Any) -> Any:
             c = _round(c, _word(data, at + 16, 8))
             d = _round(d, _word(data, at + 24, 8))
             at += 32
-        held = _rotated(a, 1) + _rotated(b, 7) + _rotated(c, 12) + _rotated(d, 18)
+        acc = _rotate_left(a, 1) + _rotate_left(b, 7) + _rotate_left(c, 12) + _rotate_left(d, 18)
         for lane in (a, b, c, d):
-            held = (held ^ _round(np.uint64(0), lane)) * _P1 + _P4
+            acc = (acc ^ _round(np.uint64(0), lane)) * _P1 + _P4
     else:
-        held = seed + _P5
-    held += length
+        acc = seed + _P5
+    acc += length
     while at + 8 <= end:
-        held = _rotated(held ^ _round(np.uint64(0), _word(data, at, 8)), 27) * _P1 + _P4
+        acc = _rotate_left(acc ^ _round(np.uint64(0), _word(data, at, 8)), 27) * _P1 + _P4
         at += 8
     if at + 4 <= end:
-        held = _rotated(held ^ (_word(data, at, 4) * _P1), 23) * _P2 + _P3
+        acc = _rotate_left(acc ^ (_word(data, at, 4) * _P1), 23) * _P2 + _P3
         at += 4
     while at < end:
-        held = _rotated(held ^ (np.uint64(data[at]) * _P5), 11) * _P1
+        acc = _rotate_left(acc ^ (np.uint64(data[at]) * _P5), 11) * _P1
         at += 1
-    held = (held ^ (held >> np.uint64(33))) * _P2
-    held = (held ^ (held >> np.uint64(29))) * _P3
-    return held ^ (held >> np.uint64(32))
+    acc = (acc ^ (acc >> np.uint64(33))) * _P2
+    acc = (acc ^ (acc >> np.uint64(29))) * _P3
+    return acc ^ (acc >> np.uint64(32))
 
 
 @compiled
 def _round(lane: Any, word: Any) -> Any:
-    return _rotated(lane + word * _P2, 31) * _P1
+    return _rotate_left(lane + word * _P2, 31) * _P1
 
 
 @compiled
-def _rotated(word: Any, by: int) -> Any:
+def _rotate_left(word: Any, by: int) -> Any:
     return (word << np.uint64(by)) | (word >> np.uint64(64 - by))
 
 
 @compiled
 def _word(data: Any, at: int, size: int) -> Any:
-    """The little-endian number of some bytes."""
+    """Return the little-endian number of some bytes."""
     word = np.uint64(0)
     for byte in range(size):
         word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)

@@ -1,4 +1,4 @@
-"""What is made of values for keys and measures: parts and days."""
+"""Derives parts of blocking keys, and days, from values."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.linkage.open.rules import KeyPart, Take
-from spark_jobs.texts import mapped, soundex
+from spark_jobs.texts import map_texts, soundex
 
 __all__ = ["as_days", "part_of"]
 
 _NOT_DIGITS: Final = re.compile("[^0-9]")
-_YEAR: Final = 4
-_DATE: Final = 8
-_SHORTEST_DATE: Final = 7  # of a day without its zero
+_YEAR_DIGITS: Final = 4
+_DATE_DIGITS: Final = 8
+_MIN_DATE_DIGITS: Final = 7  # a day without a leading zero
 
 
 def part_of(part: KeyPart, values: pa.Array) -> pa.Array:
-    """Return the part of a key that each normalised value gives; null: none."""
+    """Return each normalised value's part of a key; null: none."""
     if part.take is Take.WHOLE:
         return values
-    return mapped(values, lambda value: _taken(part, value) or None)
+    return map_texts(values, lambda value: _extract(part, value) or None)
 
 
-def _taken(part: KeyPart, value: str) -> str | None:
+def _extract(part: KeyPart, value: str) -> str | None:
     match part.take:
         case Take.PREFIX:
             return value[: part.length]
@@ -40,8 +40,8 @@ def _taken(part: KeyPart, value: str) -> str | None:
             return " ".join(sorted(value.split(" ")))
     digits = _NOT_DIGITS.sub("", value)
     if part.take is Take.YEAR:
-        return digits[:_YEAR] if len(digits) >= _YEAR else None
-    return digits[_YEAR:_DATE] if len(digits) >= _DATE else None
+        return digits[:_YEAR_DIGITS] if len(digits) >= _YEAR_DIGITS else None
+    return digits[_YEAR_DIGITS:_DATE_DIGITS] if len(digits) >= _DATE_DIGITS else None
 
 
 def _word(words: list[str], number: int) -> str | None:
@@ -49,13 +49,13 @@ def _word(words: list[str], number: int) -> str | None:
 
 
 def as_days(values: pa.Array) -> pa.Array:
-    """Days since 1970 of yyyy-mm-dd or yyyymmdd, with or without a time; null: it is no date."""
-    return mapped(values, _days, pa.float64())
+    """Return the days since 1970 of yyyy-mm-dd or yyyymmdd, time ignored; null: not a date."""
+    return map_texts(values, _days, pa.float64())
 
 
 def _days(value: str) -> float | None:
-    digits = _NOT_DIGITS.sub("", value)[:_DATE]
-    if len(digits) < _SHORTEST_DATE:
+    digits = _NOT_DIGITS.sub("", value)[:_DATE_DIGITS]
+    if len(digits) < _MIN_DATE_DIGITS:
         return None
     try:
         day = np.datetime64(f"{digits[:4]}-{digits[4:6]}-{digits[6:]:0>2}")

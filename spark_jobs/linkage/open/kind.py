@@ -35,7 +35,7 @@ _COLUMNS: Final[Mapping[LinkageResult, Mapping[str, ColumnType]]] = {
 
 
 class OpenLinkage:
-    """Finds records of one person or thing, in one table or across several."""
+    """Finds records of the same person or thing, within one table or across several."""
 
     name = "linkage.open"
     summary = "Finds records that denote the same, in one table or in several, with reasons."
@@ -45,8 +45,8 @@ class OpenLinkage:
     def inputs(self, spec: OpenSpec) -> tuple[Input, ...]:
         if spec.known is None:
             return spec.inputs
-        known = ("cluster", "source", "record")
-        return (*spec.inputs, Input(KNOWN, spec.known, known, local_rows=spec.local_records))
+        fields = ("cluster", "source", "record")
+        return (*spec.inputs, Input(KNOWN, spec.known, fields, local_rows=spec.local_records))
 
     def columns(self, spec: OpenSpec) -> Mapping[str, ColumnType]:
         return _COLUMNS[spec.result]
@@ -62,6 +62,6 @@ class OpenLinkage:
             if spec.result is LinkageResult.CLUSTERS
             else ("clusters", "pairs")
         )
-        chosen = ("engine",) if spec.engine is LinkageEngine.AUTO else ()
-        names = ("plan", "values", *chosen, "records", "compare", "model", "roots", *last)
+        choice = ("engine",) if spec.engine is LinkageEngine.AUTO else ()
+        names = ("plan", "values", *choice, "records", "compare", "model", "roots", *last)
         return stages_in("spark_jobs.linkage.open.stages", names, spec)

@@ -1,4 +1,4 @@
-"""The model of a run: the weight of each degree of agreement, and explanations for people."""
+"""The model of a run: the weight of each agreement level, and explanations for users."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Model", "bits_of"]
 
 
 def bits_of(probability: float) -> float:
-    """The log2 odds of a probability; certainty is 1,000 bits."""
+    """Return the log2 odds of a probability; certainty is 1,000 bits."""
     return 1000.0 if probability >= 1 else log2(probability) - log2(1 - probability)
 
 
 class Evidence(NamedTuple):
-    """The bits by which one comparison speaks for a match; below 0, against it."""
+    """The bits of evidence of one comparison for a match; negative: against it."""
 
     comparison: str
     level: str
@@ -47,14 +47,14 @@ class Model:
 
     @property
     def prior_bits(self) -> float:
-        """The log2 odds of a pair without any evidence."""
+        """The log2 odds of a pair before any evidence."""
         return bits_of(self.estimate.share)
 
     def pattern_bits(self, patterns: Rows) -> Floats:
-        """The log2 odds of pairs of these patterns, but for the rarity of their values.
+        """Return the log2 odds of pairs of these patterns, without the rarity of their values.
 
-        Where term frequency counts, exact agreement weighs log2 m here; rarity adds -log2 of the
-        value's own frequency, which stands for u.
+        With term frequency, exact agreement adds log2 m here; rarity adds -log2 of the value's own
+        frequency, in place of u.
         """
         levels = pattern_levels(self.comparisons, patterns)
         bits = np.full(len(patterns), self.prior_bits)
@@ -73,7 +73,7 @@ class Model:
         return " ".join([start, *(step.sentence for step in self.steps(pattern))])
 
     def usual_rarity(self, pattern: int) -> float:
-        """Return what to add to a rarity: above 0, the values agreed on are rarer than usual."""
+        """Return the offset of a rarity; a sum above 0 means that values are rarer than usual."""
         levels = pattern_levels(self.comparisons, np.array([pattern], np.int64))[0]
         expected = [
             log2(self.estimate.u[k][1])
@@ -83,19 +83,25 @@ class Model:
         return sum(expected, 0.0)
 
     def steps(self, pattern: int) -> list[Evidence]:
-        """Return what each comparison of a pair of this pattern adds to the bits beforehand."""
+        """Return the bits that each comparison of a pair of this pattern adds to the prior bits."""
         levels = pattern_levels(self.comparisons, np.array([pattern], np.int64))[0]
         return [
-            Evidence(one.name, one.level_names[level], float(self.estimate.weights[k][level]))
-            for k, (one, level) in enumerate(zip(self.comparisons, levels.tolist(), strict=True))
+            Evidence(
+                comparison.name,
+                comparison.level_names[level],
+                float(self.estimate.weights[k][level]),
+            )
+            for k, (comparison, level) in enumerate(
+                zip(self.comparisons, levels.tolist(), strict=True)
+            )
         ]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "share": self.estimate.share,
             "comparisons": [
-                {"name": one.name, "levels": self._levels_json(k, one)}
-                for k, one in enumerate(self.comparisons)
+                {"name": comparison.name, "levels": self._levels_json(k, comparison)}
+                for k, comparison in enumerate(self.comparisons)
             ],
         }
 
@@ -114,19 +120,19 @@ class Model:
 
     @classmethod
     def of_json(cls, document: Mapping[str, Any], comparisons: Sequence[FieldComparison]) -> Model:
-        """Read what `to_json` wrote; raises `SpecInvalid` if it is not of these comparisons."""
+        """Read the JSON of `to_json`; raise `SpecInvalid` if it is for other comparisons."""
         try:
             pairs = zip(document["comparisons"], comparisons, strict=True)
             m, u = zip(*starmap(_read_levels, pairs), strict=True)
             share = _read_share(document["share"])
         except (KeyError, TypeError, ValueError, LookupError) as error:
-            raise SpecInvalid("/model", "it is no model of these comparisons") from error
+            raise SpecInvalid("/model", "it is not a model of these comparisons") from error
         return cls(tuple(comparisons), Estimate(m, u, share))
 
 
 def _read_share(value: Any) -> float:
     share = float(value)
-    # The odds of a lesser share, a subnormal number, are beyond the range of floats.
+    # The odds of a subnormal share are beyond the range of floats.
     if not float_info.min <= share < 1:
         raise ValueError(share)
     return share
@@ -137,8 +143,8 @@ def _read_levels(document: Mapping[str, Any], comparison: FieldComparison) -> tu
     if document["name"] != comparison.name or names != list(comparison.level_names[1:]):
         raise ValueError(comparison.name)
     m, u = (
-        np.array([0.0, *(float(level[which]) for level in document["levels"])])
-        for which in ("m", "u")
+        np.array([0.0, *(float(level[parameter]) for level in document["levels"])])
+        for parameter in ("m", "u")
     )
     if not (np.all((m[1:] > 0) & (m[1:] <= 1)) and np.all((u[1:] > 0) & (u[1:] <= 1))):
         raise ValueError(comparison.name)

@@ -1,4 +1,4 @@
-"""The stages of a run on Spark: each follows from inputs and what earlier ones kept."""
+"""The stages of a run on Spark: each reads inputs and stored frames of earlier stages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.blocks import check_loads, loads, split_heavy
-from spark_jobs.linkage.open.clusters import assigned, merges, named
-from spark_jobs.linkage.open.difference import LOOKED_AT, compared_texts, differing
+from spark_jobs.linkage.open.clusters import assign_clusters, merges, name_clusters
+from spark_jobs.linkage.open.difference import MAX_LINKS, compared_texts, differing_share
 from spark_jobs.linkage.open.evaluate import LABELS, evaluation
 from spark_jobs.linkage.open.model import Model, bits_of
-from spark_jobs.linkage.open.pairs import compared
+from spark_jobs.linkage.open.pairs import compare_pairs
 from spark_jobs.linkage.open.plan import keep_plan, load_engine, load_plan
 from spark_jobs.linkage.open.prepare import source_name, values, with_frequencies
 from spark_jobs.linkage.open.profile import draw_sample
 from spark_jobs.linkage.open.spec import LinkageEngine, OpenSpec
-from spark_jobs.linkage.open.training import keep_model, load_model, trained
+from spark_jobs.linkage.open.training import keep_model, load_model, train_model
 from spark_jobs.linkage.open.trust import trust
-from spark_jobs.linkage.open.whole.matching import COLUMNS, MOST_RECORDS, matched
+from spark_jobs.linkage.open.whole.matching import COLUMNS, MAX_RECORDS, match_records
 from spark_jobs.result_ids import result_id_column
 from spark_jobs.runner.port import Frame, StageContext
 
@@ -50,35 +50,35 @@ def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
     complete = load_plan(spec, context)
     records = context.output("records")
     if complete.similarity is not None:
-        # One more row than fits tells that there are too many.
-        limited = records.select(*COLUMNS).limit(MOST_RECORDS + 1)
-        return context.spark.createDataFrame(matched(limited.toArrow(), complete, context))
+        # One row beyond the limit reveals that there are too many.
+        limited = records.select(*COLUMNS).limit(MAX_RECORDS + 1)
+        return context.spark.createDataFrame(match_records(limited.toArrow(), complete, context))
     pairs = check_loads(complete, context, loads(records, complete))
     if load_engine(spec, context) is LinkageEngine.SPLINK:
         from spark_jobs.linkage.open.in_process import comparing  # noqa: PLC0415 - extra linkage
 
-        return comparing.compared(complete, context)
-    return compared(records, complete, pairs, records.count() * len(complete.blocking))
+        return comparing.compare_pairs(complete, context)
+    return compare_pairs(records, complete, pairs, records.count() * len(complete.blocking))
 
 
 def _model(spec: OpenSpec, context: StageContext) -> pa.Table:
     context.count("pairs compared", context.output("compare").count())
-    return keep_model(spec, context, lambda complete: _estimated(complete, context))
+    return keep_model(spec, context, lambda complete: _estimate(complete, context))
 
 
-def _estimated(complete: OpenSpec, context: StageContext) -> Model:
+def _estimate(complete: OpenSpec, context: StageContext) -> Model:
     if load_engine(complete, context) is LinkageEngine.SPLINK:
         from spark_jobs.linkage.open.in_process import training  # noqa: PLC0415 - extra linkage
 
-        return training.trained(complete, context)
-    return trained(context.output("records"), context.output("compare"), complete)
+        return training.train_model(complete, context)
+    return train_model(context.output("records"), context.output("compare"), complete)
 
 
 def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
     model, pairs = load_model(spec, context), context.output("compare")
     patterns = pairs.select("pattern").distinct().orderBy("pattern").toArrow().column("pattern")
-    known = patterns.to_numpy()
-    table = pa.table({"pattern": known, "base": model.pattern_bits(known)})
+    codes = patterns.to_numpy()
+    table = pa.table({"pattern": codes, "base": model.pattern_bits(codes)})
     weights = f.broadcast(context.spark.createDataFrame(table))
     bits = (f.col("base") + f.col("rarity")).alias("bits")
     return pairs.join(weights, "pattern").select(*pairs.columns, bits)
@@ -86,14 +86,14 @@ def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
 
 def _roots(spec: OpenSpec, context: StageContext) -> DataFrame:
     complete = load_plan(spec, context)
-    scored, least = _scored(spec, context), bits_of(spec.threshold)
-    links = scored.where(f.col("bits") >= least).count()
+    scored, min_bits = _scored(spec, context), bits_of(spec.threshold)
+    links = scored.where(f.col("bits") >= min_bits).count()
     context.count("links", links)
-    return assigned(scored, context.output("records"), complete, least, links)
+    return assign_clusters(scored, context.output("records"), complete, min_bits, links)
 
 
 def _pairs(spec: OpenSpec, context: StageContext) -> DataFrame:
-    """All links, with the reasons, and whether both ends came into one cluster."""
+    """Return all links, with reasons, and whether both ends are in one cluster."""
     links = _scored(spec, context).where(f.col("bits") >= bits_of(spec.threshold))
     ends = _ends(spec, context)
     left, right = (
@@ -103,7 +103,7 @@ def _pairs(spec: OpenSpec, context: StageContext) -> DataFrame:
         for side in ("left", "right")
     )
     joined = (
-        links.join(left, "l").join(right, "r").join(_explained(spec, context, links), "pattern")
+        links.join(left, "l").join(right, "r").join(_explanations(spec, context, links), "pattern")
     )
     return joined.select(
         result_id_column(*_ENDS),
@@ -122,10 +122,12 @@ def _ends(spec: OpenSpec, context: StageContext) -> DataFrame:
     return linked.select("row", source_name(spec), f.col("id").alias("record"), "root")
 
 
-def _explained(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataFrame:
+def _explanations(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataFrame:
     model = load_model(spec, context)
-    found = links.select("pattern").distinct().toArrow().column("pattern").to_pylist()
-    rows = [(pattern, model.explanation(pattern), model.usual_rarity(pattern)) for pattern in found]
+    patterns = links.select("pattern").distinct().toArrow().column("pattern").to_pylist()
+    rows = [
+        (pattern, model.explanation(pattern), model.usual_rarity(pattern)) for pattern in patterns
+    ]
     return f.broadcast(
         context.spark.createDataFrame(rows, "pattern long, why string, usual double")
     )
@@ -138,9 +140,9 @@ def _probability(bits: Column) -> Column:
 
 
 def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
-    """Every record with its cluster, and the probability of its best link into it."""
+    """Return every record with its cluster, and the probability of its best link into it."""
     records, roots = context.output("records"), context.output("roots")
-    clusters = named(records, roots, spec)
+    clusters = name_clusters(records, roots, spec)
     if spec.known is not None:
         context.report("merges", merges(clusters))
     if spec.truth is not None:
@@ -157,34 +159,34 @@ def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
     )
 
 
-def _links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
-    """Links of at least so many bits, and whether their ends are in one cluster."""
-    links = scored.where(f.col("bits") >= least).select("l", "r", "bits")
+def _links(scored: DataFrame, roots: DataFrame, min_bits: float) -> DataFrame:
+    """Return links of at least `min_bits`, and whether their ends are in one cluster."""
+    links = scored.where(f.col("bits") >= min_bits).select("l", "r", "bits")
     for end in ("l", "r"):
         links = links.join(
             roots.select(f.col("row").alias(end), f.col("root").alias(f"{end}_root")), end
         )
-    kept = (f.col("l_root") == f.col("r_root")).alias("kept")
-    return links.select("l", "r", "bits", kept)
+    inside = (f.col("l_root") == f.col("r_root")).alias("kept")
+    return links.select("l", "r", "bits", inside)
 
 
 def _trust(spec: OpenSpec, context: StageContext, links: DataFrame) -> Mapping[str, Any]:
     probability = f.avg(f.when(f.col("kept"), _probability(f.col("bits"))))
     row = links.agg(f.count("*"), f.count_if("kept"), f.coalesce(probability, f.lit(0.0))).first()
     assert row is not None
-    count, kept, mean = row
-    return trust(count, kept, mean, _differing(spec, context, links.where("kept")))
+    count, inside, mean = row
+    return trust(count, inside, mean, _differing_share(spec, context, links.where("kept")))
 
 
-def _differing(spec: OpenSpec, context: StageContext, links: DataFrame) -> float:
+def _differing_share(spec: OpenSpec, context: StageContext, links: DataFrame) -> float:
     complete = load_plan(spec, context)
     if complete.similarity is not None:
-        return 0.0  # its probabilities say so already
-    first = links.select("l", "r").orderBy("l", "r").limit(LOOKED_AT).toArrow()
+        return 0.0  # its probabilities already include the differences
+    first = links.select("l", "r").orderBy("l", "r").limit(MAX_LINKS).toArrow()
     left, right = (first.column(end).to_numpy() for end in ("l", "r"))
     rows = context.spark.createDataFrame(pa.table({"row": np.union1d(left, right)}))
     records = context.output("records").select(*compared_texts(complete))
-    return differing(left, right, records.join(f.broadcast(rows), "row").toArrow())
+    return differing_share(left, right, records.join(f.broadcast(rows), "row").toArrow())
 
 
 def _best_links(links: DataFrame) -> DataFrame:
@@ -193,14 +195,14 @@ def _best_links(links: DataFrame) -> DataFrame:
 
 
 def _evaluate(spec: OpenSpec, context: StageContext, clusters: DataFrame) -> None:
-    known = clusters.where(f.col("truth").isNotNull())
-    counts = known.groupBy(*LABELS).agg(f.count("*").alias("n")).toArrow()
+    labelled = clusters.where(f.col("truth").isNotNull())
+    counts = labelled.groupBy(*LABELS).agg(f.count("*").alias("n")).toArrow()
     pairs = context.output("compare").select("l", "r")
     for end in ("l", "r"):
-        truth = known.select(f.col("row").alias(end), f.col("truth").alias(f"{end}_truth"))
+        truth = labelled.select(f.col("row").alias(end), f.col("truth").alias(f"{end}_truth"))
         pairs = pairs.join(truth, end)
-    compared = pairs.where(f.col("l_truth") == f.col("r_truth")).count()
-    context.report("evaluation", evaluation(counts, compared, within=spec.within))
+    same_truth_pairs = pairs.where(f.col("l_truth") == f.col("r_truth")).count()
+    context.report("evaluation", evaluation(counts, same_truth_pairs, within=spec.within))
 
 
 STAGES: Final[Mapping[str, Callable[[OpenSpec, StageContext], Frame]]] = {

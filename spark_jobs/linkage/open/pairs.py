@@ -1,7 +1,7 @@
-"""Compares the records of blocks: sorted by block they come to the kernel, which makes pairs.
+"""Compares the records of blocks: a kernel gets them sorted by block and generates the pairs.
 
-A record is sent once for each of its blocks, not once for each pair; the pairs are made, compared
-and put into levels where the records are. No join, no distinct.
+A record is sent once per block, not once per pair; the pairs are generated, compared and mapped to
+levels where the records are. There is no join and no distinct.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ __all__ = [
     "BlockedRecords",
     "Candidates",
     "candidates",
-    "compared",
-    "compared_batch",
+    "compare_batch",
+    "compare_pairs",
 ]
 
 _SCHEMA: Final = "l long, r long, rules long, pattern long, rarity double"
 _BATCH_PAIRS: Final = 500_000
 _TASK_PAIRS: Final = 1_000_000
 _TASK_RECORDS: Final = 100_000
-_MOST_TASKS: Final = 10_000
+_MAX_TASKS: Final = 10_000
 
 
-def compared(records: DataFrame, spec: OpenSpec, pairs: int, rows: int) -> DataFrame:
-    """All pairs of all blocks, each once; about how many pairs and rows there are sets the tasks.
+def compare_pairs(records: DataFrame, spec: OpenSpec, pairs: int, rows: int) -> DataFrame:
+    """Compare all pairs of all blocks, once each; the estimated `pairs` and `rows` set the tasks.
 
     Returns:
-        ``l`` and ``r`` (rows, l < r), ``rules`` that find the pair as bits, ``pattern``, and
+        ``l`` and ``r`` (rows, l < r), the ``rules`` that find the pair as bits, ``pattern``, and
         ``rarity`` in bits.
     """
     tasks = 1 + max(pairs // _TASK_PAIRS, rows // _TASK_RECORDS)
     blocked = (
         records.select(*_columns_to_send(records), f.posexplode("keys").alias("rule", "key"))
         .where(f.col("key") != 0)
-        .repartition(min(tasks, _MOST_TASKS), "rule", "key")
+        .repartition(min(tasks, _MAX_TASKS), "rule", "key")
         .sortWithinPartitions("rule", "key", "source", f.col("known").isNotNull(), "row")
     )
     return blocked.mapInArrow(_Comparer(spec.comparisons, spec.within), _SCHEMA)
 
 
 def _columns_to_send(records: DataFrame) -> list[str]:
-    compared = [name for name in records.columns if name[0] in "cnf" and name[1:].isdigit()]
-    return ["row", "source", "known", "keys", *compared]
+    columns = [name for name in records.columns if name[0] in "cnf" and name[1:].isdigit()]
+    return ["row", "source", "known", "keys", *columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,16 @@ class _Comparer:
     within: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for whole in _whole_blocks(batches):
-            columns, rows = Columns(whole), whole.column("row").to_numpy()
-            for pairs in candidates(_blocked(whole, within=self.within)):
-                yield compared_batch(self.comparisons, columns, rows, pairs)
+        for blocks in _whole_blocks(batches):
+            columns, rows = Columns(blocks), blocks.column("row").to_numpy()
+            for pairs in candidates(_blocked_records(blocks, within=self.within)):
+                yield compare_batch(self.comparisons, columns, rows, pairs)
 
 
-def compared_batch(
+def compare_batch(
     comparisons: Sequence[FieldComparison], columns: Columns, rows: Rows, pairs: Candidates
 ) -> pa.RecordBatch:
-    """Compare pairs of these records, which are called by `rows`: the columns of `compared`."""
+    """Compare pairs of records with these `rows`; return the columns of `compare_pairs`."""
     levels = vectors(comparisons, columns, pairs.i, pairs.j)
     left, right = rows[pairs.i], rows[pairs.j]
     arrays: list[Rows | Floats] = [
@@ -88,7 +88,7 @@ def compared_batch(
 
 
 def _whole_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Cut a sorted stream where blocks end."""
+    """Cut a sorted stream at the ends of blocks."""
     pending: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
@@ -103,7 +103,7 @@ def _whole_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _last_block(batch: pa.RecordBatch, before: pa.RecordBatch | None) -> int | None:
-    """Where the last block of a batch begins; None: it began in an earlier batch, or with this."""
+    """Return where the last block of a batch starts; None: with this batch or an earlier one."""
     rule, key = (batch.column(name).to_numpy() for name in ("rule", "key"))
     other = np.flatnonzero((rule != rule[-1]) | (key != key[-1]))
     if len(other):
@@ -115,7 +115,7 @@ def _last_block(batch: pa.RecordBatch, before: pa.RecordBatch | None) -> int | N
     return None if same else 0
 
 
-def _blocked(table: pa.Table, *, within: bool) -> BlockedRecords:
+def _blocked_records(table: pa.Table, *, within: bool) -> BlockedRecords:
     keys = table.column("keys").combine_chunks()
     flat = keys.flatten().to_numpy().reshape(table.num_rows, -1)
     return BlockedRecords(
@@ -130,9 +130,9 @@ def _blocked(table: pa.Table, *, within: bool) -> BlockedRecords:
 class BlockedRecords(NamedTuple):
     """Records in the order of their blocks: the rule of the block, and the keys under all rules.
 
-    `known` says whether its cluster is known, `within` whether records of one table are compared.
-    Inside of a block those of one table, known or not, follow each other: such a run is compared
-    with a record as a whole or is skipped in one step, so the work follows the pairs.
+    `known` is whether the record's cluster is known, `within` whether records of one table are
+    compared. In a block, records with the same table and `known` are adjacent: such a run is either
+    compared with a record or skipped in one step, so the work is proportional to the pairs.
     """
 
     rule: NDArray[np.int8]
@@ -143,7 +143,7 @@ class BlockedRecords(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Pairs to be compared: rows i and j, and for each the rules that find it as bits."""
+    """Pairs to compare: rows i and j, and for each pair the rules that find it as bits."""
 
     i: Rows
     j: Rows
@@ -151,11 +151,11 @@ class Candidates(NamedTuple):
 
 
 def candidates(records: BlockedRecords) -> Iterator[Candidates]:
-    """All pairs in batches of bounded size, each once: where several rules find it, by the first.
+    """Yield all pairs in batches of bounded size, each pair once, by the first rule that finds it.
 
     Records are sorted by rule, key, source and known. A record carries its keys under all rules
-    (0: no block), so the pair itself shows whether an earlier rule finds it as well, and no
-    distinct is needed.
+    (0: no block), so the pair itself shows whether an earlier rule also finds it, and no distinct
+    is needed.
     """
     i, j, rules = (np.empty(_BATCH_PAIRS, np.int64) for _ in range(3))
     ends = _run_ends(records)
@@ -167,12 +167,12 @@ def candidates(records: BlockedRecords) -> Iterator[Candidates]:
 
 
 def _run_ends(records: BlockedRecords) -> Rows:
-    """For each record the one behind its run: those of its block, table, and known or not."""
+    """Return for each record the end of its run: the same block, table and `known`."""
     count = len(records.rule)
-    own = records.keys[np.arange(count), records.rule]
+    block_keys = records.keys[np.arange(count), records.rule]
     last = np.ones(count, np.bool_)
     last[:-1] = np.logical_or.reduce(
-        [each[1:] != each[:-1] for each in (records.rule, own, records.source, records.known)]
+        [c[1:] != c[:-1] for c in (records.rule, block_keys, records.source, records.known)]
     )
     ends = np.flatnonzero(last) + 1
     return np.repeat(ends, np.diff(ends, prepend=0))
@@ -198,10 +198,10 @@ def _fill(
         r = rule[at]
         while other < len(rule) and rule[other] == r and keys[other, r] == keys[at, r]:
             if (known[at] and known[other]) or not (within or source[at] != source[other]):
-                other = ends[other]  # nor is any other of its run compared
+                other = ends[other]  # skip its run: none of it is compared
                 continue
             mask = _shared(keys, at, other)
-            # If an earlier rule finds the pair as well, it is yielded there.
+            # A pair that an earlier rule also finds is yielded there.
             if mask & ((1 << r) - 1) == 0:
                 i[count], j[count], rules[count] = at, other, mask
                 count += 1
@@ -215,7 +215,7 @@ def _fill(
 
 @compiled
 def _shared(keys: Any, at: int, other: int) -> int:
-    """The rules under which both have the same key, as bits."""
+    """Return the rules under which both records have the same key, as bits."""
     mask = 0
     for r in range(keys.shape[1]):
         if keys[at, r] != 0 and keys[at, r] == keys[other, r]:

@@ -1,6 +1,6 @@
-"""The plan of a run: its rules, comparisons and engine, as given or by the data.
+"""The plan of a run: its rules, comparisons and engine, specified or proposed from the data.
 
-Nothing here starts Spark, except what Splink requires.
+Only the checks for Splink start Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from spark_jobs.linkage.open.profile import RecordSample
 from spark_jobs.linkage.open.propose import PlanProposal, propose
 from spark_jobs.linkage.open.spec import (
-    MOST_LOCAL_RECORDS,
+    MAX_LOCAL_RECORDS,
     LinkageEngine,
     LinkagePlan,
     Measure,
@@ -45,18 +45,20 @@ __all__ = [
 ]
 
 IN_PROCESS_PAIRS: Final = 10_000_000
-"""Pairs that are compared in one process at most."""
+"""Maximum pairs that one process compares."""
 
-_MISSING: Final = 'Splink is not installed here: pip install "portolan[linkage]".'
+_NO_SPLINK: Final = 'Splink is not installed here: pip install "portolan[linkage]".'
 
-_BY_CHARACTERS: Final = {Measure.LEVENSHTEIN, Measure.JARO_WINKLER}
-_USED: Final = "abcdefghijklmnopqrstuvwxyz0123456789 "
+_CHARACTER_MEASURES: Final = {Measure.LEVENSHTEIN, Measure.JARO_WINKLER}
+_USED_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789 "
 
-SPARE_CODES: Final = "".join(chr(code) for code in range(1, 128) if chr(code) not in _USED)
-"""Codes of one byte that prepared values, without capitals and punctuation, do not use.
+SPARE_CODES: Final = "".join(
+    chr(code) for code in range(1, 128) if chr(code) not in _USED_CHARACTERS
+)
+"""One-byte codes that prepared values, without capitals and punctuation, do not use.
 
-DuckDB's measures of spelling count characters of more than a byte as several. A distance is the
-same whichever code stands for a character.
+DuckDB's string measures count a multi-byte character as several. A distance does not depend on the
+code that replaces a character.
 """
 
 
@@ -84,21 +86,21 @@ def complete_spec(
 
 
 def keep_plan(spec: OpenSpec, context: StageContext, draw: SampleReader) -> pa.Table:
-    """Keep the plan of the run, so that all of its stages use the same."""
+    """Store the plan of the run, so that all its stages use the same plan."""
     complete, proposal = complete_spec(spec, context, draw)
     if proposal is not None:
         context.report("proposal", proposal.to_json())
-    kept = LinkagePlan(
+    plan = LinkagePlan(
         blocking=complete.blocking,
         comparisons=complete.comparisons,
         similarity=complete.similarity,
     )
-    return document_frame(kept.model_dump(mode="json"))
+    return document_frame(plan.model_dump(mode="json"))
 
 
 def load_plan(spec: OpenSpec, context: StageContext) -> OpenSpec:
-    kept = LinkagePlan.parse(load_document(context, "plan"))
-    return spec.model_copy(update={name: getattr(kept, name) for name in LinkagePlan.model_fields})
+    plan = LinkagePlan.parse(load_document(context, "plan"))
+    return spec.model_copy(update={name: getattr(plan, name) for name in LinkagePlan.model_fields})
 
 
 def document_frame(document: Mapping[str, Any]) -> pa.Table:
@@ -113,17 +115,17 @@ def load_document(context: StageContext, stage: str) -> Mapping[str, Any]:
 
 
 class EngineChoice(NamedTuple):
-    """An engine, and why it is that one, in a sentence."""
+    """An engine, and the reason for it in a sentence."""
 
     engine: LinkageEngine
     reason: str
 
 
 def choose(spec: OpenSpec, context: StageContext, count: Callable[[], int]) -> EngineChoice:
-    """Choose an engine by the size of the inputs; if they fit, also by the pairs that `count` has.
+    """Choose an engine by the size of the inputs and, if they fit, by the pairs that `count` gives.
 
     Raises:
-        InputUnfit: The specification requires the process of the worker, and they do not fit.
+        InputUnfit: The specification requires the worker's process, but the inputs do not fit.
     """
     if spec.engine in {LinkageEngine.SPARK, LinkageEngine.SPLINK}:
         return EngineChoice(spec.engine, "The specification requires it.")
@@ -139,7 +141,7 @@ def choose(spec: OpenSpec, context: StageContext, count: Callable[[], int]) -> E
 
 
 def keep_engine(spec: OpenSpec, context: StageContext, count: Callable[[], int]) -> pa.Table:
-    """Choose for a run with *auto*, by the same pairs as its forecast; keep the choice."""
+    """Choose the engine of an *auto* run by the same pairs as its forecast; store the choice."""
     choice = choose(spec, context, count)
     context.report("engine", choice._asdict())
     return document_frame(choice._asdict())
@@ -149,27 +151,27 @@ def load_engine(spec: OpenSpec, context: StageContext) -> LinkageEngine:
     """Return the engine of a run.
 
     Raises:
-        InputUnfit: It is Splink, which the worker that continues the run does not have.
+        InputUnfit: It is Splink, which is not installed on the worker that continues the run.
     """
     if spec.engine is LinkageEngine.AUTO:
         return LinkageEngine(load_document(context, "engine")["engine"])
-    if spec.engine is LinkageEngine.SPLINK and not _installed():
-        raise InputUnfit(f"/engine: {_MISSING}")
+    if spec.engine is LinkageEngine.SPLINK and not _is_splink_installed():
+        raise InputUnfit(f"/engine: {_NO_SPLINK}")
     return spec.engine
 
 
 def inputs_fit(spec: OpenSpec, context: StageContext) -> bool:
-    """Whether the inputs are prepared in the process of the worker."""
+    """Whether the worker's process prepares the inputs."""
     return bool(spec.local_records) and _too_large(spec, context) is None
 
 
 def _too_large(spec: OpenSpec, context: StageContext) -> str | None:
-    """Return why the inputs of a run are for Spark; None: they are not."""
+    """Return why the inputs need Spark; None: they do not."""
     names = [input_.name for input_ in spec.inputs]
     records = sum(context.input_rows(name) for name in names)
-    if records > MOST_LOCAL_RECORDS:
-        most = f"{MOST_LOCAL_RECORDS:,} at most"
-        return f"There are {records:,} records; one process is given {most}."
+    if records > MAX_LOCAL_RECORDS:
+        limit = f"{MAX_LOCAL_RECORDS:,} at most"
+        return f"There are {records:,} records; one process is given {limit}."
     for name in names:
         for column in context.input_table(name).schema:
             if not has_text(column.type):
@@ -178,7 +180,7 @@ def _too_large(spec: OpenSpec, context: StageContext) -> str | None:
 
 
 def check_splink(spec: OpenSpec, records: DataFrame, pairs: int) -> None:
-    """Refuse prepared records, whose heavy blocks are not split yet, that Splink cannot link.
+    """Check that Splink can link prepared records, before heavy blocks are split.
 
     Raises:
         InputUnfit: It cannot.
@@ -188,8 +190,8 @@ def check_splink(spec: OpenSpec, records: DataFrame, pairs: int) -> None:
 
 
 def _obstacle(spec: OpenSpec, records: DataFrame, pairs: int) -> str | None:
-    if not _installed():
-        return _MISSING
+    if not _is_splink_installed():
+        return _NO_SPLINK
     if pairs > IN_PROCESS_PAIRS:
         return f"There are {pairs:,} pairs; one process is given {IN_PROCESS_PAIRS:,} at most."
     if len(non_ascii_characters(records, spec)) > len(SPARE_CODES):
@@ -200,23 +202,23 @@ def _obstacle(spec: OpenSpec, records: DataFrame, pairs: int) -> str | None:
     return None
 
 
-def _installed() -> bool:
+def _is_splink_installed() -> bool:
     return all(find_spec(package) for package in ("splink", "duckdb"))
 
 
 def compared_by_characters(spec: OpenSpec) -> Iterator[int]:
     for k, comparison in enumerate(spec.comparisons):
-        if any(level.measure in _BY_CHARACTERS for level in comparison.levels):
+        if any(level.measure in _CHARACTER_MEASURES for level in comparison.levels):
             yield k
 
 
 def non_ascii_characters(records: DataFrame, spec: OpenSpec) -> str:
-    """Return characters beyond ASCII in values compared by spelling; one too many is enough."""
+    """Return non-ASCII characters of values compared by character, at most one beyond the limit."""
     columns = [f.col(f"c{k}") for k in compared_by_characters(spec)]
     if not columns:
         return ""
-    each = f.regexp_extract_all(f.concat_ws("", *columns), f.lit(r"([^\x00-\x7f])"), f.lit(1))
+    matches = f.regexp_extract_all(f.concat_ws("", *columns), f.lit(r"([^\x00-\x7f])"), f.lit(1))
     characters = (
-        records.select(f.explode(each).alias("character")).distinct().limit(len(SPARE_CODES) + 1)
+        records.select(f.explode(matches).alias("character")).distinct().limit(len(SPARE_CODES) + 1)
     )
     return "".join(sorted(characters.toArrow().column("character").to_pylist()))

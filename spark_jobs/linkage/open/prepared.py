@@ -1,8 +1,8 @@
-"""The columns of prepared records, made of what is read of them: by one function on all engines.
+"""Derives the columns of prepared records, by one function for all engines.
 
-``row`` is a hash of source and id, which identifies the record from here on; ``source`` the number
-of the input; ``keys`` has one for each rule (0: no block). Of comparison k there are its text
-``c<k>`` and, where needed, its quantity or day ``n<k>``. ``v<k>`` are the fields themselves.
+``row`` is a hash of source and id, which identifies the record from here on; ``source`` is the
+number of the input; ``keys`` has one key per rule (0: no block). Comparison k has its text ``c<k>``
+and, where needed, its quantity or day ``n<k>``. ``v<k>`` are the normalised fields.
 """
 
 from __future__ import annotations
@@ -15,57 +15,61 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.linkage.open.hashing import begun, with_ints, with_texts
+from spark_jobs.linkage.open.hashing import initial_hashes, with_ints, with_texts
 from spark_jobs.linkage.open.key_parts import as_days, part_of
 from spark_jobs.linkage.open.quantities import as_quantities
 from spark_jobs.linkage.open.rules import Rule
 from spark_jobs.linkage.open.spec import FieldComparison, Measure, OpenSpec
-from spark_jobs.linkage.open.strings import Rows, joined_fields
+from spark_jobs.linkage.open.strings import Rows, join_fields
 
-__all__ = ["FREQUENT", "normalise", "prepared", "prepared_schema", "record_numbers"]
+__all__ = ["FREQUENT", "normalise", "prepare_records", "prepared_schema", "record_numbers"]
 
 FREQUENT: Final = 50_000
-"""Values whose frequency is known; all others count as rare as the rarest of these."""
-_LONGEST: Final = 256
-"""Characters of a value that are compared."""
+"""Values with a known frequency; all others count as rare as the rarest of these."""
+_MAX_CHARACTERS: Final = 256
+"""Maximum characters of a value that are compared."""
 
 
-def prepared(spec: OpenSpec, read: pa.Table) -> pa.Table:
+def prepare_records(spec: OpenSpec, table: pa.Table) -> pa.Table:
     """Prepare records: ``source``, ``id``, ``truth``, and the texts of all fields as ``v<k>``."""
-    raw = [read.column(f"v{at}").combine_chunks() for at in range(len(spec.columns))]
-    normal = [normalise(one) for one in raw]
-    source, ids = read.column("source").to_numpy(), read.column("id").combine_chunks()
+    raw = [table.column(f"v{at}").combine_chunks() for at in range(len(spec.columns))]
+    normal = [normalise(column) for column in raw]
+    source, ids = table.column("source").to_numpy(), table.column("id").combine_chunks()
     columns = {
         "row": record_numbers(source, ids),
         "source": source,
         "id": ids,
-        "truth": read.column("truth"),
-        **{f"v{at}": one for at, one in enumerate(normal)},
-        "keys": _keys(spec, normal, read.num_rows),
+        "truth": table.column("truth"),
+        **{f"v{at}": column for at, column in enumerate(normal)},
+        "keys": _keys(spec, normal, table.num_rows),
     }
     for k, comparison in enumerate(spec.comparisons):
-        columns |= _compared(comparison, k, spec.columns, normal, raw)
+        columns |= _compared_columns(comparison, k, spec.columns, normal, raw)
     return pa.table(columns)
 
 
 def prepared_schema(spec: OpenSpec) -> pa.Schema:
     fields = ["id", "truth", *(f"v{at}" for at in range(len(spec.columns)))]
-    read = pa.schema([("source", pa.int32()), *((name, pa.string()) for name in fields)])
-    return prepared(spec, read.empty_table()).schema
+    schema = pa.schema([("source", pa.int32()), *((name, pa.string()) for name in fields)])
+    return prepare_records(spec, schema.empty_table()).schema
 
 
 def normalise(values: pa.Array) -> pa.Array:
-    """Remove case, accents, punctuation and repeated blanks; what is empty then is null."""
+    """Remove case, accents, punctuation and repeated blanks; an empty result is null."""
     text = pc.utf8_lower(pc.utf8_normalize(values, form="NFKD"))
     text = pc.replace_substring_regex(text, r"[\p{M}'`\x{2019}]", "")
     text = pc.replace_substring_regex(text, r"[^\p{L}\p{N}]+", " ")
-    text = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(pc.utf8_trim(text, " "), 0, _LONGEST))
+    text = pc.utf8_trim_whitespace(
+        pc.utf8_slice_codeunits(pc.utf8_trim(text, " "), 0, _MAX_CHARACTERS)
+    )
     return pc.if_else(pc.equal(text, ""), None, text)
 
 
 def record_numbers(source: Rows, ids: pa.Array) -> Rows:
-    """The number that identifies each record from here on: a hash of its source and its id."""
-    return with_texts(with_ints(begun(len(ids)), source.astype(np.int32)), ids).view(np.int64)
+    """Return the number that identifies each record from here on: a hash of source and id."""
+    return with_texts(with_ints(initial_hashes(len(ids)), source.astype(np.int32)), ids).view(
+        np.int64
+    )
 
 
 def _keys(spec: OpenSpec, normal: Sequence[pa.Array], rows: int) -> pa.Array:
@@ -77,12 +81,12 @@ def _keys(spec: OpenSpec, normal: Sequence[pa.Array], rows: int) -> pa.Array:
 
 def _key(rule: Rule, columns: Sequence[str], normal: Sequence[pa.Array]) -> Rows:
     parts = [part_of(part, normal[columns.index(part.column)]) for part in rule.parts]
-    whole = np.logical_and.reduce([part.is_valid().to_numpy(False) for part in parts])
-    hashes = reduce(with_texts, parts, begun(len(whole))).view(np.int64)
-    return np.where(whole, hashes, 0)
+    complete = np.logical_and.reduce([part.is_valid().to_numpy(False) for part in parts])
+    hashes = reduce(with_texts, parts, initial_hashes(len(complete))).view(np.int64)
+    return np.where(complete, hashes, 0)
 
 
-def _compared(
+def _compared_columns(
     comparison: FieldComparison,
     k: int,
     columns: Sequence[str],
@@ -90,7 +94,7 @@ def _compared(
     raw: Sequence[pa.Array],
 ) -> dict[str, pa.Array]:
     positions = [columns.index(column) for column in comparison.columns]
-    text = {f"c{k}": joined_fields([normal[at] for at in positions])}
+    text = {f"c{k}": join_fields([normal[at] for at in positions])}
     measures = {level.measure for level in comparison.levels}
     if Measure.DAYS in measures:
         return {**text, f"n{k}": as_days(normal[positions[0]])}

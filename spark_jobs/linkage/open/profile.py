@@ -1,4 +1,4 @@
-"""Profiles of columns by a sample of the records: nulls, distinct values, kind of values."""
+"""Profiles of columns from a sample of the records: nulls, distinct values, kind of values."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = [
     "agreement_by_chance",
     "as_sample",
     "draw_sample",
-    "numbered",
     "pairs_of",
     "profile",
     "sampled_columns",
+    "value_codes",
 ]
 
 SAMPLE: Final = 20_000
-_MOST_COLUMNS: Final = 64
-_MOSTLY: Final = 0.9
-_FEW_VALUES: Final = 30
-_TEXT_WORDS: Final = 4
-_MEASURED: Final = r"^\s*-?\d+\.\d+\s*$|[\p{L}\p{Sc}%\"″]"
-"""A decimal point, or a unit: other numbers may name something."""
+_MAX_COLUMNS: Final = 64
+_MIN_SHARE: Final = 0.9
+_MAX_CATEGORIES: Final = 30
+_MIN_TEXT_WORDS: Final = 4
+_MEASUREMENT: Final = r"^\s*-?\d+\.\d+\s*$|[\p{L}\p{Sc}%\"″]"
+"""A decimal point or a unit: other numbers may be identifiers."""
 
 
 class ValueKind(StrEnum):
@@ -56,9 +56,9 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordSample:
-    """Records sampled evenly, normalised and raw, column by column.
+    """Evenly sampled records, normalised and raw, column by column.
 
-    `rows` were sampled of `records`, which make `pairs` that may be compared.
+    `rows` of `records` were sampled; the records form `pairs` that can be compared.
     """
 
     columns: Mapping[str, pa.Array]
@@ -75,7 +75,7 @@ class RecordSample:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One column: what it holds, the share of nulls, mean numbers of characters and words.
+    """One column: its kind of values, share of nulls, mean numbers of characters and words.
 
     `chance` is the probability that two records have the same value.
     """
@@ -101,10 +101,10 @@ class Profile:
 
 
 def draw_sample(spec: OpenSpec, context: StageContext) -> RecordSample:
-    """Draw records, of the columns that all inputs have.
+    """Draw a sample of records, with the columns that all inputs have.
 
     Raises:
-        InputUnfit: They have none in common, or no records.
+        InputUnfit: The inputs have no common column, or no records.
     """
     frames = [context.input(input_.name) for input_ in spec.inputs]
     names = sampled_columns(spec, [frame.columns for frame in frames])
@@ -116,18 +116,18 @@ def sampled_columns(spec: OpenSpec, columns: Sequence[Sequence[str]]) -> Sequenc
     """Return the columns that all inputs have.
 
     Raises:
-        InputUnfit: There are none.
+        InputUnfit: They have no common column.
     """
     shared = set.intersection(*({*names} for names in columns)) - {"id", spec.truth}
     if not shared:
         raise InputUnfit("The inputs have no column in common besides their ids.")
-    return sorted(shared)[:_MOST_COLUMNS]
+    return sorted(shared)[:_MAX_COLUMNS]
 
 
 def as_sample(
     sample: pa.Table, names: Sequence[str], counts: Sequence[int], *, within: bool
 ) -> RecordSample:
-    """Return sampled records, whose column ``v<n>`` is the n-th name; inputs have `counts` rows."""
+    """Return sampled records; column ``v<n>`` is the n-th name, inputs have `counts` rows."""
     raw = {name: sample.column(f"v{at}").combine_chunks() for at, name in enumerate(names)}
     columns = {name: normalise(values) for name, values in raw.items()}
     pairs = pairs_of(counts, within=within)
@@ -137,16 +137,16 @@ def as_sample(
 def _draw(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
     values = [quoted(name).cast("string").alias(f"v{at}") for at, name in enumerate(names)]
     parts = [frame.select("id", f.lit(at).alias("s"), *values) for at, frame in enumerate(frames)]
-    whole = reduce(DataFrame.unionByName, parts)
-    # Ordered by a hash: an even sample, and the same one each time.
-    return whole.orderBy(f.xxhash64("id", "s"), "id", "s").limit(SAMPLE).toArrow()
+    records = reduce(DataFrame.unionByName, parts)
+    # Ordered by a hash: an even and repeatable sample.
+    return records.orderBy(f.xxhash64("id", "s"), "id", "s").limit(SAMPLE).toArrow()
 
 
 def pairs_of(counts: Sequence[int], *, within: bool) -> float:
-    """Return the pairs of sources with these numbers of records, at least one."""
+    """Return the pairs of sources with these numbers of records; at least 1."""
     total = float(sum(counts))
-    less = total if within else float(sum(count * count for count in counts))
-    return max(1.0, (total * total - less) / 2)
+    excluded = total if within else float(sum(count * count for count in counts))
+    return max(1.0, (total * total - excluded) / 2)
 
 
 def profile(sample: RecordSample) -> tuple[Profile, ...]:
@@ -168,7 +168,7 @@ def _profile(name: str, values: pa.Array, raw: pa.Array) -> Profile:
         value_kind=_value_kind_of(present, raw.drop_null(), distinct, words),
         nulls=values.null_count / len(values),
         distinct=distinct,
-        chance=agreement_by_chance([numbered(values)]),
+        chance=agreement_by_chance([value_codes(values)]),
         length=length,
         words=words,
     )
@@ -176,17 +176,17 @@ def _profile(name: str, values: pa.Array, raw: pa.Array) -> Profile:
 
 def _value_kind_of(present: pa.Array, raw: pa.Array, distinct: int, words: float) -> ValueKind:
     digits = pc.replace_substring_regex(present, "[^0-9]", "")
-    if _share(digits, r"^\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$") > _MOSTLY:
+    if _share(digits, r"^\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$") > _MIN_SHARE:
         return ValueKind.DATE
-    if _share(present, r"^(1\d|20)\d\d$") > _MOSTLY:
+    if _share(present, r"^(1\d|20)\d\d$") > _MIN_SHARE:
         return ValueKind.YEAR
-    if _share(raw, _MEASURED) > _MOSTLY and _mean(as_quantities(raw).is_valid()) > _MOSTLY:
+    if _share(raw, _MEASUREMENT) > _MIN_SHARE and _mean(as_quantities(raw).is_valid()) > _MIN_SHARE:
         return ValueKind.NUMBER
-    if distinct <= _FEW_VALUES:
+    if distinct <= _MAX_CATEGORIES:
         return ValueKind.CATEGORY
-    if _share(present, r"\d") > _MOSTLY and words < 2:  # noqa: PLR2004 - a single word
+    if _share(present, r"\d") > _MIN_SHARE and words < 2:  # noqa: PLR2004 - a single word
         return ValueKind.CODE
-    return ValueKind.TEXT if words >= _TEXT_WORDS else ValueKind.NAME
+    return ValueKind.TEXT if words >= _MIN_TEXT_WORDS else ValueKind.NAME
 
 
 def _share(values: pa.Array, pattern: str) -> float:
@@ -197,23 +197,23 @@ def _mean(flags: pa.Array) -> float:
     return float(pc.mean(flags.cast("double")).as_py() or 0.0)
 
 
-def numbered(values: pa.Array) -> NDArray[np.int64]:
-    """A number for each different value; -1 for null."""
+def value_codes(values: pa.Array) -> NDArray[np.int64]:
+    """Return a number for each distinct value; -1 for null."""
     codes = values.dictionary_encode().indices.fill_null(-1)
-    found: NDArray[np.int64] = codes.to_numpy().astype(np.int64)
-    return found
+    numbers: NDArray[np.int64] = codes.to_numpy().astype(np.int64)
+    return numbers
 
 
 def agreement_by_chance(columns: Sequence[NDArray[np.int64]]) -> float:
-    """The probability that two records of a sample agree on all of these; null never agrees.
+    """Return the probability that two sampled records agree on all columns; null never agrees.
 
     Args:
-        columns: Of numbers, as `numbered` returns them.
+        columns: Numbers of values from `value_codes`.
     """
     present = np.logical_and.reduce([codes >= 0 for codes in columns])
-    joined = columns[0][present]
+    combined = columns[0][present]
     for codes in columns[1:]:
-        joined = joined * (codes.max(initial=0) + 1) + codes[present]
-    counts = np.unique(joined, return_counts=True)[1].astype(np.float64)
+        combined = combined * (codes.max(initial=0) + 1) + codes[present]
+    counts = np.unique(combined, return_counts=True)[1].astype(np.float64)
     rows = len(columns[0])
     return float((counts * (counts - 1)).sum()) / max(1.0, rows * (rows - 1.0))

@@ -1,7 +1,7 @@
-"""Numbers as catalogues write them, with units and currencies: ``$1,299.00``, ``2 TB``.
+"""Parses numbers of catalogues, with units and currencies: ``$1,299.00``, ``2 TB``.
 
-Units of one dimension become the same one, so 2 TB equals 2000 GB. Currencies are not converted, as
-rates change: an amount is its number. What has another unit is no quantity, but a code, say.
+Units of one dimension are converted to one unit, so 2 TB equals 2000 GB. Currencies are not
+converted, because rates change. A number with an unknown unit is not a quantity; it may be a code.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_jobs.texts import mapped
+from spark_jobs.texts import map_texts
 
 __all__ = ["as_quantities", "quantity"]
 
-_LONGEST: Final = 64
-"""Characters of a quantity: some patterns take time with the square of it."""
+_MAX_CHARACTERS: Final = 64
+"""Maximum characters of a quantity: some patterns take quadratic time."""
 _PLAIN: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _QUANTITY: Final = re.compile(
     r"(?P<sign>-?)(?P<currency>[^\d.,'\s-]*)\s*(?P<digits>\d[\d.,'\s]*)(?P<unit>[^\d.,'\s]*)\.?",
@@ -30,7 +30,7 @@ _NUMBERS: Final = (
     re.compile(r"(?P<whole>\d{1,3}([ ']\d{3})+)([.,](?P<part>\d*))?"),
     re.compile(r"(?P<whole>\d+),(?P<part>\d*)"),
 )
-"""The first that describes a number tells the separators of thousands and of decimals."""
+"""The first pattern that matches determines the thousands and decimal separators."""
 _NOT_DIGITS: Final = re.compile(r"\D")
 
 _SIGNS: Final = ("$", "us$", "c$", "a$", "€", "£", "¥", "₹", "₩", "₽", "₺")
@@ -75,36 +75,36 @@ _UNITS: Final[Mapping[str, float]] = {
     "%": 1.0,
     **dict.fromkeys(_CURRENCIES, 1.0),
 }
-"""By how much a number with a unit, in small letters, is multiplied."""
+"""The factor of each unit, in lower case."""
 
 
 def as_quantities(texts: pa.Array) -> pa.Array:
-    """The `quantity` of each text; null: it is none."""
-    return mapped(texts, quantity, pa.float64())
+    """Return the `quantity` of each text; null: it is not one."""
+    return map_texts(texts, quantity, pa.float64())
 
 
 def quantity(text: str) -> float | None:
-    """Return the number that a text denotes, in the first unit of its dimension; None: it is none.
+    """Return the number that a text denotes, in the base unit of its dimension; None: not a number.
 
     ``1,299`` has a thousands separator, as three digits follow, ``12,5`` a decimal comma, and
     ``1.299`` a decimal point.
     """
     stripped = text.strip()
-    if len(stripped) > _LONGEST:
+    if len(stripped) > _MAX_CHARACTERS:
         return None
     if _PLAIN.fullmatch(stripped):
         return float(stripped)
-    found = _QUANTITY.fullmatch(stripped)
-    if found is None or found["currency"].lower() not in _CURRENCIES:
+    match = _QUANTITY.fullmatch(stripped)
+    if match is None or match["currency"].lower() not in _CURRENCIES:
         return None
-    number, factor = _read(found["digits"].strip()), _UNITS.get(found["unit"].lower())
+    number, factor = _parse_digits(match["digits"].strip()), _UNITS.get(match["unit"].lower())
     if number is None or factor is None:
         return None
-    return (-number if found["sign"] else number) * factor
+    return (-number if match["sign"] else number) * factor
 
 
-def _read(digits: str) -> float | None:
+def _parse_digits(digits: str) -> float | None:
     for pattern in _NUMBERS:
-        if found := pattern.fullmatch(digits):
-            return float(f"{_NOT_DIGITS.sub('', found['whole'])}.{found['part'] or 0}")
+        if match := pattern.fullmatch(digits):
+            return float(f"{_NOT_DIGITS.sub('', match['whole'])}.{match['part'] or 0}")
     return None

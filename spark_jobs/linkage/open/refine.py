@@ -1,9 +1,9 @@
-"""Clusters inside what is connected: one wrong link must not join two people.
+"""Divides connected components into clusters: one wrong link must not join two people.
 
-Both ways begin with single records, and join clusters: *average* those whose pairs agree on the
-whole, *one per source* the ends of the best remaining link, if no table would come twice. Equal
-links follow by their rows, so that the same pairs always give the same clusters. What is known to
-be one cluster is never divided: *average* begins with it as with a single record.
+Both methods start with single records and join clusters: *average* joins clusters whose pairs have
+a positive mean weight, *one per source* the ends of the best remaining link, unless a table would
+occur twice. Ties are broken by rows, so the same pairs always give the same clusters. A known
+cluster is never divided: *average* starts with it as with a single record.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from spark_jobs.linkage.open.forest import components, root, roots
 from spark_jobs.linkage.open.spec import Clustering
 from spark_jobs.linkage.open.strings import Floats, Rows
 
-__all__ = ["CERTAIN", "Links", "refined"]
+__all__ = ["CERTAIN", "Links", "refine_components"]
 
 CERTAIN: Final = 1000.0
-"""Bits of a link that is known."""
-LARGEST: Final = 1_000
-"""Records or known clusters that are clustered together at most.
+"""Bits of a known link."""
+MAX_MEMBERS: Final = 1_000
+"""Maximum records or known clusters that *average* clusters together.
 
 Larger components are first cut at their weakest links.
 """
-_MOST_BITS: Final = 20.0
+_MAX_BITS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """All compared pairs inside of some components: rows, log2 odds of a match, sources."""
+    """All compared pairs inside some components: rows, log2 odds of a match, sources."""
 
     left: Rows
     right: Rows
@@ -42,8 +42,8 @@ class Links:
     right_source: Rows
 
 
-def refined(links: Links, how: Clustering, least: float) -> tuple[Rows, Rows]:
-    """Divide components into clusters, by links of at least `least` bits.
+def refine_components(links: Links, method: Clustering, min_bits: float) -> tuple[Rows, Rows]:
+    """Divide components into clusters, by links of at least `min_bits`.
 
     Returns:
         Rows, ascending, and for each the least row of its cluster.
@@ -54,19 +54,19 @@ def refined(links: Links, how: Clustering, least: float) -> tuple[Rows, Rows]:
     bits = links.bits[order]
     sources = np.zeros(len(rows), np.int64)
     sources[ends] = np.concatenate([links.left_source, links.right_source])
-    linked = bits >= least
-    if how is Clustering.ONE_PER_SOURCE:
+    linked = bits >= min_bits
+    if method is Clustering.ONE_PER_SOURCE:
         return rows, rows[_one_per_source(left[linked], right[linked], bits[linked], sources)]
-    firsts, nodes = _contracted(left, right, bits >= CERTAIN, len(rows))
+    firsts, nodes = _contract(left, right, bits >= CERTAIN, len(rows))
     left, right = nodes[left], nodes[right]
-    apart = left != right
-    count = int(linked[apart].sum())
-    labels = _averages(left[apart], right[apart], bits[apart], count, len(firsts))
+    distinct = left != right
+    count = int(linked[distinct].sum())
+    labels = _averages(left[distinct], right[distinct], bits[distinct], count, len(firsts))
     return rows, rows[firsts[labels][nodes]]
 
 
-def _contracted(left: Rows, right: Rows, known: NDArray[np.bool_], count: int) -> tuple[Rows, Rows]:
-    """Number what known links connect as one: the first member of each, and each one's number."""
+def _contract(left: Rows, right: Rows, known: NDArray[np.bool_], count: int) -> tuple[Rows, Rows]:
+    """Contract known links: return the first member of each group, and each record's group."""
     owners = np.arange(count)
     members, firsts = components(left[known], right[known])
     owners[members] = firsts
@@ -76,16 +76,16 @@ def _contracted(left: Rows, right: Rows, known: NDArray[np.bool_], count: int) -
 @compiled
 def _one_per_source(left: Any, right: Any, bits: Any, sources: Any) -> Any:
     parents = np.arange(len(sources))
-    held = np.empty(len(sources), np.int64)
+    source_bits = np.empty(len(sources), np.int64)
     for node in range(len(sources)):
-        # The sources of a cluster as bits of a word: there are 16 inputs at most.
-        held[node] = 1 << sources[node]
+        # The sources of a cluster as bits: there are 16 inputs at most.
+        source_bits[node] = 1 << sources[node]
     for edge in range(len(left)):
         a, b = root(parents, left[edge]), root(parents, right[edge])
-        if a != b and (held[a] & held[b] == 0 or bits[edge] >= CERTAIN):
+        if a != b and (source_bits[a] & source_bits[b] == 0 or bits[edge] >= CERTAIN):
             a, b = min(a, b), max(a, b)
             parents[b] = a
-            held[a] |= held[b]
+            source_bits[a] |= source_bits[b]
     return roots(parents)
 
 
@@ -105,20 +105,20 @@ def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
         inside = members[starts[piece] : starts[piece + 1]]
         edges = of_piece[begins[piece] : begins[piece + 1]]
         if len(inside) > 1:
-            joined = _average(rank[left[edges]], rank[right[edges]], bits[edges], len(inside))
+            merged = _average(rank[left[edges]], rank[right[edges]], bits[edges], len(inside))
             for at in range(len(inside)):
-                labels[inside[at]] = inside[joined[at]]
+                labels[inside[at]] = inside[merged[at]]
     return labels
 
 
 @compiled
 def _pieces(left: Any, right: Any, nodes: int) -> Any:
-    """What strong links connect, as long as it is not larger than `LARGEST`."""
+    """Return the components of strong links, limited to `MAX_MEMBERS`."""
     parents = np.arange(nodes)
     size = np.ones(nodes, np.int64)
     for edge in range(len(left)):
         a, b = root(parents, left[edge]), root(parents, right[edge])
-        if a != b and size[a] + size[b] <= LARGEST:
+        if a != b and size[a] + size[b] <= MAX_MEMBERS:
             a, b = min(a, b), max(a, b)
             parents[b] = a
             size[a] += size[b]
@@ -127,13 +127,13 @@ def _pieces(left: Any, right: Any, nodes: int) -> Any:
 
 @compiled
 def _average(left: Any, right: Any, bits: Any, nodes: int) -> Any:
-    """Join the two clusters with the highest mean of their compared pairs while it is positive."""
+    """Join the two clusters with the highest mean weight of their pairs while it is positive."""
     total = np.zeros((nodes, nodes))
     count = np.zeros((nodes, nodes))
     for edge in range(len(left)):
         i, j, weight = left[edge], right[edge], bits[edge]
-        # Bounded: no single pair outweighs all others.
-        weight = max(-_MOST_BITS, min(_MOST_BITS, weight))
+        # Bounded, so that no single pair outweighs all others.
+        weight = max(-_MAX_BITS, min(_MAX_BITS, weight))
         total[i, j] += weight
         total[j, i] += weight
         count[i, j] += 1
@@ -147,12 +147,12 @@ def _average(left: Any, right: Any, bits: Any, nodes: int) -> Any:
         if mean[a] < 0.0:
             return roots(labels)
         _join(total, count, labels, min(a, best[a]), max(a, best[a]))
-        _look_again(total, count, labels, best, mean, min(a, best[a]), max(a, best[a]))
+        _update_nearest(total, count, labels, best, mean, min(a, best[a]), max(a, best[a]))
 
 
 @compiled
 def _nearest(total: Any, count: Any, labels: Any, i: int) -> Any:
-    """The cluster with the highest mean weight to cluster i, and that mean; -1: none."""
+    """Return the cluster with the highest mean weight to cluster i, and that mean; -1: none."""
     nearest, highest = i, -1.0
     for j in range(len(labels)):
         if j != i and labels[j] == j and count[i, j] > 0:
@@ -174,9 +174,11 @@ def _join(total: Any, count: Any, labels: Any, a: int, b: int) -> None:
 
 
 @compiled
-def _look_again(total: Any, count: Any, labels: Any, best: Any, mean: Any, a: int, b: int) -> None:
+def _update_nearest(
+    total: Any, count: Any, labels: Any, best: Any, mean: Any, a: int, b: int
+) -> None:
     mean[b] = -1.0
     for i in range(len(labels)):
-        # Only clusters whose nearest one may have changed.
+        # Only clusters whose nearest cluster may have changed.
         if labels[i] == i and (i == a or best[i] == a or best[i] == b or count[i, a] > 0):
             best[i], mean[i] = _nearest(total, count, labels, i)

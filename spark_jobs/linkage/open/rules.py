@@ -1,4 +1,4 @@
-"""Blocking rules: which records are compared, by keys that are made of parts of their values."""
+"""Blocking rules: records are compared if keys made of parts of their values are equal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["KeyPart", "Rule", "Take"]
 
 
 class Take(StrEnum):
-    """What of a value goes into a blocking key."""
+    """The part of a value that goes into a blocking key."""
 
     WHOLE = "whole"
     PREFIX = "prefix"
@@ -42,9 +42,9 @@ class KeyPart(Specification):
 
     Attributes:
         column: The field.
-        take: What of it.
-        length: Characters of a prefix or suffix; which word, counted from 1, or from the end if
-            below 0.
+        take: The part of its value.
+        length: Characters of a prefix or suffix; or the number of a word, from 1, or from -1 at the
+            end.
     """
 
     model_config = ConfigDict(json_schema_extra=short_form({"type": "string"}))
@@ -71,7 +71,7 @@ class KeyPart(Specification):
 
     @property
     def name(self) -> str:
-        """Such as ``surname`` or ``prefix(surname, 3)``."""
+        """A name such as ``surname`` or ``prefix(surname, 3)``."""
         if self.take is Take.WHOLE:
             return self.column
         return f"{self.take}({self.column}{f', {self.length}' if self.length else ''})"
@@ -85,7 +85,7 @@ class KeyPart(Specification):
 
 
 class Rule(RootModel[Annotated[tuple[KeyPart, ...], Field(min_length=1, max_length=8)]]):
-    """Records are compared if all these parts are equal; one that lacks a part has no block."""
+    """A rule: records with all these parts equal are compared; without a part, no block."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 

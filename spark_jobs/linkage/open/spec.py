@@ -1,7 +1,7 @@
 """Specifications of open linkage: inputs, blocking rules, comparisons, thresholds.
 
-A specification never becomes code: fields are looked up by name, and what is done with them comes
-from closed lists.
+A specification never becomes code: fields are looked up by name, and operations come from closed
+lists.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_jobs.runner.specification import (
 
 __all__ = [
     "KNOWN",
-    "MOST_LOCAL_RECORDS",
+    "MAX_LOCAL_RECORDS",
     "AgreementLevel",
     "Clustering",
     "FieldComparison",
@@ -46,19 +46,19 @@ __all__ = [
 ]
 
 KNOWN: Final = "known"
-"""The input of clusters found before: `cluster`, `source`, `record`."""
+"""The input of known clusters: `cluster`, `source`, `record`."""
 
-MOST_RULES: Final = 32
-_MOST_INPUTS: Final = 16
-_MOST_COMPARISONS: Final = 32
-_MOST_PATTERNS: Final = 2**62
+MAX_RULES: Final = 32
+_MAX_INPUTS: Final = 16
+_MAX_COMPARISONS: Final = 32
+_MAX_PATTERNS: Final = 2**62
 
-MOST_LOCAL_RECORDS: Final = 200_000
-"""Records of all inputs that are linked in the process of the worker at most."""
+MAX_LOCAL_RECORDS: Final = 200_000
+"""Maximum records of all inputs that the worker's process links."""
 
 
 class Measure(StrEnum):
-    """How two values are compared; what a level's limit means."""
+    """How two values are compared; it gives a level's limit its meaning."""
 
     EXACT = "exact"
     LEVENSHTEIN = "levenshtein"
@@ -69,7 +69,7 @@ class Measure(StrEnum):
 
     @property
     def is_distance(self) -> bool:
-        """Whether it measures difference: then a limit is the most instead of the least."""
+        """Whether it measures difference: a limit is then a maximum, otherwise a minimum."""
         return self in {Measure.LEVENSHTEIN, Measure.NUMBER, Measure.DAYS}
 
     @property
@@ -84,7 +84,7 @@ _Similarity: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 class AgreementLevel(Specification):
     """One degree of agreement: ``"exact"``, or one measure with its limit.
 
-    A limit is the least similarity, or the greatest distance.
+    A limit is the minimum similarity or the maximum distance.
     """
 
     model_config = ConfigDict(json_schema_extra=short_form({"const": "exact"}))
@@ -115,7 +115,7 @@ class AgreementLevel(Specification):
 
     @property
     def limit(self) -> float:
-        """At least this similarity, or at most this distance."""
+        """The minimum similarity or the maximum distance."""
         return float(getattr(self, self.measure))
 
     @property
@@ -131,12 +131,12 @@ class AgreementLevel(Specification):
 
 
 class FieldComparison(Specification):
-    """What is compared of two records.
+    """A comparison of two records.
 
     Attributes:
-        columns: One field, or several that are joined by blanks.
-        levels: Degrees of agreement, the highest first; a pair has the first that it meets. Below
-            them is *else*; beside them *null*, where one of both has no value.
+        columns: One field, or several joined by blanks.
+        levels: Degrees of agreement, the highest first; a pair has the first that it meets. A pair
+            that meets none has *else*; with a missing value it has *null*.
         term_frequency: Whether agreement on a rare value weighs more than on a frequent one.
     """
 
@@ -150,7 +150,7 @@ class FieldComparison(Specification):
 
     @property
     def level_names(self) -> tuple[str, ...]:
-        """Names of all levels by their number: null, the listed ones, else."""
+        """Names of all levels by their number: null, those of `levels`, else."""
         return ("null", *(level.name for level in self.levels), "else")
 
 
@@ -158,40 +158,40 @@ class Clustering(StrEnum):
     """How links become clusters."""
 
     COMPONENTS = "components"
-    """Whatever is connected by links."""
+    """The connected components of links."""
     AVERAGE = "average"
-    """Only what agrees on the whole: the mean weight between the parts of a cluster is positive."""
+    """Average linkage: the mean weight between the parts of a cluster is positive."""
     ONE_PER_SOURCE = "one_per_source"
-    """The best links first, and never two records of one table in a cluster."""
+    """The best links first, with at most one record of each table in a cluster."""
 
 
 class LinkageResult(StrEnum):
-    """Which frame is the result of the run."""
+    """The frame that is the result of the run."""
 
     CLUSTERS = "clusters"
     PAIRS = "pairs"
 
 
 class LinkageEngine(StrEnum):
-    """What executes a run."""
+    """The engine that executes a run."""
 
     AUTO = "auto"
-    """Our kernels, in the process of the worker where the input fits, else on Spark."""
+    """Portolan's kernels: in the worker's process if the input fits, otherwise on Spark."""
     LOCAL = "local"
-    """Our kernels, in the process of the worker; Spark is not started."""
+    """Portolan's kernels in the worker's process; Spark is not started."""
     SPARK = "spark"
-    """Our kernels on Spark, for inputs of any size."""
+    """Portolan's kernels on Spark, for inputs of any size."""
     SPLINK = "splink"
-    """Splink on DuckDB, in the process of the worker, on records that Spark has prepared."""
+    """Splink on DuckDB in the worker's process, on records prepared by Spark."""
 
 
 class PairLimits(Specification):
-    """Beyond these a run does not go.
+    """Limits of a run.
 
     Attributes:
         pairs: Pairs of all blocks together.
-        block_pairs: Pairs of one block; a heavier one is split by a further field, and what is
-            still too heavy is left out and reported.
+        block_pairs: Pairs of one block; a heavier block is split by further fields, and skipped and
+            reported if still too heavy.
     """
 
     pairs: Annotated[int, Field(ge=1, le=10**12)] = 1_000_000_000
@@ -199,11 +199,11 @@ class PairLimits(Specification):
 
 
 class WholeRecords(Specification):
-    """Records compared as a whole, by the words and n-grams that they share and how rare these are.
+    """Comparison of whole records, by shared words and n-grams weighted by their rarity.
 
     Attributes:
         columns: The fields whose text is the record's.
-        neighbours: The most similar records of each that are candidates.
+        neighbours: The number of most similar records that are a record's candidates.
     """
 
     columns: Names
@@ -211,16 +211,16 @@ class WholeRecords(Specification):
 
 
 class LinkagePlan(Specification):
-    """What is compared.
+    """The plan of a comparison.
 
     Attributes:
-        blocking: Which pairs are compared; empty: proposed from the data.
-        comparisons: What of them is compared; empty: proposed from the data.
+        blocking: The rules that select pairs; empty: proposed from the data.
+        comparisons: The fields compared; empty: proposed from the data.
         similarity: Whole records instead of both; None: fields.
     """
 
-    blocking: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
-    comparisons: Annotated[tuple[FieldComparison, ...], Field(max_length=_MOST_COMPARISONS)] = ()
+    blocking: Annotated[tuple[Rule, ...], Field(max_length=MAX_RULES)] = ()
+    comparisons: Annotated[tuple[FieldComparison, ...], Field(max_length=_MAX_COMPARISONS)] = ()
     similarity: WholeRecords | None = None
 
     @property
@@ -229,11 +229,13 @@ class LinkagePlan(Specification):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        whole = self.similarity.columns if self.similarity else ()
-        return tuple(sorted({*_columns(self.blocking), *_columns(self.comparisons), *whole}))
+        record_columns = self.similarity.columns if self.similarity else ()
+        return tuple(
+            sorted({*_columns(self.blocking), *_columns(self.comparisons), *record_columns})
+        )
 
     def prepared(self) -> Self:
-        """Return it with the comparison that prepares the text of whole records."""
+        """Return a copy with the comparison that prepares the text of whole records."""
         if self.similarity is None:
             return self
         text = FieldComparison(
@@ -261,23 +263,23 @@ class OpenSpec(LinkagePlan):
 
     Attributes:
         sources: One table is deduplicated; two or more are linked with each other.
-        zero_config: Whether rules and comparisons may be missing, to be proposed from the data.
-        within: Whether records of one table are compared with each other; if not, a table is taken
-            to name nobody twice.
-        threshold: Pairs at least this probable are linked.
+        zero_config: Whether missing rules and comparisons are proposed from the data.
+        within: Whether records of one table are compared with each other; if not, a table is
+            assumed to have no duplicates.
+        threshold: The minimum probability of linked pairs.
         clustering: How links become clusters.
-        result: Which frame is the result.
-        engine: What executes the run; all but Splink have the same result.
-        limits: What the run may cost.
-        seed: Where random numbers begin.
-        known: Clusters found before, whose records are not compared with each other again.
-        model: The report `model` of an earlier run; None: it is estimated.
+        result: The frame that is the result.
+        engine: The engine of the run; all but Splink have the same result.
+        limits: Limits of the run.
+        seed: The seed of random numbers.
+        known: Clusters of an earlier run, whose records are not compared with each other.
+        model: The report `model` of an earlier run; None: estimated.
         truth: A field that identifies the person of a record, for evaluation only; None: unknown.
     """
 
     sources: Annotated[
         dict[Annotated[str, AfterValidator(_input_name)], Source],
-        Field(min_length=1, max_length=_MOST_INPUTS),
+        Field(min_length=1, max_length=_MAX_INPUTS),
     ] = Field(validation_alias="inputs")
     zero_config: bool = False
     within: bool = Field(default_factory=lambda members: len(members.get("sources", ())) == 1)
@@ -293,12 +295,12 @@ class OpenSpec(LinkagePlan):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Check what concerns several members; the pointers are those of the document."""
+        """Check rules across members; pointers are those of the document."""
         self._check_similarity()
-        given = self.zero_config or self.similarity is not None
-        if not given and not self.blocking:
+        optional = self.zero_config or self.similarity is not None
+        if not optional and not self.blocking:
             raise SpecInvalid("/blocking", "rules are expected, or zero_config: true")
-        if not given and not self.comparisons:
+        if not optional and not self.comparisons:
             raise SpecInvalid("/comparisons", "comparisons are expected, or zero_config: true")
         if not self.within and len(self.sources) == 1:
             raise SpecInvalid("/within", "one input alone can only be compared with itself")
@@ -325,21 +327,21 @@ class OpenSpec(LinkagePlan):
         if len({comparison.name for comparison in self.comparisons}) < len(self.comparisons):
             raise SpecInvalid("/comparisons", "fields are compared twice")
         # A pattern is one 64-bit number.
-        if prod(len(comparison.level_names) for comparison in self.comparisons) > _MOST_PATTERNS:
+        if prod(len(comparison.level_names) for comparison in self.comparisons) > _MAX_PATTERNS:
             raise SpecInvalid("/comparisons", "these are too many levels all together")
 
     @property
     def inputs(self) -> tuple[Input, ...]:
         fields = tuple(sorted({*self.columns, *([self.truth] if self.truth else [])} - {"id"}))
-        needed = fields if self.is_complete else None
+        required = fields if self.is_complete else None
         rows = self.local_records
         return tuple(
-            Input(name, self.sources[name], needed, local_rows=rows)
+            Input(name, self.sources[name], required, local_rows=rows)
             for name in sorted(self.sources)
         )
 
     @property
     def local_records(self) -> int:
-        """Records of all inputs, up to which Spark may not be needed."""
+        """Maximum records of all inputs for a run without Spark."""
         local = self.engine in {LinkageEngine.AUTO, LinkageEngine.LOCAL}
-        return MOST_LOCAL_RECORDS if local else 0
+        return MAX_LOCAL_RECORDS if local else 0

@@ -1,4 +1,4 @@
-"""The forecast of a run, and its stages, each by the engine of the run."""
+"""The forecast of a run, and its stages, each executed by the run's engine."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = ["STAGES", "forecast"]
 
 _BASE_BYTES: Final = 512 * 2**20
 _BYTES_PER_RECORD: Final = 500
-_PREPARING: Final = frozenset({"plan", "values"})
-"""Stages before the engine is known: they only need to know whether the inputs fit one process."""
+_PREPARATION_STAGES: Final = frozenset({"plan", "values"})
+"""Stages before the engine is chosen; they depend only on whether the inputs fit one process."""
 
 
 class _Cost(NamedTuple):
-    """What an engine takes; `starting_s` is until its kernels are loaded where they compare."""
+    """The cost of an engine; `starting_s` includes loading its kernels where they compare."""
 
     starting_s: float
     records_per_s: int
@@ -50,12 +50,12 @@ class _Cost(NamedTuple):
 _COSTS: Final[Mapping[LinkageEngine, _Cost]] = {
     LinkageEngine.LOCAL: _Cost(1.0, 50_000, 500_000, 120),
     LinkageEngine.SPARK: _Cost(10.0, 20_000, 200_000, 40),
-    LinkageEngine.SPLINK: _Cost(10.0, 20_000, 200_000, 400),  # it keeps both values by a pair
+    LinkageEngine.SPLINK: _Cost(10.0, 20_000, 200_000, 400),  # stores both values with each pair
 }
 
 
-class _Found(NamedTuple):
-    """What the forecast of a run is made of."""
+class _ForecastBasis(NamedTuple):
+    """The inputs of a run's forecast."""
 
     spec: OpenSpec
     proposal: PlanProposal | None
@@ -65,11 +65,11 @@ class _Found(NamedTuple):
 
 
 def forecast(spec: OpenSpec, context: StageContext) -> Forecast:
-    """Count rows and pairs; Spark is started only if the run is its own.
+    """Count rows and pairs; start Spark only if the run needs it.
 
     Raises:
-        InputUnfit: An input is empty, lacks a column, or is not for the engine.
-        SpecInvalid: The model is one of other comparisons.
+        InputUnfit: An input is empty, lacks a column, or does not suit the engine.
+        SpecInvalid: The model is for other comparisons.
     """
     rows = {input_.name: context.input_rows(input_.name) for input_ in spec.inputs}
     for name, count in rows.items():
@@ -77,64 +77,66 @@ def forecast(spec: OpenSpec, context: StageContext) -> Forecast:
             raise InputUnfit(f"{name} has no records.")
     if spec.similarity is not None:
         check_size(sum(rows.values()))
-    found = _found_locally(spec, context) if inputs_fit(spec, context) else None
-    return _described(rows, found or _found_by_spark(spec, context))
+    basis = _count_locally(spec, context) if inputs_fit(spec, context) else None
+    return _forecast_of(rows, basis or _count_on_spark(spec, context))
 
 
-def _found_locally(spec: OpenSpec, context: StageContext) -> _Found | None:
-    """None: the inputs fit one process, and their pairs do not."""
+def _count_locally(spec: OpenSpec, context: StageContext) -> _ForecastBasis | None:
+    """Return None if the inputs fit one process, but their pairs do not."""
     complete, proposal = complete_spec(spec, context, local_prepare.draw_sample)
     _check_model(complete)
     records = local_prepare.values(complete, context)
-    found = local_blocks.loads(records, complete)
-    choice = choose(complete, context, lambda: _pairs(found))
+    rule_loads = local_blocks.loads(records, complete)
+    choice = choose(complete, context, lambda: _pairs(rule_loads))
     if choice.engine is not LinkageEngine.LOCAL:
         return None
-    return _Found(complete, proposal, choice, found, local_blocks.heaviest(records, complete))
+    return _ForecastBasis(
+        complete, proposal, choice, rule_loads, local_blocks.heaviest(records, complete)
+    )
 
 
-def _found_by_spark(spec: OpenSpec, context: StageContext) -> _Found:
+def _count_on_spark(spec: OpenSpec, context: StageContext) -> _ForecastBasis:
     if spec.engine is LinkageEngine.LOCAL:
-        choose(spec, context, lambda: 0)  # raises: they do not fit
+        choose(spec, context, lambda: 0)  # raises, because the inputs do not fit
     complete, proposal = complete_spec(spec, context, draw_sample)
     _check_model(complete)
     records = values(complete, context).persist()
     try:
-        found = loads(records, complete)
-        choice = choose(complete, context, lambda: _pairs(found))
+        rule_loads = loads(records, complete)
+        choice = choose(complete, context, lambda: _pairs(rule_loads))
         if choice.engine is LinkageEngine.SPLINK:
-            check_splink(complete, records, _pairs(found))
-        return _Found(complete, proposal, choice, found, heaviest(records, complete))
+            check_splink(complete, records, _pairs(rule_loads))
+        return _ForecastBasis(complete, proposal, choice, rule_loads, heaviest(records, complete))
     finally:
         records.unpersist()
 
 
 def _check_model(spec: OpenSpec) -> None:
-    if spec.model is not None:  # rather now than after the comparison
+    if spec.model is not None:  # fail before the comparison, not after it
         Model.of_json(spec.model, spec.comparisons)
 
 
-def _pairs(found: Sequence[RuleLoad]) -> int:
-    return sum(load.pairs for load in found)
+def _pairs(rule_loads: Sequence[RuleLoad]) -> int:
+    return sum(load.pairs for load in rule_loads)
 
 
-def _described(rows: Mapping[str, int], found: _Found) -> Forecast:
-    total, pairs = sum(rows.values()), _pairs(found.loads)
-    if found.spec.similarity is not None:
-        pairs = total * found.spec.similarity.neighbours  # at most
-    cost, reasons = _COSTS[found.choice.engine], found.proposal.reasons if found.proposal else ()
-    work_s = total * len(found.spec.blocking) / cost.records_per_s + pairs / cost.pairs_per_s
+def _forecast_of(rows: Mapping[str, int], basis: _ForecastBasis) -> Forecast:
+    total, pairs = sum(rows.values()), _pairs(basis.loads)
+    if basis.spec.similarity is not None:
+        pairs = total * basis.spec.similarity.neighbours  # an upper bound
+    cost, reasons = _COSTS[basis.choice.engine], basis.proposal.reasons if basis.proposal else ()
+    work_s = total * len(basis.spec.blocking) / cost.records_per_s + pairs / cost.pairs_per_s
     return Forecast(
         rows=rows,
         pairs=pairs,
-        heaviest=found.heaviest,
+        heaviest=basis.heaviest,
         memory_bytes=_BASE_BYTES
         + _BYTES_PER_RECORD * total
         + cost.bytes_per_pair * min(pairs, 10**7),
         time_s=cost.starting_s + work_s,
         notes=(
-            f"Engine {found.choice.engine}: {found.choice.reason}",
-            *_notes(found.spec, found.loads, pairs),
+            f"Engine {basis.choice.engine}: {basis.choice.reason}",
+            *_notes(basis.spec, basis.loads, pairs),
             *reasons,
         ),
     )
@@ -165,10 +167,10 @@ def _engine(spec: OpenSpec, context: StageContext) -> pa.Table:
 
 
 def _by_engine(name: str) -> Callable[[OpenSpec, StageContext], Frame]:
-    """Return a stage that is executed by the engine of the run."""
+    """Return a stage that the run's engine executes."""
 
     def execute(spec: OpenSpec, context: StageContext) -> Frame:
-        if name in _PREPARING:
+        if name in _PREPARATION_STAGES:
             local = inputs_fit(spec, context)
         else:
             local = load_engine(spec, context) is LinkageEngine.LOCAL

@@ -1,8 +1,8 @@
-"""How alike strings are: compiled kernels over pairs of rows of two columns of code points.
+"""String similarity: compiled kernels over pairs of rows of two columns of code points.
 
-A column is stored flat, as `Text`: one array of code points and where each row begins. A kernel
-takes two columns and the rows to be compared, and returns one number for each pair. Null counts as
-an empty string.
+A column is stored flat, as `Text`: one array of code points, and the start of each row. A kernel
+takes two columns and the rows to compare, and returns one number for each pair. Null counts as an
+empty string.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "equal",
     "jaccard",
     "jaro_winkler",
-    "joined_fields",
+    "join_fields",
     "levenshtein",
 ]
 
@@ -38,7 +38,7 @@ TextColumn: TypeAlias = pa.Array | pa.ChunkedArray
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A column of strings: code points of all rows, where each begins, whether it has a value."""
+    """A column of strings: code points of all rows, each row's start, whether it has a value."""
 
     points: NDArray[np.uint32]
     starts: Rows
@@ -53,52 +53,52 @@ class Text:
         text = text.fill_null("")
         starts = np.zeros(len(text) + 1, np.int64)
         np.cumsum(pc.utf8_length(text).to_numpy(), out=starts[1:])
-        return cls(np.frombuffer(_joined(text).encode("utf-32-le"), np.uint32), starts, valid)
+        return cls(np.frombuffer(_concatenate(text).encode("utf-32-le"), np.uint32), starts, valid)
 
     def tokens(self) -> tuple[NDArray[np.uint64], Rows]:
-        """Hashes of the words of each row, sorted and distinct, and where each row begins."""
+        """Return hashes of each row's words, sorted and distinct, and the start of each row."""
         hashes: NDArray[np.uint64]
         hashes, starts = _tokens(self.points, self.starts)
         return hashes, starts
 
 
-def joined_fields(texts: Sequence[TextColumn]) -> TextColumn:
-    """Several texts of a record as one; null: it has none of them."""
+def join_fields(texts: Sequence[TextColumn]) -> TextColumn:
+    """Join several texts of a record; null: it has none of them."""
     if len(texts) == 1:
         return texts[0]
-    whole = pc.binary_join_element_wise(*(text.fill_null("") for text in texts), " ")
-    text = pc.replace_substring_regex(pc.utf8_trim(whole, " "), " +", " ")
+    joined = pc.binary_join_element_wise(*(text.fill_null("") for text in texts), " ")
+    text = pc.replace_substring_regex(pc.utf8_trim(joined, " "), " +", " ")
     return pc.if_else(pc.equal(text, ""), None, text)
 
 
-def _joined(text: pa.LargeStringArray) -> str:
-    """All rows, concatenated."""
+def _concatenate(text: pa.LargeStringArray) -> str:
+    """Concatenate all rows."""
     _, ends, data = text.buffers()
     if not len(text) or data is None:
         return ""
     at = np.frombuffer(ends, np.int64)
-    # A slice shares the buffers of the whole: only what is between its offsets is its own.
+    # A slice shares its parent's buffers; its data lies between its offsets.
     begin, end = at[text.offset], at[text.offset + len(text)]
     return bytes(memoryview(data)[begin:end]).decode()
 
 
 def equal(left: Text, right: Text, i: Rows, j: Rows) -> Floats:
-    """1 where both are the same, else 0."""
+    """Return 1 for equal strings, else 0."""
     return _over_pairs(_equal, left, right, i, j)
 
 
 def levenshtein(left: Text, right: Text, i: Rows, j: Rows) -> Floats:
-    """The number of insertions, deletions, substitutions and swaps of neighbours (restricted)."""
+    """Return the restricted Damerau-Levenshtein distance: edits and swaps of neighbours."""
     return _over_pairs(_levenshtein, left, right, i, j)
 
 
 def jaro_winkler(left: Text, right: Text, i: Rows, j: Rows) -> Floats:
-    """Jaro's similarity with Winkler's prefix bonus (weight 0.1, four characters), in [0, 1]."""
+    """Return Jaro-Winkler similarity (prefix weight 0.1, four characters), in [0, 1]."""
     return _over_pairs(_jaro_winkler, left, right, i, j)
 
 
 def jaccard(left: Text, right: Text, i: Rows, j: Rows) -> Floats:
-    """Words in common over words in either, in [0, 1]; 0 if neither has words."""
+    """Return shared words over words in either, in [0, 1]; 0 if neither has words."""
     out = np.empty(len(i), np.float64)
     _jaccard(*left.tokens(), *right.tokens(), i, j, out)
     return out
@@ -125,10 +125,10 @@ def _equal(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> No
 
 @compiled
 def _levenshtein(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
-    longest = 0
+    max_length = 0
     for k in range(len(j)):
-        longest = max(longest, b_at[j[k] + 1] - b_at[j[k]])
-    before = np.empty(longest + 1, np.int64)
+        max_length = max(max_length, b_at[j[k] + 1] - b_at[j[k]])
+    before = np.empty(max_length + 1, np.int64)
     above, row = np.empty_like(before), np.empty_like(before)
     for k in range(len(i)):
         s, t = a[a_at[i[k]] : a_at[i[k] + 1]], b[b_at[j[k]] : b_at[j[k] + 1]]
@@ -149,14 +149,14 @@ def _levenshtein(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any)
 
 @compiled
 def _jaro_winkler(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
-    longest = 0
+    max_length = 0
     for k in range(len(i)):
-        longest = max(longest, a_at[i[k] + 1] - a_at[i[k]], b_at[j[k] + 1] - b_at[j[k]])
-    taken = np.zeros(longest, np.bool_)
-    common = np.empty(longest, np.uint32)
+        max_length = max(max_length, a_at[i[k] + 1] - a_at[i[k]], b_at[j[k] + 1] - b_at[j[k]])
+    matched = np.zeros(max_length, np.bool_)
+    common = np.empty(max_length, np.uint32)
     for k in range(len(i)):
         s, t = a[a_at[i[k]] : a_at[i[k] + 1]], b[b_at[j[k]] : b_at[j[k] + 1]]
-        jaro = _jaro(s, t, taken, common)
+        jaro = _jaro(s, t, matched, common)
         prefix = 0
         while prefix < min(4, len(s), len(t)) and s[prefix] == t[prefix]:
             prefix += 1
@@ -164,27 +164,29 @@ def _jaro_winkler(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any
 
 
 @compiled
-def _jaro(s: Any, t: Any, taken: Any, common: Any) -> float:
-    # Jaro's window: characters that are further apart do not match.
+def _jaro(s: Any, t: Any, matched: Any, common: Any) -> float:
+    # Jaro's window: characters further apart do not match.
     reach = max(0, max(len(s), len(t)) // 2 - 1)
-    taken[: len(t)] = False
+    matched[: len(t)] = False
     matches = 0
     for x in range(len(s)):
         for y in range(max(0, x - reach), min(len(t), x + reach + 1)):
-            if not taken[y] and s[x] == t[y]:
-                taken[y] = True
+            if not matched[y] and s[x] == t[y]:
+                matched[y] = True
                 common[matches] = s[x]
                 matches += 1
                 break
     if not matches:
         return 0.0
-    moved, at = 0, 0
+    out_of_order, at = 0, 0
     for y in range(len(t)):
-        if taken[y]:
-            moved += common[at] != t[y]
+        if matched[y]:
+            out_of_order += common[at] != t[y]
             at += 1
     # A transposition is two matches out of order.
-    return float((matches / len(s) + matches / len(t) + (matches - moved // 2) / matches) / 3)
+    return float(
+        (matches / len(s) + matches / len(t) + (matches - out_of_order // 2) / matches) / 3
+    )
 
 
 @compiled
@@ -210,7 +212,7 @@ def _tokens(points: Any, starts: Any) -> Any:
 
 @compiled
 def _insert(values: Any, first: int, end: int, value: Any) -> int:
-    """Insert a value into a sorted run, unless it is there; return how much longer the run is."""
+    """Insert a value into a sorted run unless present; return the run's growth, 0 or 1."""
     at = end
     while at > first and values[at - 1] > value:
         at -= 1

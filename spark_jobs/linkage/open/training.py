@@ -1,4 +1,4 @@
-"""Fitting the model of a run: an engine counts patterns, the rest is a few thousand numbers."""
+"""Fits the model of a run from the counts of patterns, which an engine computes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,22 @@ from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.whole.matching import WholeRecordModel
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["decided", "fitted", "keep_model", "load_model", "source_sizes", "trained"]
+__all__ = [
+    "decided_comparisons",
+    "fit_model",
+    "keep_model",
+    "load_model",
+    "source_sizes",
+    "train_model",
+]
 
 _RANDOM_PAIRS: Final = 1_000_000
 
 
 def keep_model(
-    spec: OpenSpec, context: StageContext, estimated: Callable[[OpenSpec], Model]
+    spec: OpenSpec, context: StageContext, estimate_model: Callable[[OpenSpec], Model]
 ) -> pa.Table:
-    """Keep and report the model of the specification, or the estimate of an engine."""
+    """Store and report the specification's model, or else the engine's estimate."""
     complete = load_plan(spec, context)
     model: Model | WholeRecordModel
     if complete.similarity is not None:
@@ -37,7 +44,7 @@ def keep_model(
     elif complete.model is not None:
         model = Model.of_json(complete.model, complete.comparisons)
     else:
-        model = estimated(complete)
+        model = estimate_model(complete)
     context.report("model", model.to_json())
     return document_frame(model.to_json())
 
@@ -49,54 +56,56 @@ def load_model(spec: OpenSpec, context: StageContext) -> Model | WholeRecordMode
     return Model.of_json(load_document(context, "model"), complete.comparisons)
 
 
-def trained(records: DataFrame, pairs: DataFrame, spec: OpenSpec) -> Model:
-    counted = (
+def train_model(records: DataFrame, pairs: DataFrame, spec: OpenSpec) -> Model:
+    counts = (
         pairs.groupBy("rules", "pattern").agg(f.count("*").alias("n")).orderBy("rules", "pattern")
     )
-    return fitted(spec, counted.toArrow(), _sample(records, spec), source_sizes(records, spec))
+    return fit_model(spec, counts.toArrow(), _sample(records, spec), source_sizes(records, spec))
 
 
 def _sample(records: DataFrame, spec: OpenSpec) -> pa.Table:
-    compared = [name for name in records.columns if name[0] in "cn" and name[1:].isdigit()]
+    columns = [name for name in records.columns if name[0] in "cn" and name[1:].isdigit()]
     sources = [records.where(f.col("source") == at) for at in range(len(spec.inputs))]
     groups = [records] if spec.within else sources
-    # Ordered by a hash: an even sample, and the same one each time.
-    sampled = [
+    # Ordered by a hash: an even and repeatable sample.
+    samples = [
         group.orderBy(f.xxhash64("row", f.lit(spec.seed)), "row").limit(SAMPLE // len(groups))
         for group in groups
     ]
-    return reduce(DataFrame.union, sampled).select("source", *compared).toArrow().combine_chunks()
+    return reduce(DataFrame.union, samples).select("source", *columns).toArrow().combine_chunks()
 
 
-def fitted(spec: OpenSpec, counted: pa.Table, sample: pa.Table, sizes: Sequence[int]) -> Model:
+def fit_model(spec: OpenSpec, counts: pa.Table, sample: pa.Table, sizes: Sequence[int]) -> Model:
     """Fit the model.
 
     Args:
         spec: Its rules and comparisons.
-        counted: How many pairs, ``n``, the rules find with a ``pattern``, in ascending order.
-        sample: Even samples of the prepared records, as `random_patterns` takes them.
+        counts: The number of pairs, ``n``, by ``rules`` and ``pattern``, in ascending order.
+        sample: Even samples of the prepared records, as for `random_patterns`.
         sizes: The number of records of each table.
     """
-    estimated = estimate(
+    estimates = estimate(
         _random(sample, sizes, spec),
-        _blocked(counted, spec),
-        [decided(spec, rule) for rule in range(len(spec.blocking))],
-        [len(one.level_names) for one in spec.comparisons],
+        _blocked(counts, spec),
+        [decided_comparisons(spec, rule) for rule in range(len(spec.blocking))],
+        [len(comparison.level_names) for comparison in spec.comparisons],
         pairs_of(sizes, within=spec.within),
     )
-    return Model(spec.comparisons, estimated)
+    return Model(spec.comparisons, estimates)
 
 
-def decided(spec: OpenSpec, rule: int) -> frozenset[int]:
-    """The comparisons whose outcome a rule decides."""
+def decided_comparisons(spec: OpenSpec, rule: int) -> frozenset[int]:
+    """Return the comparisons whose outcome a rule decides."""
     columns = spec.blocking[rule].columns
-    return frozenset(k for k, one in enumerate(spec.comparisons) if columns & {*one.columns})
+    return frozenset(
+        k for k, comparison in enumerate(spec.comparisons) if columns & {*comparison.columns}
+    )
 
 
-def _blocked(counted: pa.Table, spec: OpenSpec) -> Patterns:
-    levels = pattern_levels(spec.comparisons, counted.column("pattern").to_numpy())
-    counts = counted.column("n").to_numpy().astype(np.float64)
-    return Patterns(levels, counts, counted.column("rules").to_numpy())
+def _blocked(table: pa.Table, spec: OpenSpec) -> Patterns:
+    levels = pattern_levels(spec.comparisons, table.column("pattern").to_numpy())
+    counts = table.column("n").to_numpy().astype(np.float64)
+    return Patterns(levels, counts, table.column("rules").to_numpy())
 
 
 def _random(sample: pa.Table, sizes: Sequence[int], spec: OpenSpec) -> Patterns:
@@ -106,6 +115,6 @@ def _random(sample: pa.Table, sizes: Sequence[int], spec: OpenSpec) -> Patterns:
 
 
 def source_sizes(records: DataFrame, spec: OpenSpec) -> list[int]:
-    """The number of records of each table."""
+    """Return the number of records of each table."""
     counts = {row["source"]: row["count"] for row in records.groupBy("source").count().collect()}
     return [counts.get(at, 0) for at in range(len(spec.inputs))]

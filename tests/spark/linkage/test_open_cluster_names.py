@@ -37,8 +37,8 @@ def test_names_are_those_of_the_local_engine(spark: SparkSession, known: dict[st
     )
     linked = [at for at, (_, _, one) in enumerate(rows) if one is not None]
     roots = pa.table({"row": linked, "root": [at - at % 3 for at in linked]})
-    here = local.named(records, roots, spec)
-    there = on_spark.named(
+    here = local.name_clusters(records, roots, spec)
+    there = on_spark.name_clusters(
         spark.createDataFrame(records), spark.createDataFrame(roots), spec
     ).toArrow()
     names, others = (

@@ -14,7 +14,7 @@ from splink import Linker
 
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open import plan as choosing
-from spark_jobs.linkage.open.in_process.comparing import compared as in_process
+from spark_jobs.linkage.open.in_process.comparing import compare_pairs as in_process
 from spark_jobs.linkage.open.in_process.comparing import load_records
 from spark_jobs.linkage.open.in_process.duck import in_memory_database, splink_api
 from spark_jobs.linkage.open.in_process.settings import settings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spark_jobs.linkage.open.agreement import pattern_codes, pattern_levels
 from spark_jobs.linkage.open.forest import components, spanning
 from spark_jobs.linkage.open.pairs import BlockedRecords, candidates
-from spark_jobs.linkage.open.refine import CERTAIN, Links, refined
+from spark_jobs.linkage.open.refine import CERTAIN, Links, refine_components
 from spark_jobs.linkage.open.spec import AgreementLevel, Clustering, FieldComparison
 from spark_jobs.linkage.open.strings import Text, equal, jaccard, jaro_winkler, levenshtein
 
@@ -177,22 +177,22 @@ def clusters(found: tuple[np.ndarray, np.ndarray]) -> set[frozenset[int]]:
 def test_one_wrong_link_does_not_join_two_clusters() -> None:
     inside = [(a, b, 9.0) for group in ((1, 2, 3), (4, 5, 6)) for a, b in combinations(group, 2)]
     across = [(3, 4, 5.0), (2, 4, -8.0), (2, 5, -8.0)]
-    found = refined(links([*inside, *across]), Clustering.AVERAGE, 3.0)
+    found = refine_components(links([*inside, *across]), Clustering.AVERAGE, 3.0)
     assert clusters(found) == {frozenset({1, 2, 3}), frozenset({4, 5, 6})}
 
 
 def test_known_clusters_stay_despite_contrary_evidence() -> None:
     pairs = [(1, 2, CERTAIN), (2, 3, 6.0), (1, 3, -20.0)]
-    assert frozenset({1, 2}) in clusters(refined(links(pairs), Clustering.AVERAGE, 3.0))
+    assert frozenset({1, 2}) in clusters(refine_components(links(pairs), Clustering.AVERAGE, 3.0))
     sources = {1: 0, 2: 0, 3: 0}
-    found = clusters(refined(links(pairs, sources), Clustering.ONE_PER_SOURCE, 3.0))
+    found = clusters(refine_components(links(pairs, sources), Clustering.ONE_PER_SOURCE, 3.0))
     assert found == {frozenset({1, 2}), frozenset({3})}
 
 
 def test_the_best_of_each_table_are_linked() -> None:
     pairs = [(1, 11, 9.0), (1, 12, 8.0), (2, 11, 7.0), (2, 12, 6.0)]
     sources = {1: 0, 2: 0, 11: 1, 12: 1}
-    found = clusters(refined(links(pairs, sources), Clustering.ONE_PER_SOURCE, 3.0))
+    found = clusters(refine_components(links(pairs, sources), Clustering.ONE_PER_SOURCE, 3.0))
     assert found == {frozenset({1, 11}), frozenset({2, 12})}
 
 
@@ -222,7 +222,9 @@ def average_by_definition(pairs: dict[tuple[int, int], float], nodes: int) -> se
 def test_average_linkage_is_as_defined(pairs: dict[tuple[int, int], float]) -> None:
     if len({*pairs.values()}) < len(pairs):
         return  # equal means may be joined in either order
-    found = refined(links([(a, b, w) for (a, b), w in pairs.items()]), Clustering.AVERAGE, -20.0)
+    found = refine_components(
+        links([(a, b, w) for (a, b), w in pairs.items()]), Clustering.AVERAGE, -20.0
+    )
     rows = found[0].tolist()
     expected = average_by_definition(pairs, 7)
     assert clusters(found) == {group for group in expected if group & {*rows}}

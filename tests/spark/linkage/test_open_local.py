@@ -158,7 +158,7 @@ def test_what_does_not_fit_one_process_is_done_by_spark_or_refused(
     reason = f"There are {len(PEOPLE)} records; one process is given 10 at most."
     match obstacle:
         case "records":
-            monkeypatch.setattr(choosing, "MOST_LOCAL_RECORDS", 10)
+            monkeypatch.setattr(choosing, "MAX_LOCAL_RECORDS", 10)
         case "pairs":
             monkeypatch.setattr(choosing, "IN_PROCESS_PAIRS", 10)
             reason = "one process is given 10 at most."

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from spark_jobs.linkage.open.hashing import begun, with_ints, with_longs, with_texts
+from spark_jobs.linkage.open.hashing import initial_hashes, with_ints, with_longs, with_texts
 from spark_jobs.texts import as_text, has_text
 
 COLUMNS: dict[str, pa.Array] = {
@@ -55,6 +55,6 @@ def test_hashes_are_those_of_spark(spark: SparkSession) -> None:
     table = pa.table({"i": np.arange(rows, dtype=np.int32) - 3, "t": TEXTS, "n": numbers})
     expected = spark.createDataFrame(table).select(f.xxhash64("i", "t", "n", "t"))
     texts = pa.array(["before", *TEXTS])[1:]  # a slice, as columns of batches are
-    hashes = with_texts(with_ints(begun(rows), table.column("i").to_numpy()), texts)
+    hashes = with_texts(with_ints(initial_hashes(rows), table.column("i").to_numpy()), texts)
     hashes = with_texts(with_longs(hashes, numbers), texts)
     assert hashes.view(np.int64).tolist() == [row[0] for row in expected.collect()]

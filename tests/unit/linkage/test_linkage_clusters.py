@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from mediator.schema.ids import id_error
-from spark_jobs.linkage.open.local.clusters import named
+from spark_jobs.linkage.open.local.clusters import name_clusters
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.result_ids import result_id, result_ids
 from tests.unit.linkage.memory_context import MemoryContext, text_table
@@ -69,7 +69,7 @@ def clusters(groups: Mapping[str, int], known: Mapping[str, str]) -> dict[str, s
     )
     first = {group: at for at, group in reversed([*enumerate(groups.values())])}
     roots = pa.table({"row": records["row"], "root": [first[each] for each in groups.values()]})
-    found = named(records, roots, KNOWN)
+    found = name_clusters(records, roots, KNOWN)
     return dict(zip(found["record"].to_pylist(), found["cluster"].to_pylist(), strict=True))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness.synthetic_people import people
-from spark_jobs.linkage.open.difference import differing
+from spark_jobs.linkage.open.difference import differing_share
 from spark_jobs.linkage.open.prepared import normalise
 
 _ROUTER = "blue router with four antennas and two years of warranty"
@@ -18,7 +18,7 @@ _ROUTER = "blue router with four antennas and two years of warranty"
 def share(names: Mapping[int, str | None], links: Sequence[tuple[int, int]]) -> float:
     left, right = np.array(links, np.int64).reshape(-1, 2).T
     fields = pa.array(list(names.values()), pa.string())
-    return differing(left, right, pa.table({"row": [*names], "c0": fields, "c1": fields}))
+    return differing_share(left, right, pa.table({"row": [*names], "c0": fields, "c1": fields}))
 
 
 def lines_of_products(count: int) -> dict[int, str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.linkage.open.key_parts import as_days, part_of
-from spark_jobs.linkage.open.prepared import prepared, prepared_schema
+from spark_jobs.linkage.open.prepared import prepare_records, prepared_schema
 from spark_jobs.linkage.open.rules import KeyPart, Take
 from spark_jobs.linkage.open.spec import OpenSpec
 
@@ -40,7 +40,7 @@ def test_blocking_keys_take_the_specified_part_of_a_column() -> None:
     )
     assert spec.columns == ("born", "name")
     read = {"source": np.zeros(4, np.int32), "id": list("1234"), "truth": pa.nulls(4, pa.string())}
-    table = prepared(spec, pa.table({**read, "v0": BORN, "v1": NAMES}))
+    table = prepare_records(spec, pa.table({**read, "v0": BORN, "v1": NAMES}))
     assert table.schema == prepared_schema(spec)
     keys = dict(zip("1234", table.column("keys").to_pylist(), strict=True))
     assert not any(keys["4"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_jobs.linkage.open.refine import CERTAIN, LARGEST, Links, refined
+from spark_jobs.linkage.open.refine import CERTAIN, MAX_MEMBERS, Links, refine_components
 from spark_jobs.linkage.open.spec import Clustering
 
 
@@ -15,7 +15,7 @@ def links(pairs: list[tuple[int, int, float]]) -> Links:
 
 
 def clusters(pairs: list[tuple[int, int, float]]) -> list[set[int]]:
-    rows, roots = refined(links(pairs), Clustering.AVERAGE, 3.0)
+    rows, roots = refine_components(links(pairs), Clustering.AVERAGE, 3.0)
     return [{*rows[roots == root].tolist()} for root in np.unique(roots)]
 
 
@@ -25,13 +25,15 @@ def known(first: int, size: int) -> list[tuple[int, int, float]]:
 
 
 def test_new_records_join_a_known_cluster_that_is_larger_than_the_bound() -> None:
-    new = [(5, -1, 8.0), (LARGEST, -2, 9.0)]
-    assert clusters([*known(0, 2 * LARGEST), *new]) == [{*range(-2, 2 * LARGEST)}]
+    new = [(5, -1, 8.0), (MAX_MEMBERS, -2, 9.0)]
+    assert clusters([*known(0, 2 * MAX_MEMBERS), *new]) == [{*range(-2, 2 * MAX_MEMBERS)}]
 
 
 def test_a_known_cluster_of_a_whole_table_is_one_node() -> None:
     """Its records by each other would be 160 GB."""
-    rows, roots = refined(links([*known(0, 100_000), (7, 100_000, 8.0)]), Clustering.AVERAGE, 3.0)
+    rows, roots = refine_components(
+        links([*known(0, 100_000), (7, 100_000, 8.0)]), Clustering.AVERAGE, 3.0
+    )
     assert (len(rows), {*roots.tolist()}) == (100_001, {0})
 
 

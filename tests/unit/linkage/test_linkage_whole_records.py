@@ -16,10 +16,10 @@ from spark_jobs.linkage.open.model import bits_of
 from spark_jobs.linkage.open.prepared import normalise
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.whole import matching
-from spark_jobs.linkage.open.whole.assignment import assigned
-from spark_jobs.linkage.open.whole.calibration import calibrated
+from spark_jobs.linkage.open.whole.assignment import assign_pairs
+from spark_jobs.linkage.open.whole.calibration import calibrate
 from spark_jobs.linkage.open.whole.features import Features
-from spark_jobs.linkage.open.whole.matching import WholeRecordModel, matched
+from spark_jobs.linkage.open.whole.matching import WholeRecordModel, match_records
 from spark_jobs.linkage.open.whole.neighbours import Neighbours, neighbours
 from spark_jobs.runner.port import InputUnfit
 
@@ -58,7 +58,7 @@ def prepared(*tables: Sequence[Mapping[str, Any]]) -> pa.Table:
 def pairs_of(records: pa.Table, spec: OpenSpec = SPEC) -> pa.Table:
     reports: dict[str, Any] = {}
     context: Any = SimpleNamespace(report=reports.__setitem__)
-    pairs = matched(records, spec, context)
+    pairs = match_records(records, spec, context)
     assert reports["similarity"]["decoys"] >= 0
     return pairs
 
@@ -127,15 +127,18 @@ def test_each_record_has_one_partner_in_each_other_table() -> None:
     pairs = Neighbours(
         np.array([0, 0, 1, 0, 2]), np.array([2, 3, 2, 4, 4]), np.array([0.9, 0.8, 0.85, 0.5, 0.7])
     )
-    found = assigned(pairs, np.array([0, 0, 1, 1, 2], np.int16))
+    found = assign_pairs(pairs, np.array([0, 0, 1, 1, 2], np.int16))
     chosen = {*zip(found.chosen.i.tolist(), found.chosen.j.tolist(), strict=True)}
     assert chosen == {(0, 2), (2, 4), (0, 4)}
-    assert {*zip(found.others.i.tolist(), found.others.j.tolist(), strict=True)} == {(0, 3), (1, 2)}
+    assert {*zip(found.rejected.i.tolist(), found.rejected.j.tolist(), strict=True)} == {
+        (0, 3),
+        (1, 2),
+    }
 
 
 def test_the_lead_is_over_the_best_competitor_of_either_end() -> None:
     pairs = Neighbours(np.array([0, 0, 1]), np.array([2, 3, 2]), np.array([0.9, 0.6, 0.8]))
-    found = assigned(pairs, np.array([0, 0, 1, 1], np.int16))
+    found = assign_pairs(pairs, np.array([0, 0, 1, 1], np.int16))
     assert found.lead.tolist() == pytest.approx([0.1])
 
 
@@ -183,14 +186,14 @@ def test_few_records_or_empty_ones_make_no_link_and_no_error(texts: list[str | N
 
 
 def test_more_records_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matching, "MOST_RECORDS", 10)
+    monkeypatch.setattr(matching, "MAX_RECORDS", 10)
     with pytest.raises(InputUnfit, match="/similarity"):
         pairs_of(prepared(*catalogues(10, 1.0, seed=1)))
 
 
 def test_no_pair_is_more_certain_than_the_decoys_can_tell() -> None:
     high, low = np.full(50, 0.9), np.full(8, 0.1)
-    learnt = calibrated((high, high), (low, low))
+    learnt = calibrate((high, high), (low, low))
     assert 1 / (1 + 2 ** -learnt.bits(high, high)).max() <= 1 - 1 / 10 + 1e-9
 
 

@@ -1,6 +1,6 @@
-"""Blocking and comparison by Splink: the same pairs and the same patterns as on Spark.
+"""Blocking and comparison by Splink: the same pairs and patterns as on Spark.
 
-Prepared records are tables of DuckDB, one for each input, with columns of our own names.
+Prepared records are DuckDB tables, one per input, with generated column names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_jobs.linkage.open.plan import SPARE_CODES, compared_by_characters, no
 from spark_jobs.linkage.open.spec import FieldComparison, Measure, OpenSpec
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["DuckRecords", "compared", "comparison_columns", "load_records"]
+__all__ = ["DuckRecords", "compare_pairs", "comparison_columns", "load_records"]
 
 
 def comparison_columns(records: DataFrame, spec: OpenSpec) -> DataFrame:
@@ -28,14 +28,14 @@ def comparison_columns(records: DataFrame, spec: OpenSpec) -> DataFrame:
         f.nullif(f.get("keys", f.lit(rule)), f.lit(0)).alias(f"k{rule}")
         for rule in range(len(spec.blocking))
     ]
-    compared = [name for name in records.columns if name[0] in "cn" and name[1:].isdigit()]
+    columns = [name for name in records.columns if name[0] in "cn" and name[1:].isdigit()]
     known = f.col("known").isNotNull().alias("known")
-    return records.select(f.col("row").alias(ROW), "source", known, *keys, *compared)
+    return records.select(f.col("row").alias(ROW), "source", known, *keys, *columns)
 
 
 @dataclass(frozen=True, slots=True)
 class DuckRecords:
-    """The prepared records of a run for DuckDB, and their characters beyond ASCII."""
+    """The prepared records of a run for DuckDB, and their non-ASCII characters."""
 
     spec: OpenSpec
     records: pa.Table
@@ -56,13 +56,13 @@ class DuckRecords:
         return names
 
     def _create_table(self, duck: duckdb.DuckDBPyConnection, name: str, source: int) -> None:
-        replaced = ", ".join(_replaced(self.spec))
-        chosen = f"* EXCLUDE (source){f' REPLACE ({replaced})' if replaced else ''}"
-        # Characters are values: they are passed as parameters, and never become SQL.
+        replacements = ", ".join(_replacements(self.spec))
+        selection = f"* EXCLUDE (source){f' REPLACE ({replacements})' if replacements else ''}"
+        # Characters are data: they are passed as parameters, never as SQL.
         characters = {"characters": self.characters, "codes": SPARE_CODES[: len(self.characters)]}
-        columns = chosen + "".join(_word_sets(self.spec))
-        query = f"SELECT {columns} FROM records WHERE source = {source}"  # noqa: S608 - of ours
-        duck.execute(f"CREATE TABLE {name} AS {query}", characters if replaced else None)
+        columns = selection + "".join(_word_sets(self.spec))
+        query = f"SELECT {columns} FROM records WHERE source = {source}"  # noqa: S608 - generated names
+        duck.execute(f"CREATE TABLE {name} AS {query}", characters if replacements else None)
 
 
 def load_records(spec: OpenSpec, context: StageContext) -> DuckRecords:
@@ -72,7 +72,7 @@ def load_records(spec: OpenSpec, context: StageContext) -> DuckRecords:
     )
 
 
-def _replaced(spec: OpenSpec) -> Iterator[str]:
+def _replacements(spec: OpenSpec) -> Iterator[str]:
     for k in compared_by_characters(spec):
         yield f"translate(c{k}, $characters, $codes) AS c{k}"
 
@@ -83,8 +83,8 @@ def _word_sets(spec: OpenSpec) -> Iterator[str]:
             yield f", list_distinct(string_split(c{k}, ' ')) AS w{k}"
 
 
-def compared(spec: OpenSpec, context: StageContext) -> DataFrame:
-    """All pairs of all blocks, each once: ``l``, ``r`` (l < r), ``pattern`` and ``rarity``."""
+def compare_pairs(spec: OpenSpec, context: StageContext) -> DataFrame:
+    """Compare all pairs of all blocks, once each: ``l``, ``r`` (l < r), ``pattern``, ``rarity``."""
     with in_memory_database() as connection:
         records = load_records(spec, context)
         (table,) = run_steps(context, connection, [lambda duck: _pairs(records, duck)])
@@ -92,10 +92,10 @@ def compared(spec: OpenSpec, context: StageContext) -> DataFrame:
 
 
 def _pairs(records: DuckRecords, duck: duckdb.DuckDBPyConnection) -> pa.Table:
-    # Splink weighs the pairs as well, by a model that was not fitted: that is not read.
+    # Splink also weighs the pairs, by an unfitted model: these weights are ignored.
     predicted = records.linker(duck).inference.predict()
     columns = ", ".join(_columns(records.spec))
-    query = f"SELECT {columns} FROM {predicted.physical_name}"  # noqa: S608 - names of ours
+    query = f"SELECT {columns} FROM {predicted.physical_name}"  # noqa: S608 - generated names
     return duck.sql(query).to_arrow_table()
 
 
@@ -110,9 +110,9 @@ def _columns(spec: OpenSpec) -> Iterator[str]:
 
 
 def _level(k: int, comparison: FieldComparison) -> str:
-    """Splink counts levels from *else* up, and null is -1; we count from null and down."""
-    other = len(comparison.level_names) - 1
-    return f"CASE WHEN gamma_c{k} = -1 THEN 0 ELSE {other} - gamma_c{k} END"
+    """Map Splink's level, from *else* (0) up with null as -1, to ours, from null (0) down."""
+    else_level = len(comparison.level_names) - 1
+    return f"CASE WHEN gamma_c{k} = -1 THEN 0 ELSE {else_level} - gamma_c{k} END"
 
 
 def _rarities(spec: OpenSpec) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""A DuckDB in memory for one stage, which can be interrupted.
+"""An in-memory DuckDB database for one stage, which can be interrupted.
 
-It sees the tables that are registered, and neither files nor the network. Each step runs
-in a thread of its own while the stage checks whether the run is to end. An interruption between two
-queries hits neither, so it is repeated until the work has ended.
+It accesses registered tables only, neither files nor the network. Each step runs in a separate
+thread while the stage checks whether the run must end. An interruption between two queries hits
+neither, so it is repeated until the work has ended.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from spark_jobs.runner.port import StageContext
 
 __all__ = ["Step", "in_memory_database", "run_steps", "splink_api"]
 
-_LOOK_S: Final = 0.2
-_MEMORY: Final = "50%"  # the other half is for Spark
+_POLL_S: Final = 0.2
+_MEMORY_LIMIT: Final = "50%"  # Spark gets the other half
 
 ResultT = TypeVar("ResultT")
 Step: TypeAlias = Callable[[duckdb.DuckDBPyConnection], ResultT]
@@ -30,11 +30,11 @@ Step: TypeAlias = Callable[[duckdb.DuckDBPyConnection], ResultT]
 
 @contextmanager
 def in_memory_database() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that is deleted when the block ends."""
-    with TemporaryDirectory(prefix="portolan-duckdb-") as spilled:
-        closed = {"enable_external_access": "false", "autoload_known_extensions": "false"}
-        limits = {"temp_directory": spilled, "memory_limit": _MEMORY}
-        connection = duckdb.connect(":memory:", config={**closed, **limits})
+    """Open a database that is deleted at the end of the block."""
+    with TemporaryDirectory(prefix="portolan-duckdb-") as spill_directory:
+        restrictions = {"enable_external_access": "false", "autoload_known_extensions": "false"}
+        limits = {"temp_directory": spill_directory, "memory_limit": _MEMORY_LIMIT}
+        connection = duckdb.connect(":memory:", config={**restrictions, **limits})
         try:
             yield connection
         finally:
@@ -53,14 +53,14 @@ def run_steps(
     """Run steps one after the other; return their results.
 
     Raises:
-        RunCancelled: The run is to end; nothing is under way any more.
+        RunCancelled: The run must end; no step is running any more.
     """
     results = []
     with ThreadPoolExecutor(1, "duckdb") as thread:
         for number, step in enumerate(steps):
             future = thread.submit(step, connection)
             try:
-                while not wait([future], _LOOK_S).done:
+                while not wait([future], _POLL_S).done:
                     context.progress(number, len(steps))
             finally:
                 _stop(future, connection)
@@ -73,4 +73,4 @@ def _stop(future: Future[ResultT], connection: duckdb.DuckDBPyConnection) -> Non
     while not future.done():
         # Repeated: an interruption between two queries has no effect.
         connection.interrupt()
-        wait([future], _LOOK_S)
+        wait([future], _POLL_S)

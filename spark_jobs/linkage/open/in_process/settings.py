@@ -1,7 +1,7 @@
-"""A specification in Splink's terms, with column names of ours: no user's value or name is code.
+"""Splink settings for a specification, with generated names: user input never becomes SQL.
 
-A comparison k reads the column ``c<k>``, for numbers ``n<k>``, for words ``w<k>``; rule r is the
-key ``k<r>``. Limits are numbers that were read strictly.
+Comparison k reads the column ``c<k>``, for numbers ``n<k>``, for words ``w<k>``; rule r uses the
+key ``k<r>``. Limits are strictly parsed numbers.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from spark_jobs.linkage.open.spec import AgreementLevel, FieldComparison, Measur
 __all__ = ["ROW", "level_of", "settings", "training_rule"]
 
 ROW: Final = "unique_id"
-"""The column of a record's row."""
+"""The column of a record's row id."""
 
-_BONUS_FOR_ALL: Final = 0.82
-"""The most that the bonus can make of 0.7."""
+_BONUS_THRESHOLD: Final = 0.82
+"""The maximum of a similarity of 0.7 with the bonus."""
 
 
 def settings(spec: OpenSpec) -> SettingsCreator:
     return SettingsCreator(
         link_type=_link_type(spec),
-        comparisons=[_comparison(k, one) for k, one in enumerate(spec.comparisons)],
+        comparisons=[_comparison(k, comparison) for k, comparison in enumerate(spec.comparisons)],
         blocking_rules_to_generate_predictions=[
             CustomRule(_same_block(spec, rule)) for rule in range(len(spec.blocking))
         ],
-        retain_matching_columns=True,  # levels are among them
-        retain_intermediate_calculation_columns=True,  # and frequencies among these
+        retain_matching_columns=True,  # they include levels
+        retain_intermediate_calculation_columns=True,  # they include frequencies
     )
 
 
 def training_rule(spec: OpenSpec, rule: int, decided: Sequence[int]) -> CustomRule:
-    """A rule that Splink trains by, without the comparisons that it decides.
+    """Return a rule for Splink's training, without the comparisons that the rule decides.
 
-    Splink leaves out comparisons whose columns the rule names; a blocking key hides its columns.
+    Splink omits comparisons whose columns the rule names; a blocking key hides its columns.
     """
-    mentioned = [f" AND (l.c{k} IS NULL OR l.c{k} IS NOT NULL)" for k in decided]
-    return CustomRule(_same_block(spec, rule) + "".join(mentioned))
+    mentions = [f" AND (l.c{k} IS NULL OR l.c{k} IS NOT NULL)" for k in decided]
+    return CustomRule(_same_block(spec, rule) + "".join(mentions))
 
 
 def _link_type(spec: OpenSpec) -> Literal["link_only", "link_and_dedupe", "dedupe_only"]:
@@ -58,12 +58,12 @@ def _same_block(spec: OpenSpec, rule: int) -> str:
 
 
 def _comparison(k: int, comparison: FieldComparison) -> CustomComparison:
-    listed = [level_of(k, level) for level in comparison.levels]
+    agreement_levels = [level_of(k, level) for level in comparison.levels]
     if comparison.term_frequency:
-        listed[0] = listed[0].configure(tf_adjustment_column=f"c{k}")
+        agreement_levels[0] = agreement_levels[0].configure(tf_adjustment_column=f"c{k}")
     return CustomComparison(
         output_column_name=f"c{k}",
-        comparison_levels=[levels.NullLevel(f"c{k}"), *listed, levels.ElseLevel()],
+        comparison_levels=[levels.NullLevel(f"c{k}"), *agreement_levels, levels.ElseLevel()],
     )
 
 
@@ -76,20 +76,20 @@ def _difference(k: int, level: AgreementLevel) -> Any:
 
 
 def _jaro_winkler(k: int, level: AgreementLevel) -> Any:
-    """DuckDB gives the bonus for a prefix only to what is more than 0.7 alike without it."""
-    if level.limit > _BONUS_FOR_ALL:
+    """Compute the prefix bonus in SQL: DuckDB grants it only above a similarity of 0.7."""
+    if level.limit > _BONUS_THRESHOLD:
         return levels.JaroWinklerLevel(f"c{k}", level.limit)
     left, right = f"c{k}_l", f"c{k}_r"
     jaro = f"jaro_similarity({left}, {right})"
-    shared = " ".join(
+    prefix_cases = " ".join(
         f"WHEN substr({left}, 1, {n + 1}) <> substr({right}, 1, {n + 1}) THEN {n}" for n in range(4)
     )
-    bonus = f"0.1 * (CASE {shared} ELSE 4 END) * (1.0 - {jaro})"
+    bonus = f"0.1 * (CASE {prefix_cases} ELSE 4 END) * (1.0 - {jaro})"
     return levels.CustomLevel(f"{jaro} + {bonus} >= {level.limit!r}")
 
 
 def _shared_words(k: int, level: AgreementLevel) -> Any:
-    """Words in common over words in either; Splink's own measure is of characters."""
+    """Shared words over words in either; Splink's own measure compares characters."""
     both = f"len(list_intersect(w{k}_l, w{k}_r))"
     either = f"(len(w{k}_l) + len(w{k}_r) - {both})"
     return levels.CustomLevel(f"{both} / {either} >= {level.limit!r}")

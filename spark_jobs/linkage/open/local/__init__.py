@@ -1,1 +1,1 @@
-"""Open linkage in the process of the worker, without Spark: the same stages, on tables of Arrow."""
+"""Open linkage in the worker's process, without Spark: the same stages, on Arrow tables."""

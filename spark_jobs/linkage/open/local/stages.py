@@ -1,4 +1,4 @@
-"""The stages of a run in the process of the worker; each has the same frame as on Spark."""
+"""The stages of a run in the worker's process; each has the same frame as on Spark."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ import pyarrow as pa
 
 from spark_jobs.linkage.open.blocks import check_loads
 from spark_jobs.linkage.open.chance import SAMPLE
-from spark_jobs.linkage.open.difference import LOOKED_AT, compared_texts, differing
+from spark_jobs.linkage.open.difference import MAX_LINKS, compared_texts, differing_share
 from spark_jobs.linkage.open.evaluate import evaluation, label_counts
-from spark_jobs.linkage.open.hashing import begun, with_ints, with_longs
+from spark_jobs.linkage.open.hashing import initial_hashes, with_ints, with_longs
 from spark_jobs.linkage.open.local.blocks import loads, split_heavy
 from spark_jobs.linkage.open.local.clusters import (
     WeightedPairs,
-    assigned,
+    assign_clusters,
     best_links,
     inside,
     merges,
-    named,
+    name_clusters,
     positions,
 )
-from spark_jobs.linkage.open.local.comparing import compared
+from spark_jobs.linkage.open.local.comparing import compare_pairs
 from spark_jobs.linkage.open.local.prepare import draw_sample, values, with_frequencies
 from spark_jobs.linkage.open.model import Model, bits_of
 from spark_jobs.linkage.open.plan import keep_plan, load_plan
-from spark_jobs.linkage.open.profile import numbered
+from spark_jobs.linkage.open.profile import value_codes
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows
-from spark_jobs.linkage.open.training import fitted, keep_model, load_model
+from spark_jobs.linkage.open.training import fit_model, keep_model, load_model
 from spark_jobs.linkage.open.trust import trust
-from spark_jobs.linkage.open.whole.matching import WholeRecordModel, matched
+from spark_jobs.linkage.open.whole.matching import WholeRecordModel, match_records
 from spark_jobs.result_ids import result_ids
 from spark_jobs.runner.port import StageContext
 
 __all__ = ["STAGES"]
 
-_MOST_BITS: Final = 500.0
+_MAX_BITS: Final = 500.0
 _TENTH: Final = Decimal("0.1")
 
 
@@ -61,37 +61,37 @@ def _records(spec: OpenSpec, context: StageContext) -> pa.Table:
 def _compare(spec: OpenSpec, context: StageContext) -> pa.Table:
     complete, records = load_plan(spec, context), context.output_table("records")
     if complete.similarity is not None:
-        return matched(records, complete, context)
+        return match_records(records, complete, context)
     pairs = check_loads(complete, context, loads(records, complete))
-    return compared(records, complete, context, pairs)
+    return compare_pairs(records, complete, context, pairs)
 
 
 def _model(spec: OpenSpec, context: StageContext) -> pa.Table:
     pairs = context.output_table("compare")
     context.count("pairs compared", pairs.num_rows)
-    return keep_model(spec, context, lambda complete: _fitted(complete, context, pairs))
+    return keep_model(spec, context, lambda complete: _fit(complete, context, pairs))
 
 
-def _fitted(spec: OpenSpec, context: StageContext, pairs: pa.Table) -> Model:
-    counted = pairs.group_by(["rules", "pattern"]).aggregate([([], "count_all")])
-    ordered = counted.rename_columns(["rules", "pattern", "n"]).sort_by(
+def _fit(spec: OpenSpec, context: StageContext, pairs: pa.Table) -> Model:
+    counts = pairs.group_by(["rules", "pattern"]).aggregate([([], "count_all")])
+    ordered = counts.rename_columns(["rules", "pattern", "n"]).sort_by(
         [("rules", "ascending"), ("pattern", "ascending")]
     )
     records = context.output_table("records")
     sizes = np.bincount(records.column("source").to_numpy(), minlength=len(spec.inputs))
-    return fitted(spec, ordered, _sample(records, spec), sizes.tolist())
+    return fit_model(spec, ordered, _sample(records, spec), sizes.tolist())
 
 
 def _sample(records: pa.Table, spec: OpenSpec) -> pa.Table:
-    """Records for random pairs: the same samples as on Spark."""
+    """Return records for random pairs: the same samples as on Spark."""
     rows = records.column("row").to_numpy()
-    hashes = with_longs(begun(len(rows)), rows)
+    hashes = with_longs(initial_hashes(len(rows)), rows)
     seeded = with_ints(hashes, np.full(len(rows), spec.seed, np.int32)).view(np.int64)
     order, source = np.lexsort((rows, seeded)), records.column("source").to_numpy()
     sources = [order[source[order] == at] for at in range(len(spec.inputs))]
     groups = [order] if spec.within else sources
-    sampled = np.concatenate([group[: SAMPLE // len(groups)] for group in groups])
-    return records.take(pa.array(sampled)).combine_chunks()
+    sample = np.concatenate([group[: SAMPLE // len(groups)] for group in groups])
+    return records.take(pa.array(sample)).combine_chunks()
 
 
 def _bits(spec: OpenSpec, context: StageContext, pairs: pa.Table) -> Floats:
@@ -108,13 +108,15 @@ def _scored(spec: OpenSpec, context: StageContext) -> WeightedPairs:
 
 
 def _roots(spec: OpenSpec, context: StageContext) -> pa.Table:
-    scored, least = _scored(spec, context), bits_of(spec.threshold)
-    context.count("links", int((scored.bits >= least).sum()))
-    return assigned(scored, context.output_table("records"), load_plan(spec, context), least)
+    scored, min_bits = _scored(spec, context), bits_of(spec.threshold)
+    context.count("links", int((scored.bits >= min_bits).sum()))
+    return assign_clusters(
+        scored, context.output_table("records"), load_plan(spec, context), min_bits
+    )
 
 
 def _pairs(spec: OpenSpec, context: StageContext) -> pa.Table:
-    """All links, with the reasons, and whether both ends came into one cluster."""
+    """Return all links, with reasons, and whether both ends are in one cluster."""
     pairs = context.output_table("compare")
     bits = _bits(spec, context, pairs)
     linked = bits >= bits_of(spec.threshold)
@@ -141,16 +143,16 @@ def _pairs(spec: OpenSpec, context: StageContext) -> pa.Table:
 
 def _ends(spec: OpenSpec, context: StageContext, rows: pa.ChunkedArray) -> pa.Table:
     records, roots = context.output_table("records"), context.output_table("roots")
-    own = records.take(
-        pa.array(positions(records.column("row").to_numpy(), wanted := rows.to_numpy()))
+    ends = records.take(
+        pa.array(positions(records.column("row").to_numpy(), targets := rows.to_numpy()))
     )
     names = pa.array([input_.name for input_ in spec.inputs])
     return pa.table(
         {
-            "source": names.take(own.column("source").combine_chunks()),
-            "record": own.column("id"),
+            "source": names.take(ends.column("source").combine_chunks()),
+            "record": ends.column("id"),
             "root": roots.column("root").take(
-                pa.array(positions(roots.column("row").to_numpy(), wanted))
+                pa.array(positions(roots.column("row").to_numpy(), targets))
             ),
         }
     )
@@ -158,33 +160,35 @@ def _ends(spec: OpenSpec, context: StageContext, rows: pa.ChunkedArray) -> pa.Ta
 
 def _reasons(model: Model | WholeRecordModel, links: pa.Table) -> Sequence[str]:
     patterns, at = np.unique(links.column("pattern").to_numpy(), return_inverse=True)
-    known = [(model.explanation(one), model.usual_rarity(one)) for one in patterns.tolist()]
+    explanations = [
+        (model.explanation(pattern), model.usual_rarity(pattern)) for pattern in patterns.tolist()
+    ]
     rarities = links.column("rarity").to_pylist()
     return [
-        f"{known[n][0]} Rarity adds {_rounded(rarity + known[n][1])} bits."
+        f"{explanations[n][0]} Rarity adds {_round_to_tenths(rarity + explanations[n][1])} bits."
         for n, rarity in zip(at.tolist(), rarities, strict=True)
     ]
 
 
-def _rounded(bits: float) -> Decimal:
-    """To tenths, halves away from zero, as Spark's `format_string`."""
+def _round_to_tenths(bits: float) -> Decimal:
+    """Round to tenths, halves away from zero, as Spark's `format_string` does."""
     return Decimal(repr(bits)).quantize(_TENTH, ROUND_HALF_UP)
 
 
 def _probability(bits: Floats) -> Floats:
-    probability: Floats = 1 / (1 + np.exp2(-np.clip(bits, -_MOST_BITS, _MOST_BITS)))
+    probability: Floats = 1 / (1 + np.exp2(-np.clip(bits, -_MAX_BITS, _MAX_BITS)))
     return probability
 
 
 def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
-    """Every record with its cluster, and the probability of its best link into it."""
+    """Return every record with its cluster, and the probability of its best link into it."""
     records, roots = context.output_table("records"), context.output_table("roots")
-    clusters, scored = named(records, roots, spec), _scored(spec, context)
+    clusters, scored = name_clusters(records, roots, spec), _scored(spec, context)
     if spec.known is not None:
         context.report("merges", merges(clusters))
     if spec.truth is not None:
-        compared = _same_truth(clusters, scored)
-        report = evaluation(label_counts(clusters), compared, within=spec.within)
+        same_truth_pairs = _same_truth(clusters, scored)
+        report = evaluation(label_counts(clusters), same_truth_pairs, within=spec.within)
         context.report("evaluation", report)
     links = scored.where(scored.bits >= bits_of(spec.threshold))
     context.report("trust", _trust(spec, context, links))
@@ -198,28 +202,28 @@ def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
 
 
 def _same_truth(clusters: pa.Table, pairs: WeightedPairs) -> int:
-    """Count the pairs whose records have one truth."""
+    """Count the pairs of records with the same truth."""
     rows, truth = clusters.column("row").to_numpy(), clusters.column("truth").combine_chunks()
-    left, right = (numbered(truth)[positions(rows, end)] for end in (pairs.left, pairs.right))
+    left, right = (value_codes(truth)[positions(rows, end)] for end in (pairs.left, pairs.right))
     return int(((left == right) & (left >= 0)).sum())
 
 
 def _trust(spec: OpenSpec, context: StageContext, links: WeightedPairs) -> Mapping[str, Any]:
-    kept = inside(links, context.output_table("roots"))
-    probability = _probability(links.bits[kept]).mean() if kept.any() else 0.0
-    share = _differing(spec, context, links.where(kept))
-    return trust(len(kept), int(kept.sum()), float(probability), share)
+    inner = inside(links, context.output_table("roots"))
+    probability = _probability(links.bits[inner]).mean() if inner.any() else 0.0
+    share = _differing_share(spec, context, links.where(inner))
+    return trust(len(inner), int(inner.sum()), float(probability), share)
 
 
-def _differing(spec: OpenSpec, context: StageContext, links: WeightedPairs) -> float:
+def _differing_share(spec: OpenSpec, context: StageContext, links: WeightedPairs) -> float:
     complete = load_plan(spec, context)
     if complete.similarity is not None:
-        return 0.0  # its probabilities say so already
-    first = np.lexsort((links.right, links.left))[:LOOKED_AT]
+        return 0.0  # its probabilities already include the differences
+    first = np.lexsort((links.right, links.left))[:MAX_LINKS]
     left, right = links.left[first], links.right[first]
     records = context.output_table("records").select(compared_texts(complete))
-    looked_at = positions(records.column("row").to_numpy(), np.union1d(left, right))
-    return differing(left, right, records.take(pa.array(looked_at)))
+    sampled = positions(records.column("row").to_numpy(), np.union1d(left, right))
+    return differing_share(left, right, records.take(pa.array(sampled)))
 
 
 def _best(spec: OpenSpec, scored: WeightedPairs, roots: pa.Table, rows: Rows) -> pa.Array:

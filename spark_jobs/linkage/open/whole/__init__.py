@@ -1,1 +1,1 @@
-"""Whole records compared by what they have in common, weighted by rarity: for titles and texts."""
+"""Compares whole records by shared features weighted by rarity: for titles and texts."""

@@ -1,7 +1,7 @@
 """The features of a record's text: its words, neighbouring words joined, and n-grams of words.
 
-Joined words let ``ps lx350h`` meet ``pslx350h``, which are the same model number written twice;
-n-grams do so for spellings and inflections. A feature is a hash, and a record has each once.
+With joined words, ``ps lx350h`` matches ``pslx350h``, another form of the same model number;
+n-grams match spelling variants and inflections. A feature is a hash; a record has each one once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Features"]
 
 _BLANK: Final = 32
 _GRAM: Final = 3
-_LONGEST: Final = 2_048
+_MAX_CHARACTERS: Final = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Features:
     """Features of all records, numbered from the rarest to the most frequent.
 
     The numbers of record k are ``numbers[starts[k]:starts[k + 1]]``, ascending, so rare ones first;
-    ``counts`` has for each feature the number of records with it.
+    ``counts`` has the number of records with each feature.
     """
 
     numbers: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Features:
 
     @classmethod
     def of(cls, texts: pa.Array | pa.ChunkedArray) -> Features:
-        """Read normalised texts, whose words are separated by single blanks; null has none."""
+        """Read normalised texts with words separated by single blanks; null has no features."""
         text = Text.of(texts)
         hashes, starts = _features(text.points, text.starts)
         _, numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
@@ -53,21 +53,21 @@ class Features:
         return len(self.starts) - 1
 
     def weights(self) -> Floats:
-        """The inverse document frequency of every feature, in nats; above 0."""
+        """Return the inverse document frequency of every feature, in nats; above 0."""
         weights: Floats = np.log((1.0 + self.records) / self.counts)
         return weights
 
 
 @compiled
 def _features(points: Any, starts: Any) -> Any:
-    """Hashes of the features of each row, distinct, and where each row begins."""
+    """Return distinct hashes of each row's features, and the start of each row."""
     # A row of n characters has at most n / 2 words, as many joined ones, and n n-grams.
     hashes = np.empty(2 * len(points) + 2 * len(starts), np.uint64)
     begins = np.empty(len(starts), np.int64)
     end = 0
     for row in range(len(starts) - 1):
         begins[row] = end
-        first, last = starts[row], min(starts[row + 1], starts[row] + _LONGEST)
+        first, last = starts[row], min(starts[row + 1], starts[row] + _MAX_CHARACTERS)
         before, at = -1, first
         while at < last:
             stop = at
@@ -87,7 +87,7 @@ def _features(points: Any, starts: Any) -> Any:
 
 @compiled
 def _hash(points: Any, at: int, stop: int, value: Any) -> Any:
-    """FNV-1a of characters, but for blanks."""
+    """Hash characters, without blanks, by FNV-1a."""
     for k in range(at, stop):
         if points[k] != _BLANK:
             value = (value ^ np.uint64(points[k])) * np.uint64(1099511628211)
@@ -96,10 +96,10 @@ def _hash(points: Any, at: int, stop: int, value: Any) -> Any:
 
 @compiled
 def _grams(points: Any, at: int, stop: int, hashes: Any, end: int) -> int:
-    """Write the n-grams of a word, of which the first and last know that the word ends there."""
+    """Write the n-grams of a word; the salt of the first and last one marks the word's ends."""
     for k in range(at, max(at + 1, stop - _GRAM + 1)):
-        begins, ends = k == at, k + _GRAM >= stop
-        salt = np.uint64(2 * begins + ends + 1)
+        is_first, is_last = k == at, k + _GRAM >= stop
+        salt = np.uint64(2 * is_first + is_last + 1)
         hashes[end] = _hash(points, k, min(stop, k + _GRAM), salt)
         end += 1
     return end
@@ -107,16 +107,16 @@ def _grams(points: Any, at: int, stop: int, hashes: Any, end: int) -> int:
 
 @compiled
 def _distinct(hashes: Any, first: int, end: int) -> int:
-    """Sort a run and keep each value once; return where it ends."""
+    """Sort a run and keep each value once; return its end."""
     if end == first:
         return end
     run = np.sort(hashes[first:end])
-    kept = first
+    out = first
     for k in range(len(run)):
         if k == 0 or run[k] != run[k - 1]:
-            hashes[kept] = run[k]
-            kept += 1
-    return kept
+            hashes[out] = run[k]
+            out += 1
+    return out
 
 
 @compiled

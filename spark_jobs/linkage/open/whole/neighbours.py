@@ -1,8 +1,8 @@
-"""The most similar records of each record, by an inverted index that is read rare features first.
+"""Finds the most similar records of each record, by an inverted index read rare features first.
 
-Similarity is the cosine of the vectors of features, each weighted by its rarity (TF-IDF). What a
-record may read of the index is bounded, so the work is linear in the number of records; what is
-left unread are the most frequent features, which say least.
+Similarity is the cosine of the feature vectors, weighted by rarity (TF-IDF). The postings read per
+record are bounded, so the work is linear in the number of records; the unread features are the most
+frequent ones, which have the least weight.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from spark_jobs.linkage.open.whole.features import Features
 __all__ = ["Neighbours", "neighbours"]
 
 _POSTINGS: Final = 20_000
-"""Postings that are read for one record."""
-_SELECTED: Final = 4
-"""Candidates for each neighbour that is kept; their similarity is computed from all features."""
+"""Maximum postings read for one record."""
+_CANDIDATES_PER_NEIGHBOUR: Final = 4
+"""Candidates per neighbour; their similarity is computed from all features."""
 
 
 class Neighbours(NamedTuple):
-    """Pairs of records, i < j, each once, and how similar they are, in (0, 1]."""
+    """Distinct pairs of records, i < j, and their similarity, in (0, 1]."""
 
     i: Rows
     j: Rows
@@ -33,39 +33,39 @@ class Neighbours(NamedTuple):
 
 
 def neighbours(
-    features: Features, source: NDArray[np.int16], most: int, *, within: bool
+    features: Features, source: NDArray[np.int16], limit: int, *, within: bool
 ) -> Neighbours:
-    """Find the pairs of which one is among the `most` most similar records of the other.
+    """Find the pairs in which one record is among the `limit` most similar records of the other.
 
     Args:
-        features: Of all records.
+        features: The features of all records.
         source: The number of each record's table.
-        most: Neighbours of a record.
-        within: Whether records of one table are neighbours.
+        limit: Maximum neighbours of a record.
+        within: Whether records of one table can be neighbours.
     """
     weights = features.weights()
     postings, begins = _postings(features.numbers, features.starts, len(features.counts))
     norms = _norms(features.numbers, features.starts, weights)
     i, j, similarity = _nearest(
-        features.numbers, features.starts, weights, postings, begins, norms, source, within, most
+        features.numbers, features.starts, weights, postings, begins, norms, source, within, limit
     )
     pairs = np.minimum(i, j) * features.records + np.maximum(i, j)
-    _, once = np.unique(pairs, return_index=True)
-    return Neighbours(np.minimum(i, j)[once], np.maximum(i, j)[once], similarity[once])
+    _, unique = np.unique(pairs, return_index=True)
+    return Neighbours(np.minimum(i, j)[unique], np.maximum(i, j)[unique], similarity[unique])
 
 
 @compiled
 def _postings(numbers: Any, starts: Any, features: int) -> Any:
-    """The records of each feature, and where those of each begin."""
+    """Return the records of each feature, and the start of each feature's records."""
     begins = np.zeros(features + 1, np.int64)
     for at in range(len(numbers)):
         begins[numbers[at] + 1] += 1
     begins = np.cumsum(begins)
-    postings, free = np.empty(len(numbers), np.int64), begins.copy()
+    postings, next_free = np.empty(len(numbers), np.int64), begins.copy()
     for record in range(len(starts) - 1):
         for at in range(starts[record], starts[record + 1]):
-            postings[free[numbers[at]]] = record
-            free[numbers[at]] += 1
+            postings[next_free[numbers[at]]] = record
+            next_free[numbers[at]] += 1
     return postings, begins
 
 
@@ -88,12 +88,12 @@ def _nearest(
     norms: Any,
     source: Any,
     within: bool,
-    most: int,
+    limit: int,
 ) -> Any:
     records = len(norms)
-    left, right = np.empty(records * most, np.int64), np.empty(records * most, np.int64)
-    similarity, end = np.empty(records * most), 0
-    common, met = np.zeros(records), np.empty(_POSTINGS, np.int64)
+    left, right = np.empty(records * limit, np.int64), np.empty(records * limit, np.int64)
+    similarity, end = np.empty(records * limit), 0
+    common, visited = np.zeros(records), np.empty(_POSTINGS, np.int64)
     for i in range(records):
         count, budget = 0, _POSTINGS
         for at in range(starts[i], starts[i + 1]):
@@ -105,17 +105,19 @@ def _nearest(
                 j = postings[k]
                 if j != i and (within or source[i] != source[j]):
                     if common[j] == 0.0:
-                        met[count] = j
+                        visited[count] = j
                         count += 1
                     common[j] += weights[feature] ** 2
-        found = met[:count]
-        scores = common[found] / norms[found]
-        common[found] = 0.0
-        chosen = found[np.argsort(-scores, kind="mergesort")[: most * _SELECTED]]
+        candidates = visited[:count]
+        scores = common[candidates] / norms[candidates]
+        common[candidates] = 0.0
+        chosen = candidates[
+            np.argsort(-scores, kind="mergesort")[: limit * _CANDIDATES_PER_NEIGHBOUR]
+        ]
         exact = np.empty(len(chosen))
         for k in range(len(chosen)):
             exact[k] = _cosine(numbers, starts, weights, norms, i, chosen[k])
-        best = np.argsort(-exact, kind="mergesort")[:most]
+        best = np.argsort(-exact, kind="mergesort")[:limit]
         for k in best:
             left[end], right[end], similarity[end] = i, chosen[k], exact[k]
             end += 1
