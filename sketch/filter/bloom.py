@@ -49,7 +49,7 @@ class BloomFilter:
     def from_bits(cls, shape: FilterShape, bits: bytes | bytearray | memoryview) -> BloomFilter:
         """Return a filter of bits, most significant first; `ValueError` for a wrong length."""
         if memoryview(bits).nbytes != shape.size:
-            raise ValueError("the bits are not as many as the shape says")
+            raise ValueError("the number of bits does not match the shape")
         filter_ = cls(shape)
         filter_._bits[:] = memoryview(bits).cast("B")
         filter_._view()[:] = np.unpackbits(np.frombuffer(filter_._bits, np.uint8))
