@@ -22,7 +22,7 @@ from mediator.model.operations import Outcome
 from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute
 from sketch.protocol.bounds import granted_us
-from sketch.protocol.keys import LONGEST, canonical_query, key_of_query, tag_of
+from sketch.protocol.keys import MAX_QUERY_BYTES, canonical_query, key_of_query, tag_of
 from sketch.protocol.port import (
     CacheGrant,
     FilterSnapshot,
@@ -203,7 +203,7 @@ class CachedReads:
         if not _is_cacheable(route, preference):
             return None
         canonical = canonical_query(parse_pairs(query))
-        if canonical.encode() != query or len(query) > LONGEST:
+        if canonical.encode() != query or len(query) > MAX_QUERY_BYTES:
             return None
         key, schema = key_of_query(partition.class_name, canonical), schema_of(route)
         now_s, max_ttl_s = self._clock.monotonic(), route.schema.cache.max_ttl_s

@@ -1,4 +1,4 @@
-"""What header fields of answers mean, and what reads and writes return."""
+"""Interprets header fields of responses; the results of reads and writes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _SERVICE = "portolan"
 _ROUNDING_S = 1.0
 """Caches give an age in full seconds."""
 
-_MOST_DIGITS = 20
-"""Of a number in a header field: microseconds since 1970 have 16."""
+_MAX_DIGITS = 20
+"""Of a number in a header field; microseconds since 1970 have 16."""
 
 
 class Source(StrEnum):
@@ -98,8 +98,8 @@ class Result:
     Attributes:
         next: For `after`; None if no objects follow.
         total: How many objects there are on all pages, if `count` was given.
-        count: ``exact`` or ``estimated``: what the total is.
-        source: Who answered; of objects that were read one by one, who listed them.
+        count: Whether the total is ``exact`` or ``estimated``.
+        source: Who answered; for objects read one by one, who listed them.
     """
 
     items: list[dict[str, Any]]
@@ -114,9 +114,9 @@ class Written:
     """The result of a write.
 
     Attributes:
-        value: As the service answers it; None where it sends no body.
+        value: The response's body; None if it has none.
         etag: The tag of the object after the write, if it has one.
-        position: For `at_least` of readers who are to see this write.
+        position: For `at_least` in reads that must see this write.
         location: The address of a created object.
     """
 
@@ -127,7 +127,7 @@ class Written:
 
 
 def is_not_stored(headers: Mapping[str, str]) -> bool:
-    """Whether no cache may keep the answer."""
+    """Whether caches must not store the response."""
     directives = headers.get("cache-control", "").lower().split(",")
     return any(directive.strip() == "no-store" for directive in directives)
 
@@ -139,14 +139,14 @@ def age_s(headers: Mapping[str, str]) -> float:
     seconds = natural(headers.get("age", "0"))
     if seconds is None:
         return math.inf
-    # Proxies add `Via` and `Age: 0` to responses that they only pass through, too.
+    # Proxies also add `Via` and `Age: 0` to responses that they only pass through.
     return 0.0 if seconds == 0 and is_not_stored(headers) else seconds + _ROUNDING_S
 
 
 def uncertainty_s(headers: Mapping[str, str]) -> float:
-    """Return how long before its request a response of the origin may have been generated.
+    """Return how long before its request the origin may have generated a response.
 
-    A cache that answers a request with `no-cache` itself shows it by an age.
+    A cache that answers a `no-cache` request itself adds an age.
     """
     if source_of(headers) is Source.ORIGIN:
         return 0.0
@@ -154,12 +154,12 @@ def uncertainty_s(headers: Mapping[str, str]) -> float:
 
 
 def expires_us(headers: Mapping[str, str]) -> int:
-    """Return when an answer expires by the sketch's clock; 0: it must not be kept."""
+    """Return when a response expires by the sketch's clock; 0: it must not be stored."""
     return 0 if is_not_stored(headers) else natural(headers.get("portolan-expires", "")) or 0
 
 
 def as_of_us(headers: Mapping[str, str]) -> int | None:
-    """Return the time by the sketch's clock at which an answer was true; None: it is undated."""
+    """Return the time by the sketch's clock at which a response was current; None: undated."""
     return natural(headers.get("portolan-as-of", ""))
 
 
@@ -191,13 +191,13 @@ def answer_of(response: ServiceResponse) -> ReadAnswer:
 
 
 def read_of(answer: ReadAnswer, *, missing_ok: bool) -> Read:
-    """Return a read whose value is the caller's own to change; raises `NotFound`."""
+    """Return a read whose value the caller may change; raises `NotFound`."""
     if answer.status == NOT_FOUND and not missing_ok:
         raise problem_of(NOT_FOUND, answer.body)
-    found = answer.status == OK
+    exists = answer.status == OK
     return Read(
-        orjson.loads(answer.body) if found else None,
-        answer.etag if found else None,
+        orjson.loads(answer.body) if exists else None,
+        answer.etag if exists else None,
         answer.source,
         answer.age_s,
         answer.cache_status,
@@ -205,7 +205,7 @@ def read_of(answer: ReadAnswer, *, missing_ok: bool) -> Read:
 
 
 def result_of(answer: ReadAnswer) -> Result:
-    """Return a result that is the caller's own to change; raises `NotFound` for the class."""
+    """Return a result that the caller may change; raises `NotFound` for the class."""
     if answer.status == NOT_FOUND:
         raise problem_of(NOT_FOUND, answer.body)
     document = orjson.loads(answer.body)
@@ -214,8 +214,8 @@ def result_of(answer: ReadAnswer) -> Result:
 
 
 def natural(text: str) -> int | None:
-    """Return the number in a header field; None: it is none, or too long to be meant."""
+    """Return the number in a header field; None if it is not a number, or too long."""
     text = text.strip()
     # `int` raises ValueError for thousands of digits, which any cache on the way may send.
-    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
     return int(text) if is_number else None

@@ -34,21 +34,21 @@ _POSITION = re.compile(r"[A-Za-z0-9_-]{1,2048}", re.ASCII)
 class CoherentClient(ObjectWriter):
     """Reads and writes objects of one database; caches what it reads.
 
-    No read returns what was overwritten, acknowledged or seen by anyone, more than `delta_s` before
-    the read began. A client sees its own writes at once, and of one object never something older
-    than it has seen, as long as its cache remembers it. Used as ``async with``.
+    No read returns a value whose overwrite was acknowledged, or seen by anyone, more than `delta_s`
+    before the read began. A client sees its own writes at once, and never an older state of an
+    object than it has seen, while its cache remembers it. Used as ``async with``.
 
     Args:
         base_url: Of the service, or of the cache in front of it.
         delta_s: The bound on staleness (seconds).
-        mode: ``eager`` renews in the background the filter, so that reads never wait for one, and
-            copies that are read often, before they are too old. ``lazy`` renews the filter when it
-            is needed: that read goes to the origin meanwhile.
-        transport: Sends the requests, if not the network.
+        mode: ``eager`` renews the filter in the background, so that reads never wait for it, and
+            copies that are read often, before they are too old. ``lazy`` renews the filter when a
+            read needs it, and meanwhile sends that read to the origin.
+        transport: Sends the requests instead of the network.
         headers: Sent with each request, such as Authorization.
         timeout_s: For each step of a request (seconds).
         cache_bytes: The memory of all copies.
-        clock: Seconds that pass, sleep included; for tests.
+        clock: Returns elapsed seconds, sleep included; for tests.
         sleep: Waits for some seconds; for tests.
     """
 
@@ -93,8 +93,8 @@ class CoherentClient(ObjectWriter):
         """Load the first filter; without one, reads go to the origin."""
         pause = await self._keeper.renew()
         if self._renewer is not None:
-            works = (self._keep_fresh(pause), self._renewer.run(self._sleep))
-            self._background = [asyncio.create_task(work) for work in works]
+            coroutines = (self._keep_fresh(pause), self._renewer.run(self._sleep))
+            self._background = [asyncio.create_task(work) for work in coroutines]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -113,7 +113,7 @@ class CoherentClient(ObjectWriter):
         await self._connection.close()
 
     async def refresh_filter(self) -> None:
-        """Get a filter now, or raise; copies that it contains are not returned any more."""
+        """Fetch a filter now, or raise; copies that it contains are no longer returned."""
         await self._keeper.refresh()
 
     async def get(
@@ -146,22 +146,22 @@ class CoherentClient(ObjectWriter):
         return read_of(answer, missing_ok=missing_ok)
 
     def transaction(self) -> Transaction:
-        """Begin a transaction; used as ``async with``, at the end of which it is committed.
+        """Begin a transaction; used as ``async with``, which commits it at the end.
 
-        It reads through caches, within the bound, and writes if all that it has read still stands.
+        It reads through caches, within the bound, and writes if nothing that it read has changed.
         """
         return self._transactor.begin()
 
     async def transact(
         self, work: Callable[[Transaction], Awaitable[_T]], *, attempts: int = 10
     ) -> _T:
-        """Call `work` in a transaction, and again after a short delay if it is aborted.
+        """Call `work` in a transaction; retry after a short delay if it is aborted.
 
-        Copies that made it abort are read from the origin the next time.
+        A retry reads the copies that caused the abort from the origin.
 
         Raises:
-            TransactionAborted: The last attempt was aborted, too.
-            Problem: One of the writes was refused, so that none was executed.
+            TransactionAborted: The last attempt was aborted.
+            Problem: One of the writes was refused, so none was executed.
             Unreachable: The outcome is unknown.
         """
         return await self._transactor.run(work, attempts)
@@ -182,12 +182,12 @@ class CoherentClient(ObjectWriter):
             class_name: The class.
             parameters: Conditions, ``order``, ``limit`` and so on (docs/queries.md). Values other
                 than text are written as JSON, lists with commas.
-            one_by_one: List only the ids, and read the objects as `get` does: each is cached by
-                itself, and the list lasts until an object enters, leaves or moves.
+            one_by_one: List only the ids, and read the objects as `get` does: each is cached
+                separately, and the list lasts until an object enters, leaves or moves.
             refresh: As of now, whatever the filter says.
 
         Raises:
-            NotFound: There is no such class.
+            NotFound: The class does not exist.
             Problem: The service refused; Unreachable: it did not answer.
         """
         query_parameters = dict(parameters or {})
@@ -202,8 +202,8 @@ class CoherentClient(ObjectWriter):
             self.get(class_name, item["id"], fields=fields, refresh=refresh, missing_ok=True)
             for item in result.items
         ]
-        found = [read.value for read in await asyncio.gather(*reads)]
-        return replace(result, items=[value for value in found if value is not None])
+        values = [read.value for read in await asyncio.gather(*reads)]
+        return replace(result, items=[value for value in values if value is not None])
 
     async def _keep_fresh(self, pause: float) -> None:
         while True:

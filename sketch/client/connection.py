@@ -28,13 +28,13 @@ class ServiceResponse:
 Get = Callable[[str, Mapping[str, str]], Awaitable[ServiceResponse]]
 """Sends a GET for a path below the database, with header fields."""
 
-_CUT: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-"""Errors of a kept connection that the server closed just as it was used again."""
+_CONNECTION_CLOSED: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+"""Errors of a pooled connection that the server closed just as it was reused."""
 
-_ADDRESSES: Final = 10_000
+_MAX_CACHED_URLS: Final = 10_000
 
-_GZIP: Final = '-gzip"'
-"""How the service ends the tags of compressed responses."""
+_GZIP_SUFFIX: Final = '-gzip"'
+"""The end of the service's tags for compressed responses."""
 
 _DEFAULTS: Final = {
     "accept": "*/*",
@@ -46,8 +46,8 @@ _DEFAULTS: Final = {
 class ServiceConnection:
     """Sends requests and counts the bytes received.
 
-    By a transport of httpx, without its client: that follows redirects, keeps cookies and prompts
-    for passwords, of which there are none here, and took more than twice the time that is left.
+    It uses a transport of httpx without httpx's client, whose redirects, cookies and passwords are
+    not needed here and took more than twice the time of all other work.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class ServiceConnection:
             raise ValueError("name user and password in headers (Authorization), not in base_url")
         base = f"{base_url.rstrip('/')}/v1/{segment(database)}/"
         self._transport = transport or httpx.AsyncHTTPTransport()
-        self._headers = _DEFAULTS | _lowered(headers)
+        self._headers = _DEFAULTS | _lower_names(headers)
         self._extensions = {"timeout": httpx.Timeout(timeout_s).as_dict()}
-        # Parsed each time, they took a third of the time that a request takes.
-        self._url = lru_cache(_ADDRESSES)(lambda path: httpx.URL(base + path))
+        # Parsing the URL each time took a third of a request's time.
+        self._url = lru_cache(_MAX_CACHED_URLS)(lambda path: httpx.URL(base + path))
         self._statistics = statistics
         self._refuses = False
 
@@ -85,7 +85,7 @@ class ServiceConnection:
         try:
             try:
                 response = await self._send_once(method, path, headers, content)
-            except _CUT:
+            except _CONNECTION_CLOSED:
                 if method != "GET":
                     raise
                 # A GET may be sent once more (RFC 9110, 9.2.2).
@@ -101,7 +101,7 @@ class ServiceConnection:
         request = httpx.Request(
             method,
             self._url(path),
-            headers=self._headers | _lowered(headers),
+            headers=self._headers | _lower_names(headers),
             content=content,
             extensions=self._extensions,
         )
@@ -110,7 +110,7 @@ class ServiceConnection:
             body = await response.aread()
         finally:
             await response.aclose()
-        return ServiceResponse(response.status_code, _decoded(response.headers), body)
+        return ServiceResponse(response.status_code, _decode_headers(response.headers), body)
 
     def refuse(self) -> None:
         self._refuses = True
@@ -119,13 +119,13 @@ class ServiceConnection:
         await self._transport.aclose()
 
 
-def _decoded(headers: httpx.Headers) -> dict[str, str]:
-    """Return the fields of a response whose body has been decoded: its tag names other bytes."""
+def _decode_headers(headers: httpx.Headers) -> dict[str, str]:
+    """Return the fields of a decoded response, without the tag's mark of compression."""
     fields = dict(headers.items())
-    if (tag := fields.get("etag")) is not None and tag.endswith(_GZIP):
-        fields["etag"] = f'{tag.removesuffix(_GZIP)}"'
+    if (tag := fields.get("etag")) is not None and tag.endswith(_GZIP_SUFFIX):
+        fields["etag"] = f'{tag.removesuffix(_GZIP_SUFFIX)}"'
     return fields
 
 
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}

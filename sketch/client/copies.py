@@ -1,4 +1,4 @@
-"""The client's own cache, which drops the least recently used copies, and the order of versions."""
+"""The client's own LRU cache, and the order of versions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sketch.client.statistics import Statistics
 __all__ = ["NO_TTL", "Copies", "Copy", "is_newer"]
 
 NO_TTL = 1
-"""The expiry of a copy that was promised none, but may be returned while it is young."""
+"""The expiry of a copy without a TTL, which may be returned while it is young."""
 
 _OVERHEAD = 400
-"""The memory of a copy beside its texts, roughly (bytes)."""
+"""The approximate memory of a copy without its texts (bytes)."""
 
 
 _TAG = re.compile(r'(?:W/)?"(j[0-9]{1,18})((?:\.[a-z0-9_]{1,128}:[0-9]{1,19})+)"', re.ASCII)
@@ -22,17 +22,17 @@ _TAG = re.compile(r'(?:W/)?"(j[0-9]{1,18})((?:\.[a-z0-9_]{1,128}:[0-9]{1,19})+)"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A response that was received, or the trace of one that must not be stored.
+    """A response, or the trace of a response that must not be stored.
 
     Attributes:
         status: 200, or 404 for an absent object.
         body: As received; None where the response must not be stored.
-        since: A time, by the client's clock, at which the response was not outdated yet.
-        knows: What this client had written until then is in it.
+        since: A time, by the client's clock, at which the response was still current.
+        knows: The copy contains this client's writes up to this time.
         received: When it was received, by the client's clock.
         expires_us: When it expires by the sketch's clock (microseconds); 0: it may not be returned
             unless the origin confirms it.
-        epoch: Of the filters that covered it.
+        epoch: The epoch of the filters that covered it.
     """
 
     status: int
@@ -83,11 +83,11 @@ class Copies:
 
 
 def _latest(old: Copy, new: Copy) -> Copy:
-    """Return what a client may use that has received both: never the older one of two.
+    """Return the copy that a client may use after receiving both: never the older one.
 
-    Responses overtake each other. If the second was requested before the first had come, only their
-    versions show which one is older; where they do not, neither may be returned again. The newer
-    one takes the times of both.
+    Responses overtake each other. If the second was requested before the first arrived, only their
+    versions show which one is older; if they do not, neither may be returned. The newer one takes
+    the times of both.
     """
     if new.since >= old.received:
         return new

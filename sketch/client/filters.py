@@ -1,4 +1,4 @@
-"""The filter in use: fetched, aged, renewed (docs/protocol.md, "The client")."""
+"""Fetches, dates and renews the filter in use (docs/protocol.md, "The client")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sketch.client.answers import NOT_MODIFIED, OK, age_s, natural
-from sketch.client.clock import LEAST_US, Clock, SketchClock
+from sketch.client.clock import MIN_US_PER_S, Clock, SketchClock
 from sketch.client.connection import Get, ServiceResponse
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
 from sketch.client.statistics import Statistics
@@ -23,13 +23,13 @@ _ANY_SOURCE: Mapping[str, str] = {}
 _FROM_ORIGIN = {"Cache-Control": "no-cache"}
 _PUNCTUALITY = 0.9
 """The share of the bound between two filters: timers fire late."""
-_LEAST_PACE_S = 0.1
+_MIN_PACE_S = 0.1
 _PATH = "sketch"
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFilter:
-    """A filter, and between which times of the client's clock the sketch's showed its time.
+    """A filter, and the client's times between which the sketch's clock showed its time.
 
     Attributes:
         document: The filter.
@@ -48,13 +48,13 @@ class HeldFilter:
 class FilterKeeper:
     """Keeps the latest filter.
 
-    `_on_filter` is called with each new one, and the time before which nothing is young.
+    `_on_filter` is called for each new one, with the time before which nothing is young.
 
     Attributes:
-        delta_s: The oldest filter that is used (seconds).
+        delta_s: The greatest age of a filter in use (seconds).
         epoch: Grows when filters stop covering copies that were received before: the server's
             sketch was lost, its clock was set back, or the groups of a class were changed.
-        requested_at: When `refresh` last requested a filter: what that contains was outdated then.
+        requested_at: When `refresh` last requested a filter: the keys in it were outdated then.
         sketch_clock: Bounds of the sketch's clock, from the filters.
     """
 
@@ -91,12 +91,12 @@ class FilterKeeper:
 
     @property
     def pace_s(self) -> float:
-        """The bound by which work in the background is timed (seconds).
+        """The bound that times work in the background (seconds).
 
-        It is not below 0.1 s, or Δ: a service whose filters are valid for no time at all is not
-        requested without a pause.
+        It is at least 0.1 s, or Δ if that is less: a service whose filters are valid for no time is
+        not requested without a pause.
         """
-        return max(self.bound_s, min(self.delta_s, _LEAST_PACE_S))
+        return max(self.bound_s, min(self.delta_s, _MIN_PACE_S))
 
     def latest_us(self, now: float) -> float:
         """Return the latest time that the sketch's clock can show; infinity: unknown."""
@@ -106,24 +106,24 @@ class FilterKeeper:
         return {} if self._last is None else self._last.document.map
 
     async def refresh(self) -> None:
-        """Get a filter that is generated after this call, or raise; reads use it from now on."""
+        """Fetch a filter generated after this call, or raise; reads use it from now on."""
         async with self._fetching:
             sent = self._clock()
-            await self._counted(sent)
+            await self._fetch_and_count(sent)
             self.requested_at = sent
 
     async def renew(self) -> float:
-        """Try to get a filter; return after how many seconds to do so again."""
+        """Try to fetch a filter; return the delay until the next attempt (seconds)."""
         sent = self._clock()
         if not await self._try(sent):
             return self.pace_s / 2
-        took, pace_s = self._clock() - sent, self.pace_s
+        elapsed_s, pace_s = self._clock() - sent, self.pace_s
         # From request to request: the next filter has to arrive before this one is too old.
-        period = max(pace_s / 2, _PUNCTUALITY * pace_s - 2 * took)
-        return max(0.0, period - took)
+        period = max(pace_s / 2, _PUNCTUALITY * pace_s - 2 * elapsed_s)
+        return max(0.0, period - elapsed_s)
 
     def trigger(self) -> None:
-        """Begin to get a filter in the background, unless one is being fetched or just failed."""
+        """Start to fetch a filter in the background, unless a fetch is under way or just failed."""
         sent = self._clock()
         if self._fetching.locked() or sent < self._not_before:
             return
@@ -138,14 +138,14 @@ class FilterKeeper:
     async def _try(self, sent: float) -> bool:
         try:
             async with self._fetching:
-                await self._counted(sent)
+                await self._fetch_and_count(sent)
         except PortolanError as error:
             _LOG.info("No filter, reads go to the origin: %s", error)
             self._not_before = sent + self.pace_s / 2
             return False
         return True
 
-    async def _counted(self, sent: float) -> None:
+    async def _fetch_and_count(self, sent: float) -> None:
         try:
             await self._fetch(sent)
         except PortolanError:
@@ -156,13 +156,13 @@ class FilterKeeper:
     async def _fetch(self, sent: float) -> None:
         new = await self._request(sent)
         if self._is_older(new):
-            # Either a cache has stored it, or the sketch's clock was set back. What the origin
-            # generates from now on is as young as its request, whatever it shows; and it shows a
-            # time that goes on, while a cache that ignores `no-cache` shows the stored one again.
+            # Either a cache has stored it, or the sketch's clock was set back. A filter that the
+            # origin generates from now on is as young as its request, whatever its time, and its
+            # time advances, while a cache that ignores `no-cache` repeats the stored one.
             refused_us = new.document.snapshot.time_us
             new = await self._request(self._clock(), _FROM_ORIGIN)
             if self._is_older(new) and new.document.snapshot.time_us <= refused_us:
-                raise BrokenFilter("a filter came that is older than the one before")
+                raise BrokenFilter("the filter is older than the previous one")
         self._adopt(new)
 
     async def _request(self, sent: float, extra: Mapping[str, str] = _ANY_SOURCE) -> HeldFilter:
@@ -174,7 +174,7 @@ class FilterKeeper:
         received_at, generated_at = self._clock(), sent - age_s(response.headers)
         if response.status == NOT_MODIFIED and current is not None:
             self._statistics.filter_not_modified += 1
-            document = _confirmed(current.document, response)
+            document = _confirm(current.document, response)
             return HeldFilter(document, current.tag, generated_at, received_at)
         if response.status == OK:
             tag = response.headers.get("etag")
@@ -191,28 +191,30 @@ class FilterKeeper:
     def _is_of_another_clock(self, new: HeldFilter, last: HeldFilter) -> bool:
         """Whether the sketch was lost, or its clock was set back since the last filter.
 
-        A clock shows that by less time than has passed, even if it has come beyond the last one.
+        A clock that was set back gained less than the elapsed time, even if it is ahead again.
         """
         if new.document.snapshot.generation != last.document.snapshot.generation:
             return True
         passed_s = max(0.0, new.generated_at - last.received_at)
-        return new.document.snapshot.time_us < last.document.snapshot.time_us + passed_s * LEAST_US
+        return (
+            new.document.snapshot.time_us < last.document.snapshot.time_us + passed_s * MIN_US_PER_S
+        )
 
     def _read(self, response: ServiceResponse) -> FilterDocument:
         try:
             return decode(response.content)
         except WireError as error:
-            # It is unknown what is wrong, so the filter in use is not trusted any more.
+            # The fault is unknown, so the filter in use is no longer trusted.
             self._current = None
             raise BrokenFilter(str(error)) from error
 
     def _adopt(self, new: HeldFilter) -> None:
         last, document = self._last, new.document
         if last is not None and self._is_of_another_clock(new, last):
-            # By it copies would revive whose keys have left the filter: those that were received
-            # before are not covered.
+            # It would revive copies whose keys have left the filter, so it does not cover copies
+            # that were received before.
             self.epoch += 1
-            self.sketch_clock.begin_anew()
+            self.sketch_clock.reset()
         elif last is not None:
             self.epoch += document.map != last.document.map
         self._current = self._last = new
@@ -220,7 +222,7 @@ class FilterKeeper:
         self._on_filter(new.generated_at - self.delta_s)
 
 
-def _confirmed(document: FilterDocument, response: ServiceResponse) -> FilterDocument:
+def _confirm(document: FilterDocument, response: ServiceResponse) -> FilterDocument:
     """Return a filter as of the time of a 304: its bits were current then."""
     time_us = natural(response.headers.get("portolan-sketch-time", ""))
     if time_us is None:

@@ -18,42 +18,42 @@ __all__ = ["Flight", "Flights", "Need"]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the response to a read must satisfy.
+    """The requirements on the response to a read.
 
     Attributes:
-        filter: The filter that the read uses; None if there is no usable one.
-        floor: The response must be the origin's, to a request sent after this time; None: any cache
-            on the way may answer.
-        fresh: What was not outdated at this time, or later, is within the bound by that alone.
-        own: What this client had written until then must be in the response.
+        filter: The filter that the read uses; None if none is usable.
+        floor: The response must come from the origin, to a request sent after this time; None: any
+            cache on the way may answer.
+        fresh: A response that was current at this time, or later, is within the bound.
+        own_floor: The response must contain this client's writes up to this time.
         covered: Whether the filter vouches for copies that it covers.
-        seen: The tag of the client's copy; None if it has none.
+        copy_tag: The tag of the client's copy; None if it has none.
     """
 
     filter: HeldFilter | None
     floor: float | None
     fresh: float
-    own: float = -math.inf
+    own_floor: float = -math.inf
     covered: bool = False
-    seen: str | None = None
+    copy_tag: str | None = None
 
     @property
     def young(self) -> float:
-        """What was current after this time is within the bound, and contains own writes."""
-        return max(self.own, self.fresh)
+        """A response current after this time is within the bound and contains own writes."""
+        return max(self.own_floor, self.fresh)
 
     def is_met(self, since: float, tag: str | None) -> bool:
-        """Whether a response satisfies it that was current at `since`."""
+        """Whether a response that was current at `since` satisfies it."""
         if self.floor is None:
             return self.filter is not None and since >= self.filter.generated_at
         if since > self.floor:
             return True
-        # Young enough; but only its version shows that it is not older than what was seen.
-        return since > self.young and is_newer(tag, self.seen) is True
+        # Young enough; but only its version shows that it is not older than the copy.
+        return since > self.young and is_newer(tag, self.copy_tag) is True
 
 
 class FetchResult(NamedTuple):
-    """A response, and when it was current; of one requested from the origin, when it was sent."""
+    """A response, and when it was current; if requested from the origin, when it was sent."""
 
     answer: ReadAnswer
     since: float
@@ -75,11 +75,11 @@ class Flight:
     _waiting: int = field(default=0, init=False)
 
     def serves(self, need: Need) -> bool:
-        """Whether its response satisfies another read; of a dated one, whether it may.
+        """Whether its response satisfies another read; if dated, whether it can.
 
-        What any cache may answer serves the reads with the same filter. What the origin answers
-        serves each read whose filter, or whose floor, is from before it was sent: a read never
-        joins a request that is older than what it needs (docs/protocol.md).
+        A request that any cache may answer serves reads with the same filter. A request to the
+        origin serves reads whose filter, or floor, precedes it: a read never joins a request that
+        is too old for it (docs/protocol.md).
         """
         if self.task.cancelling():
             return False
@@ -91,8 +91,8 @@ class Flight:
             return need.filter is not None and self.sent > need.filter.generated_at
         return self.sent > need.floor
 
-    async def landed(self) -> FetchResult:
-        """Wait for the response; a request that no read waits for any more is cancelled.
+    async def wait(self) -> FetchResult:
+        """Wait for the response; a request is cancelled when no read waits for it.
 
         Raises:
             Closed: The client was closed meanwhile.
@@ -136,13 +136,13 @@ class Flights:
         flight = Flight(need, sent, asyncio.create_task(fetch), is_dated)
         self._latest[address] = flight
         self._tasks.add(flight.task)
-        flight.task.add_done_callback(lambda _: self._landed(address, flight))
+        flight.task.add_done_callback(lambda _: self._on_done(address, flight))
         return flight
 
-    def _landed(self, address: str, flight: Flight) -> None:
+    def _on_done(self, address: str, flight: Flight) -> None:
         self._tasks.discard(flight.task)
         if not flight.task.cancelled():
-            flight.task.exception()  # Or asyncio reports it, if no reader waits any more.
+            flight.task.exception()  # Otherwise asyncio reports it if no reader waits.
         # A later flight to the same address may have replaced this one.
         if self._latest.get(address) is flight:
             del self._latest[address]

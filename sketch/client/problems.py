@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions: the problems of docs/problems.md and the lack of any answer."""
+"""The client's exceptions: the problems of docs/problems.md, and missing responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class PortolanError(Exception):
-    """Every error that the client raises by itself."""
+    """The base class of the client's errors."""
 
 
 class Unreachable(PortolanError):
@@ -33,7 +33,7 @@ class Unreachable(PortolanError):
 
 
 class BrokenFilter(PortolanError):
-    """What came is no filter, or none that can be believed."""
+    """The response is not a filter, or contradicts an earlier one."""
 
 
 class Closed(PortolanError):
@@ -46,10 +46,10 @@ class Problem(PortolanError):
     Attributes:
         status: The status code.
         kind: The last segment of the problem's type, such as ``not-found``; empty if there is none.
-        detail: What happened, for people.
-        errors: Places of mistakes, each with ``pointer`` and ``detail``.
+        detail: A description for people.
+        errors: Locations of mistakes, each with ``pointer`` and ``detail``.
         instance: The id of the request, as in the service's log.
-        retry_after_s: After which time to try again, if the service says so (seconds).
+        retry_after_s: The delay before a retry, if the service states one (seconds).
     """
 
     def __init__(
@@ -66,23 +66,23 @@ class Problem(PortolanError):
 
 
 class Invalid(Problem):
-    """400 or 422: the request says something that cannot be."""
+    """400 or 422: the request is invalid."""
 
 
 class NotFound(Problem):
-    """404: there is no such object, class or database."""
+    """404: the object, class or database does not exist."""
 
 
 class Conflict(Problem):
-    """409: the request is at odds with what is going on."""
+    """409: the request conflicts with the current state."""
 
 
 class TransactionAborted(Conflict):
-    """409: what a transaction has read is no longer so; nothing of it was done.
+    """409: an object that a transaction read has changed; none of its writes was executed.
 
     Attributes:
-        changed: Class and id of the objects that were read and have changed since; empty if others
-            were at work on the same objects all the time.
+        changed: Class and id of the objects that have changed since they were read; empty if other
+            clients were writing the same objects all the time.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class PreconditionFailed(Problem):
 
 
 class PreconditionRequired(Problem):
-    """428: this class is written with `if_match` only."""
+    """428: this class accepts writes only with `if_match`."""
 
 
 class Unavailable(Problem):

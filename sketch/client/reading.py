@@ -1,10 +1,9 @@
-"""How a read is answered: from the client's copy, by any cache on the way, or by the origin.
+"""Answers reads from the client's copy, from any cache on the way, or from the origin.
 
-What a filter contains has to come from the origin, or to be young enough. Many clients then read
-the same objects, each for itself, though one response would do for all of them. So there are dated
-responses, which show the time of the sketch's clock at which they were current (`Portolan-As-Of`).
-Caches keep them for a moment, under an address of their own (``max_age``), so that only clients
-that check the date get them.
+An object in the filter has to come from the origin, or to be young enough. Many clients then read
+the same objects separately, though one response would serve them all. Dated responses therefore
+show the time of the sketch's clock at which they were current (`Portolan-As-Of`). Caches store them
+briefly under separate addresses (``max_age``), so that only clients that check the date get them.
 """
 
 from __future__ import annotations
@@ -69,13 +68,13 @@ class DatedReads:
         return resource.dated_path(math.ceil(bound_s))
 
     async def read(
-        self, class_name: str, path: str, need: Need, known: Mapping[str, str]
+        self, class_name: str, path: str, need: Need, condition: Mapping[str, str]
     ) -> tuple[ServiceResponse, float] | None:
-        """Return a response, and a time at which it was current; None: the class's are undated.
+        """Return a response, and a time at which it was current; None: the class has no dates.
 
-        `known` is If-None-Match, if the client has a copy. Raises `Unreachable`.
+        `condition` is If-None-Match, if the client has a copy. Raises `Unreachable`.
         """
-        response = await self._get(path, known)
+        response = await self._get(path, condition)
         if (shown_us := as_of_us(response.headers)) is None:
             if response.status < SERVER_ERROR:
                 self._undated_until[class_name] = self._clock() + _UNDATED_S
@@ -83,7 +82,7 @@ class DatedReads:
         since = self._keeper.sketch_clock.not_before(shown_us, self._clock())
         if need.is_met(since, response.headers.get("etag")):
             return response, since
-        # Without a condition: a cache stores only whole answers, which serve other clients, too.
+        # Without a condition: a cache stores only whole responses, which also serve other clients.
         sent = self._clock()
         response = await self._get(path, _FROM_ORIGIN)
         return response, sent - uncertainty_s(response.headers)
@@ -91,7 +90,7 @@ class DatedReads:
 
 @dataclass(eq=False)
 class CachedReader:
-    """Answers reads within the bound; `_demand` counts reads that only the age of a copy allows."""
+    """Answers reads within the bound; `_demand` counts reads allowed only by the age of a copy."""
 
     _get: Get
     _keeper: FilterKeeper
@@ -104,7 +103,7 @@ class CachedReader:
     _on_systems: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self._dated = DatedReads(self._counted, self._keeper, self._clock)
+        self._dated = DatedReads(self._get_and_count, self._keeper, self._clock)
 
     async def read(self, resource: Readable, *, refresh: bool) -> ReadAnswer:
         """Return a response within the bound; `refresh`: as of now, whatever the filter says."""
@@ -114,17 +113,17 @@ class CachedReader:
         if copy is not None and copy.body is not None:
             if self._demand is not None and not (need.covered or refresh):
                 self._demand.note(address, resource)
-            if self._will_do(copy, need):
+            if self._satisfies(copy, need):
                 self._statistics.hits += 1
                 return ReadAnswer(copy.status, copy.etag, copy.body, Source.OWN)
-        # Whether a dated response is young enough shows only when it has arrived.
+        # A dated response shows only on arrival whether it is young enough.
         while (flight := self._flights.find(address, need)) is not None:
             self._statistics.joined += 1
-            landed = await flight.landed()
-            if need.is_met(landed.since, landed.answer.etag):
-                return landed.answer
+            result = await flight.wait()
+            if need.is_met(result.since, result.answer.etag):
+                return result.answer
             copy = self._copies.get(address)
-        return (await self._start(resource, need, copy).landed()).answer
+        return (await self._start(resource, need, copy).wait()).answer
 
     def revalidate(self, resource: Readable) -> None:
         """Start a request for which no read waits yet."""
@@ -135,15 +134,17 @@ class CachedReader:
 
     def _start(self, resource: Readable, need: Need, copy: Copy | None) -> Flight:
         sent = self._clock()
-        dated = None if need.floor is None else self._dated.path(resource, need)
-        fetch = self._fetch(resource, need, sent, copy, dated)
-        return self._flights.start(resource.path, need, sent, fetch, is_dated=dated is not None)
+        dated_path = None if need.floor is None else self._dated.path(resource, need)
+        fetch = self._fetch(resource, need, sent, copy, dated_path)
+        return self._flights.start(
+            resource.path, need, sent, fetch, is_dated=dated_path is not None
+        )
 
     def written(self, resource: Readable, response: ServiceResponse, sent: float) -> None:
-        """Store the whole object from a write's response: as old as the write's request at most."""
+        """Store the whole object from a write's response: at most as old as the write's request."""
         etag = response.headers.get("etag")
-        whole = "return=representation" in response.headers.get("preference-applied", "")
-        if whole and etag is not None and resource.keys(self._keeper.groups()):
+        is_whole = "return=representation" in response.headers.get("preference-applied", "")
+        if is_whole and etag is not None and resource.keys(self._keeper.groups()):
             now, epoch = self._clock(), self._keeper.epoch
             # Without a TTL: the sketch has not recorded it, so no filter needs to contain it.
             copy = Copy(OK, etag, response.content, sent, now, now, NO_TTL, epoch)
@@ -151,10 +152,10 @@ class CachedReader:
 
     async def read_at_least(self, resource: Readable, position: str) -> ReadAnswer:
         """Return a response that has reached a position; it is not stored."""
-        # A view may answer this, and what it answers says nothing of the systems' present.
-        wish = f"at-least={position}, max-staleness={self._keeper.delta_s:.6f}"
+        # A view may answer this, and its response shows nothing of the systems' current state.
+        preference = f"at-least={position}, max-staleness={self._keeper.delta_s:.6f}"
         self._statistics.revalidations += 1
-        response = await self._get(resource.path, _FROM_ORIGIN | {"Prefer": wish})
+        response = await self._get(resource.path, _FROM_ORIGIN | {"Prefer": preference})
         if response.status not in {OK, NOT_FOUND}:
             raise problem_of(response.status, response.content, response.headers)
         return answer_of(response)
@@ -165,7 +166,7 @@ class CachedReader:
     def _need(self, resource: Readable, copy: Copy | None, *, refresh: bool) -> Need:
         """Decide who may answer (docs/protocol.md, "The client").
 
-        What was not outdated Δ ago is within the bound, from any source, and whatever filters say.
+        A response that was current Δ ago is within the bound, whatever its source and filters.
         """
         now = self._clock()
         current = self._keeper.usable()
@@ -174,27 +175,35 @@ class CachedReader:
         if refresh:
             return Need(current, now, now)
         fresh = max(now - self._keeper.bound_s, self._keeper.requested_at)
-        own = self._own_writes.floor(resource)
-        # What was requested before the copy came may be older than that.
-        floor = max(own, fresh, -math.inf if copy is None else copy.received)
-        seen = None if copy is None else copy.etag
+        own_floor = self._own_writes.floor(resource)
+        # A response requested before the copy arrived may be older than the copy.
+        floor = max(own_floor, fresh, -math.inf if copy is None else copy.received)
+        copy_tag = None if copy is None else copy.etag
         if current is None:
-            return Need(None, floor, fresh, own, seen=seen)
+            return Need(None, floor, fresh, own_floor, copy_tag=copy_tag)
         document = current.document
         keys = resource.keys(document.map)
         # A class or field that the filter's map lacks cannot be tested: only the origin knows.
         if not keys:
             return Need(current, now, now)
         if any(document.contains(key) for key in keys):
-            return Need(current, floor, fresh, own, seen=seen)
+            return Need(current, floor, fresh, own_floor, copy_tag=copy_tag)
         if self._is_beyond(copy, current):
-            return Need(current, max(floor, current.generated_at), fresh, own, seen=seen)
-        return Need(current, own if own >= current.generated_at else None, fresh, own, covered=True)
+            return Need(
+                current, max(floor, current.generated_at), fresh, own_floor, copy_tag=copy_tag
+            )
+        return Need(
+            current,
+            own_floor if own_floor >= current.generated_at else None,
+            fresh,
+            own_floor,
+            covered=True,
+        )
 
     def _is_beyond(self, copy: Copy | None, current: HeldFilter) -> bool:
-        """Whether the filter does not cover what was seen of a resource already.
+        """Whether the filter does not cover a state of the resource that the client has seen.
 
-        Then a cache on the way may hold something older.
+        Then a cache on the way may hold an older one.
         """
         if copy is None:
             return False
@@ -204,44 +213,46 @@ class CachedReader:
     def _is_live(self, copy: Copy) -> bool:
         return self._keeper.latest_us(self._clock()) < copy.expires_us
 
-    def _will_do(self, copy: Copy, need: Need) -> bool:
-        if copy.knows <= need.own:
+    def _satisfies(self, copy: Copy, need: Need) -> bool:
+        if copy.knows <= need.own_floor:
             return False
         if copy.since > need.fresh and copy.expires_us == NO_TTL:
             return True
         return (copy.since > need.fresh or need.covered) and self._is_live(copy)
 
     async def _fetch(
-        self, resource: Readable, need: Need, sent: float, copy: Copy | None, dated: str | None
+        self, resource: Readable, need: Need, sent: float, copy: Copy | None, dated_path: str | None
     ) -> FetchResult:
         epoch = self._keeper.epoch
-        known = {}
+        condition = {}
         if copy is not None and copy.body is not None and copy.status == OK and copy.etag:
-            known["If-None-Match"] = copy.etag
+            condition["If-None-Match"] = copy.etag
         if need.floor is None:
             assert need.filter is not None
-            response = await self._ask(resource, known)
+            response = await self._request(resource, condition)
             # Any cache may have answered: it is only as young as the filter that allowed it.
             return self._land(resource, response, need.filter.generated_at, copy, epoch)
-        if dated is not None:
-            found = await self._dated.read(resource.class_name, dated, need, known)
-            if found is not None:
-                return self._land(resource, *found, copy)
-        response = await self._ask(resource, known | _FROM_ORIGIN)
+        if dated_path is not None:
+            dated_response = await self._dated.read(
+                resource.class_name, dated_path, need, condition
+            )
+            if dated_response is not None:
+                return self._land(resource, *dated_response, copy)
+        response = await self._request(resource, condition | _FROM_ORIGIN)
         since = sent - uncertainty_s(response.headers)
         return self._land(resource, response, since, copy, epoch)._replace(since=sent)
 
-    async def _ask(self, resource: Readable, headers: dict[str, str]) -> ServiceResponse:
-        """Request from the systems, not the view: the schema bounds its age instead of Δ."""
+    async def _request(self, resource: Readable, headers: dict[str, str]) -> ServiceResponse:
+        """Request from the systems, not the view, whose age the schema bounds instead of Δ."""
         if resource.class_name in self._on_systems:
             headers |= {"Prefer": "consistency=strong"}
-        response = await self._counted(resource.path, headers)
+        response = await self._get_and_count(resource.path, headers)
         if "portolan-staleness" in response.headers and "Prefer" not in headers:
             self._on_systems.add(resource.class_name)
-            return await self._ask(resource, headers)
+            return await self._request(resource, headers)
         return response
 
-    async def _counted(self, path: str, headers: Mapping[str, str]) -> ServiceResponse:
+    async def _get_and_count(self, path: str, headers: Mapping[str, str]) -> ServiceResponse:
         response = await self._get(path, headers)
         statistics = self._statistics
         statistics.revalidations += "Cache-Control" in headers
@@ -258,40 +269,40 @@ class CachedReader:
         old: Copy | None,
         epoch: int | None = None,
     ) -> FetchResult:
-        """Store what may be stored of a response, and return it.
+        """Return a response, and store it as far as its header fields allow.
 
-        A response that no cache may store leaves a trace. If it confirms a copy, that was stored
-        before and is as fresh as the response; but filters need not contain it any more.
+        A `no-store` response leaves a trace. If it confirms a copy, that copy is as fresh as the
+        response; but filters no longer need to contain it.
 
         Args:
             resource: What was read.
             response: The response.
             since: A time at which it was current.
             old: The client's copy when it was requested.
-            epoch: Of the filters at the request; None: it is dated, and has no expiry that they
+            epoch: The filters' epoch at the request; None: it is dated, without an expiry that they
                 cover.
         """
         status, headers, now = response.status, response.headers, self._clock()
         if status == NOT_MODIFIED and old is not None and old.body is not None:
-            was = answer_of(response)
-            answer = replace(was, status=old.status, etag=old.etag, body=old.body)
-            kept = _confirmed(old, headers, epoch)
-            kept = replace(kept, since=since, knows=since, received=now)
+            confirmation = answer_of(response)
+            answer = replace(confirmation, status=old.status, etag=old.etag, body=old.body)
+            copy = _confirm(old, headers, epoch)
+            copy = replace(copy, since=since, knows=since, received=now)
         elif status in {OK, NOT_FOUND}:
             answer = answer_of(response)
             body = None if is_not_stored(headers) else response.content
-            end = NO_TTL if epoch is None else expires_us(headers)
-            of = self._keeper.epoch if epoch is None else epoch
-            kept = Copy(status, answer.etag, body, since, since, now, end, of)
+            expiry_us = NO_TTL if epoch is None else expires_us(headers)
+            copy_epoch = self._keeper.epoch if epoch is None else epoch
+            copy = Copy(status, answer.etag, body, since, since, now, expiry_us, copy_epoch)
         else:
             raise problem_of(status, response.content, response.headers)
-        self._copies.put(resource.path, kept)
+        self._copies.put(resource.path, copy)
         return FetchResult(answer, since)
 
 
-def _confirmed(old: Copy, headers: Mapping[str, str], epoch: int | None) -> Copy:
+def _confirm(old: Copy, headers: Mapping[str, str], epoch: int | None) -> Copy:
     if epoch is None:
-        return old  # It expires as it was promised, under the filters it was promised by.
+        return old  # The expiry and the filters that cover it stay the same.
     # `no-store`: no filter needs to contain it, so the TTL ends; 0 stays "not to be returned".
-    end = min(old.expires_us, NO_TTL) if is_not_stored(headers) else expires_us(headers)
-    return replace(old, expires_us=end, epoch=epoch)
+    expiry_us = min(old.expires_us, NO_TTL) if is_not_stored(headers) else expires_us(headers)
+    return replace(old, expires_us=expiry_us, epoch=epoch)

@@ -1,8 +1,8 @@
 """Renews copies that are read often before they are too old, many objects in one request.
 
 A copy that the filter contains is usable as long as it is young. In a busy client such copies cause
-most of the requests to the origin: one object at a time, and a reader waits for each. To request
-fifty at once costs network and service little more than to request a few.
+most of the requests to the origin: one object at a time, and a reader waits for each. Requesting
+fifty at once costs network and service little more than requesting a few.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from sketch.client.problems import PortolanError, problem_of
 from sketch.client.resources import ObjectResource, Readable
 from sketch.client.statistics import Statistics
 
-__all__ = ["FEW", "Demand", "DemandEntry", "Post", "Renewer"]
+__all__ = ["MAX_SINGLE", "Demand", "DemandEntry", "Post", "Renewer"]
 
 _log = logging.getLogger(__name__)
 
 Post = Callable[[str, bytes], Awaitable[ServiceResponse]]
 
-_ROUND = 0.2
+_ROUND_SHARE = 0.2
 """The interval of rounds, as a share of the bound."""
 
-_OLD = 0.6
+_RENEWAL_SHARE = 0.6
 """The share of the bound after which a copy is renewed: it has to outlive the next round."""
 
-_WORTH = 2
-"""Reads of a copy that are worth its renewal: so many will not wait the next time."""
+_MIN_READS = 2
+"""Reads of a copy that make its renewal worthwhile: as many will not wait next time."""
 
-_AT_ONCE = 50
-"""Objects of one request: the service does nothing else meanwhile."""
+_BATCH_SIZE = 50
+"""Objects in one request: the service does nothing else meanwhile."""
 
-FEW = 3
-"""Up to so many are requested one by one: their responses have TTLs, and may be cached."""
+MAX_SINGLE = 3
+"""Up to this many are requested one by one: their responses have TTLs and may be cached."""
 
 
-_MOST = 1_000
-"""Objects that are remembered; those beyond are revalidated by their readers."""
+_MAX_OBJECTS = 1_000
+"""Objects that are remembered; readers revalidate all others."""
 
-_ROUNDS = 10
-"""Rounds after which an object is forgotten that is not read again."""
+_IDLE_ROUNDS = 10
+"""Rounds without a read after which an object is forgotten."""
 
-_STABLE = 25
-"""Rounds after which an object that has not changed is not expected to change soon."""
+_STABLE_ROUNDS = 25
+"""Rounds without a change after which an object is not expected to change soon."""
 
 
 @dataclass(slots=True)
@@ -61,20 +61,20 @@ class DemandEntry:
     """A whole object that is in demand.
 
     Attributes:
-        read: The round in which it was read last.
-        reads: How often it was read since it was renewed last.
-        changed: The round in which it was seen to have changed, or was first in demand.
+        read_round: The round in which it was last read.
+        reads: The number of reads since the last renewal.
+        changed_round: The round in which a change was seen, or in which it was first in demand.
     """
 
     address: str
     resource: ObjectResource
-    read: int
-    changed: int
+    read_round: int
+    changed_round: int
     reads: int = 1
 
 
 class Demand:
-    """What was read in the last rounds, and is usable only while it is young.
+    """Objects read in the last rounds whose copies are usable only while they are young.
 
     The object that was read last is at the end.
     """
@@ -88,25 +88,28 @@ class Demand:
         entry = self._entries.get(address)
         if entry is not None:
             entry.reads += 1
-            if entry.read != self._round:
-                entry.read = self._round
+            if entry.read_round != self._round:
+                entry.read_round = self._round
                 # Moved to the end: `recent` drops entries from the front.
                 self._entries[address] = self._entries.pop(address)
         elif isinstance(resource, ObjectResource) and not resource.fields:
             self._entries[address] = DemandEntry(address, resource, self._round, self._round)
 
     def changed(self, entry: DemandEntry) -> None:
-        entry.changed = self._round
+        entry.changed_round = self._round
 
     def is_stable(self, entry: DemandEntry) -> bool:
-        return self._round - entry.changed >= _STABLE
+        return self._round - entry.changed_round >= _STABLE_ROUNDS
 
     def recent(self) -> Sequence[DemandEntry]:
-        """Begin a round, and return what was read in the last ones."""
+        """Start a round, and return the objects read in the last ones."""
         self._round += 1
         while self._entries:
             oldest = next(iter(self._entries.values()))
-            if len(self._entries) <= _MOST and oldest.read >= self._round - _ROUNDS:
+            if (
+                len(self._entries) <= _MAX_OBJECTS
+                and oldest.read_round >= self._round - _IDLE_ROUNDS
+            ):
                 break
             del self._entries[oldest.address]
         return list(self._entries.values())
@@ -126,52 +129,52 @@ class Renewer:
     _copies: Copies
     _clock: Clock
     _statistics: Statistics
-    _took_s: float = field(default=0.0, init=False)
+    _last_request_s: float = field(default=0.0, init=False)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         while True:
-            await sleep(_ROUND * self._keeper.pace_s)
+            await sleep(_ROUND_SHARE * self._keeper.pace_s)
             await self._renew(self._demand.recent())
 
     async def _renew(self, recent: Sequence[DemandEntry]) -> None:
-        """Renew what would be too old by the end of the next round.
+        """Renew copies that would be too old by the end of the next round.
 
-        What the filter does not contain, and does not seem to change, is revalidated separately: so
-        it gets a TTL. A copy without one is not in the filter when it is written next.
+        Stable objects that the filter does not contain are revalidated separately, to get a TTL:
+        without one an object does not enter the filter at its next write.
         """
-        together: list[DemandEntry] = []
-        alone: list[DemandEntry] = []
+        batched: list[DemandEntry] = []
+        single: list[DemandEntry] = []
         now_us = self._keeper.latest_us(self._clock())
-        for entry, copy in self._grown_old(recent):
+        for entry, copy in self._find_old(recent):
             keys = entry.resource.keys(self._keeper.groups())
-            if self._names(keys):
-                together.append(entry)
+            if self._filter_contains(keys):
+                batched.append(entry)
             elif keys and copy.expires_us <= now_us:
-                (alone if self._demand.is_stable(entry) else together).append(entry)
-        if len(together) <= FEW:
-            together, alone = [], together + alone
-        for entry in alone[:_AT_ONCE]:
+                (single if self._demand.is_stable(entry) else batched).append(entry)
+        if len(batched) <= MAX_SINGLE:
+            batched, single = [], batched + single
+        for entry in single[:_BATCH_SIZE]:
             entry.reads = 0
             self._revalidate(entry.resource)
-        parcels = (together[at : at + _AT_ONCE] for at in range(0, len(together), _AT_ONCE))
-        await asyncio.gather(*map(self._ask, parcels))
+        batches = (batched[at : at + _BATCH_SIZE] for at in range(0, len(batched), _BATCH_SIZE))
+        await asyncio.gather(*map(self._request, batches))
 
-    def _names(self, keys: Sequence[str]) -> bool:
+    def _filter_contains(self, keys: Sequence[str]) -> bool:
         current = self._keeper.usable()
         return current is not None and any(current.document.contains(key) for key in keys)
 
-    def _grown_old(self, recent: Sequence[DemandEntry]) -> Iterator[tuple[DemandEntry, Copy]]:
-        old = self._clock() + self._took_s - _OLD * self._keeper.bound_s
+    def _find_old(self, recent: Sequence[DemandEntry]) -> Iterator[tuple[DemandEntry, Copy]]:
+        threshold = self._clock() + self._last_request_s - _RENEWAL_SHARE * self._keeper.bound_s
         for entry in recent:
-            if entry.reads < _WORTH:
+            if entry.reads < _MIN_READS:
                 continue
             copy = self._copies.get(entry.address)
-            if copy is None or copy.etag is None or copy.body is None or copy.since > old:
+            if copy is None or copy.etag is None or copy.body is None or copy.since > threshold:
                 continue
             yield entry, copy
 
-    async def _ask(self, some: Sequence[DemandEntry]) -> None:
-        operations = [self._operation(entry) for entry in some]
+    async def _request(self, entries: Sequence[DemandEntry]) -> None:
+        operations = [self._operation(entry) for entry in entries]
         epoch, sent = self._keeper.epoch, self._clock()
         self._statistics.renewals += 1
         try:
@@ -179,21 +182,21 @@ class Renewer:
             if response.status != OK:
                 raise problem_of(response.status, response.content, response.headers)
             received = self._clock()
-            self._took_s = received - sent
-            for entry, result in zip(some, orjson.loads(response.content), strict=True):
-                self._take(entry, result, sent, received, epoch)
+            self._last_request_s = received - sent
+            for entry, result in zip(entries, orjson.loads(response.content), strict=True):
+                self._store_result(entry, result, sent, received, epoch)
         except PortolanError as error:
-            # No read fails: readers revalidate what was not renewed.
-            _log.info("nothing was renewed: %s", error)
+            # No read fails: readers revalidate copies that were not renewed.
+            _log.info("no copies were renewed: %s", error)
         except (ValueError, TypeError, LookupError, AttributeError):
-            _log.warning("an answer to a batch makes no sense", exc_info=True)
+            _log.warning("malformed response to a batch", exc_info=True)
 
     def _operation(self, entry: DemandEntry) -> dict[str, str]:
         resource, copy = entry.resource, self._copies.get(entry.address)
-        known = {"if_none_match": copy.etag} if copy is not None and copy.etag else {}
-        return {"op": "get", "class": resource.class_name, "id": resource.id, **known}
+        condition = {"if_none_match": copy.etag} if copy is not None and copy.etag else {}
+        return {"op": "get", "class": resource.class_name, "id": resource.id, **condition}
 
-    def _take(
+    def _store_result(
         self,
         entry: DemandEntry,
         result: Mapping[str, Any],
@@ -206,7 +209,7 @@ class Renewer:
         if not isinstance(tag, str) or "partial" in result:
             return
         if old is not None and old.etag == tag and old.body is not None:
-            # It expires as it was promised, under the filters it was promised by.
+            # The expiry and the filters that cover it stay the same.
             new = replace(old, since=sent, knows=sent, received=received)
         elif result["status"] == OK:
             body = orjson.dumps(result["body"])

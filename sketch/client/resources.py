@@ -17,23 +17,23 @@ __all__ = ["ObjectResource", "QueryResource", "Readable", "object_key", "segment
 
 _ROUTES = frozenset({"query", "import", "export"})
 _UNESCAPED = "!'()*~"
-"""What JavaScript's encodeURIComponent leaves as it is: both clients write the same address."""
+"""Unchanged by JavaScript's encodeURIComponent: both clients write the same address."""
 
-_SEGMENTS = 10_000
-"""Segments that are remembered: each read needs some four times those of its address."""
+_MAX_CACHED_SEGMENTS = 10_000
+"""Each read needs the segments of its address about four times."""
 
 
-@lru_cache(_SEGMENTS)
+@lru_cache(_MAX_CACHED_SEGMENTS)
 def segment(text: str) -> str:
     """Return a name or an id as a segment of a path.
 
     Raises:
-        ValueError: It cannot be one: it is empty, ``.`` or ``..``, or holds lone surrogates.
+        ValueError: It is empty, ``.`` or ``..``, or holds lone surrogates.
     """
     if text in {"", ".", ".."}:
         raise ValueError(f"{text!r} cannot be part of an address")
     escaped = quote(text, safe=_UNESCAPED)
-    # An id that is also the name of a route is told apart by an escape it would not need.
+    # A redundant escape distinguishes an id from a route of the same name.
     return f"%{ord(text[0]):x}{text[1:]}" if text in _ROUTES else escaped
 
 
@@ -43,7 +43,7 @@ def object_key(class_name: str, id_: str, group: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ObjectResource:
-    """An object, or some of its fields: in order and each once; empty: all."""
+    """An object, or some of its fields: sorted, without duplicates; empty: all."""
 
     class_name: str
     id: str
@@ -74,11 +74,11 @@ class ObjectResource:
         groups = group_map.get(self.class_name, {})
         if not self.fields:
             return tuple(groups)
-        wanted = set(self.fields)
-        shown = {group: wanted.intersection(names) for group, names in groups.items()}
-        if set().union(*shown.values()) != wanted:
+        requested = set(self.fields)
+        fields_of = {group: requested.intersection(names) for group, names in groups.items()}
+        if set().union(*fields_of.values()) != requested:
             return ()
-        return tuple(group for group, names in shown.items() if names)
+        return tuple(group for group, names in fields_of.items() if names)
 
     def keys(self, group_map: GroupMap) -> tuple[str, ...]:
         """Return the keys that a filter tests it by; empty if the map does not name them all."""
@@ -88,7 +88,7 @@ class ObjectResource:
 
 @dataclass(frozen=True, slots=True)
 class QueryResource:
-    """The result of a query, which is in its canonical form."""
+    """The result of a query in its canonical form."""
 
     class_name: str
     query: str
@@ -105,23 +105,25 @@ class QueryResource:
         return f"{path}?{self.query}" if self.query else path
 
     def dated_path(self, _: int) -> None:
-        """Results have no dated answers."""
+        """Results have no dated responses."""
 
     def keys(self, group_map: GroupMap) -> tuple[str, ...]:
         """Return the key that a filter tests it by; empty if the map does not have the class."""
-        known = self.class_name in group_map
-        return (key_of_query(self.class_name, self.query),) if known else ()
+        is_known = self.class_name in group_map
+        return (key_of_query(self.class_name, self.query),) if is_known else ()
 
 
 Readable: TypeAlias = ObjectResource | QueryResource
 
 
 def _text(name: str, value: Any) -> str:
-    """Encode a parameter: text as it is, the elements of a list with their commas escaped."""
+    """Encode a parameter: text unchanged, the elements of a list with their commas escaped."""
     if name == "fields" and not isinstance(value, str):
         value = sorted(set(value))
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
-        return ",".join(_text("", each).replace("%", "%25").replace(",", "%2C") for each in value)
+        return ",".join(
+            _text("", element).replace("%", "%25").replace(",", "%2C") for element in value
+        )
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

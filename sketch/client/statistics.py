@@ -1,4 +1,4 @@
-"""What a client counts."""
+"""The counters of a client."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ __all__ = ["Statistics"]
 
 @dataclass(slots=True)
 class Statistics:
-    """Totals since the client was made.
+    """Totals since the client was created.
 
     Attributes:
         hits: Reads answered from the client's own cache, without a request.
         joined: Reads that shared the answer to a request already under way.
         fetches: Requests that any cache on the way might answer.
         revalidations: Requests that had to reach the origin.
-        not_modified: Answers that said the client's copy still holds (304).
-        shared: Answers that came from a cache on the way.
-        renewals: Requests for many objects at once, before they were too old.
-        renewed: Objects that these have renewed.
-        filter_refreshes: Filters fetched, those included that had not changed.
-        filter_not_modified: Those that had not changed (304).
+        not_modified: Responses that confirmed the client's copy (304).
+        shared: Responses that came from a cache on the way.
+        renewals: Requests for many copies at once, before they were too old.
+        renewed: Copies that these requests have renewed.
+        filter_refreshes: Filters fetched, including unchanged ones.
+        filter_not_modified: Filters that had not changed (304).
         filter_failures: Attempts to get a filter that failed.
         evictions: Copies dropped to keep the cache within its size.
         bytes_received: Bytes of all bodies, after decoding.

@@ -1,7 +1,7 @@
-"""Transactions: read through caches, written as a whole if all that was read is unchanged.
+"""Transactions, which read through caches and write atomically if their reads are unchanged.
 
-Reads cost what cached reads cost. The commit finds out by their tags whether they are outdated
-(docs/transactions.md; BOCC+ of the Cache Sketch paper). What made a transaction abort is read from
+Reads cost as much as cached reads. The commit finds out by their tags whether they are outdated
+(docs/transactions.md; BOCC+ of the Cache Sketch paper). An object that caused an abort is read from
 the origin from then on, so that the next attempt does not fail because of the same copy.
 """
 
@@ -28,17 +28,17 @@ _RecordKey: TypeAlias = tuple[str, str]
 _Op: TypeAlias = Literal["put", "patch", "update", "delete"]
 
 _FIRST_PAUSE_S: Final = 0.005
-_LONGEST_PAUSE_S: Final = 0.2
+_MAX_PAUSE_S: Final = 0.2
 
 
 class Transaction:
     """One attempt: records what it reads, sends what it writes at the end of its block.
 
-    It reads every resource once and returns the same from then on. It does not read what it has
-    written: read first. Used as ``async with``; an exception in the block sends nothing.
+    It reads every resource once and repeats that answer from then on. It cannot read an object that
+    it has written: read first. Used as ``async with``; an exception in the block sends nothing.
 
     Attributes:
-        results: After the commit: the result of each write, in their order.
+        results: The result of each write, in order, after the commit.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Transaction:
     ) -> None:
         self._read = read
         self._commit = commit
-        self._seen: dict[ObjectResource, ReadAnswer] = {}
+        self._answers: dict[ObjectResource, ReadAnswer] = {}
         self._operations: dict[_RecordKey, dict[str, Any]] = {}
         self._is_over = False
         self.results: Sequence[Written] = ()
@@ -83,12 +83,12 @@ class Transaction:
         self._check_open()
         if (class_name, id_) in self._operations:
             raise ValueError(f"{class_name}/{id_} is read after it was written")
-        answer = self._seen.get(resource)
+        answer = self._answers.get(resource)
         if answer is None:
-            found = await self._read(resource)
-            if found.status == OK and not found.etag:
+            response = await self._read(resource)
+            if response.status == OK and not response.etag:
                 raise PortolanError(f"{resource.path} was answered without a tag to compare")
-            answer = self._seen.setdefault(resource, found)
+            answer = self._answers.setdefault(resource, response)
         return read_of(answer, missing_ok=missing_ok)
 
     def put(self, class_name: str, id_: str, value: Mapping[str, Any]) -> None:
@@ -107,11 +107,11 @@ class Transaction:
         self._add("delete", class_name, id_)
 
     async def commit(self) -> Sequence[Written]:
-        """Commit everything or nothing; return the result of each write, in their order.
+        """Commit atomically; return the result of each write, in order.
 
         Raises:
-            TransactionAborted: Something that was read has changed; `changed` names it.
-            Problem: One of the writes was refused, so that none was executed.
+            TransactionAborted: An object that was read has changed; `changed` names it.
+            Problem: One of the writes was refused, so none was executed.
             Unreachable: The outcome is unknown.
         """
         self._check_open()
@@ -128,7 +128,7 @@ class Transaction:
     def body(self) -> dict[str, list[dict[str, Any]]]:
         reads = [
             {"class": resource.class_name, "id": resource.id, "etag": _tag(answer)}
-            for resource, answer in self._seen.items()
+            for resource, answer in self._answers.items()
         ]
         return {"reads": reads, "operations": list(self._operations.values())}
 
@@ -166,8 +166,8 @@ class Transactor:
             try:
                 return await self._attempt(work)
             except TransactionAborted:
-                await self._sleep(pause * random.random())  # noqa: S311 - spreads those who wait
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                await self._sleep(pause * random.random())  # noqa: S311 - spreads retries
+                pause = min(2 * pause, _MAX_PAUSE_S)
         return await self._attempt(work)
 
     async def _attempt(self, work: Callable[[Transaction], Awaitable[_T]]) -> _T:
@@ -192,7 +192,7 @@ class Transactor:
 
 
 def _tag(answer: ReadAnswer) -> str | None:
-    """Return the tag to compare; a proxy that compresses makes it weak, but names the same."""
+    """Return the tag to compare; a compressing proxy makes it weak, but the version is the same."""
     return answer.etag.removeprefix("W/") if answer.etag and answer.status == OK else None
 
 
@@ -200,7 +200,7 @@ def _results(content: bytes) -> list[dict[str, Any]]:
     try:
         results: list[dict[str, Any]] = orjson.loads(content)["results"]
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise PortolanError("the answer to a transaction that was committed is broken") from error
+        raise PortolanError("malformed response to a committed transaction") from error
     return results
 
 

@@ -24,7 +24,7 @@ _PATCHES: Mapping[PatchForm, str] = {
     "json": "application/json-patch+json",
     "update": "application/vnd.portolan.update+json",
 }
-_WHOLE: Mapping[str, str] = {"Prefer": "return=representation"}
+_PREFER_WHOLE: Mapping[str, str] = {"Prefer": "return=representation"}
 """Requests the whole object (RFC 7240, section 4.2), so that the next read is a copy."""
 _FIRST_ERROR = 400
 
@@ -32,33 +32,33 @@ _FIRST_ERROR = 400
 class ObjectWriter:
     """Writes objects of one database.
 
-    `keep` receives the resource, the response and when the write was sent.
+    `store` receives the resource, the response and when the write was sent.
     """
 
     def __init__(
         self,
         connection: ServiceConnection,
         own_writes: OwnWrites,
-        keep: Callable[[ObjectResource, ServiceResponse, float], None],
+        store: Callable[[ObjectResource, ServiceResponse, float], None],
         clock: Clock,
     ) -> None:
         self.__connection = connection
         self.__own_writes = own_writes
-        self.__keep = keep
+        self.__store = store
         self.__clock = clock
 
     async def post(
         self, class_name: str, value: Any, *, idempotency_key: str | None = None
     ) -> Written:
-        """Create an object, or a list of them; the service makes ids for those that have none.
+        """Create an object, or a list of objects; the service generates missing ids.
 
-        With an `idempotency_key` it is safe to send the same again.
+        With an `idempotency_key` a retry is safe.
 
         Raises:
             Problem: The service refused; Unreachable: the outcome is unknown.
         """
         objects = value if isinstance(value, list) else [value]
-        ids = [each["id"] for each in objects if isinstance(each.get("id"), str)]
+        ids = [object_["id"] for object_ in objects if isinstance(object_.get("id"), str)]
         headers = _headers(idempotency_key=idempotency_key)
         with self.__own_writes.writing(class_name, ids):
             response = await self.__send("POST", segment(class_name), headers, value)
@@ -78,7 +78,7 @@ class ObjectWriter:
         """Set an object to a value, or some `fields` of an object that exists.
 
         With `if_match` only if this is still its tag; with `create_only` only if it is absent. With
-        an `idempotency_key` it is safe to send the same again.
+        an `idempotency_key` a retry is safe.
 
         Raises:
             PreconditionFailed: The object is not as `if_match` or `create_only` require.
@@ -102,7 +102,7 @@ class ObjectWriter:
     ) -> Written:
         """Change an object; with `if_match` only if this is still its tag.
 
-        With an `idempotency_key` it is safe to send the same again.
+        With an `idempotency_key` a retry is safe.
 
         Raises:
             PreconditionFailed: The object is not as `if_match` requires.
@@ -122,7 +122,7 @@ class ObjectWriter:
     ) -> Written:
         """Delete an object; with `if_match` only if this is still its tag.
 
-        With an `idempotency_key` it is safe to send the same again.
+        With an `idempotency_key` a retry is safe.
 
         Raises:
             NotFound: It is absent.
@@ -137,8 +137,8 @@ class ObjectWriter:
     ) -> Written:
         sent = self.__clock()
         with self.__own_writes.writing(resource.class_name, [resource.id]):
-            response = await self.__send(method, resource.path, {**headers, **_WHOLE}, value)
-        self.__keep(resource, response, sent)
+            response = await self.__send(method, resource.path, {**headers, **_PREFER_WHOLE}, value)
+        self.__store(resource, response, sent)
         return _written(response)
 
     async def __send(
@@ -163,5 +163,5 @@ def _written(response: ServiceResponse) -> Written:
 
 
 def _headers(if_match: str | None = None, idempotency_key: str | None = None) -> dict[str, str]:
-    given = {"If-Match": if_match, "Idempotency-Key": idempotency_key}
-    return {name: value for name, value in given.items() if value is not None}
+    fields = {"If-Match": if_match, "Idempotency-Key": idempotency_key}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -25,17 +25,17 @@ from sketch.filter.shape import FilterShape
 __all__ = ["BloomFilter"]
 
 _BATCH: Final = 16_384
-"""Hashes in one step: what is computed of them stays in the second-level cache."""
+"""Hashes in one step: their intermediate results stay in the second-level cache."""
 
 
 class BloomFilter:
     """A set of keys with false positives, but no false negatives.
 
-    In addition to the bits it keeps one byte for each: testing it takes a single look-up, at the
-    price of eight times the memory.
+    In addition to the bits it keeps a byte for each bit: testing a bit takes a single look-up, at
+    the price of eight times the memory.
     """
 
-    __slots__ = ("_bits", "_cells", "_further", "_seed", "_size", "shape")
+    __slots__ = ("_bits", "_cells", "_later_rounds", "_seed", "_size", "shape")
 
     def __init__(self, shape: FilterShape) -> None:
         self.shape = shape
@@ -43,13 +43,13 @@ class BloomFilter:
         self._cells = bytearray(shape.bits)
         self._size = shape.bits
         self._seed = shape.seed
-        self._further = range(1, shape.hashes)
+        self._later_rounds = range(1, shape.hashes)
 
     @classmethod
     def from_bits(cls, shape: FilterShape, bits: bytes | bytearray | memoryview) -> BloomFilter:
         """Return a filter of bits, most significant first; `ValueError` for a wrong length."""
         if memoryview(bits).nbytes != shape.size:
-            raise ValueError("the bits are not as many as the shape says")
+            raise ValueError("the number of bits does not match the shape")
         filter_ = cls(shape)
         filter_._bits[:] = memoryview(bits).cast("B")
         filter_._view()[:] = np.unpackbits(np.frombuffer(filter_._bits, np.uint8))
@@ -67,14 +67,14 @@ class BloomFilter:
             self._bits[position >> 3] |= 0x80 >> (position & 7)
 
     def add_many(self, keys: Keys) -> None:
-        found = positions_of(hash_all(keys, self._seed), self.shape).reshape(-1)
-        masks = np.right_shift(np.uint8(0x80), (found & 7).astype(np.uint8))
-        np.bitwise_or.at(np.frombuffer(self._bits, np.uint8), found >> 3, masks)
-        self._view()[found] = 1
+        indices = positions_of(hash_all(keys, self._seed), self.shape).reshape(-1)
+        masks = np.right_shift(np.uint8(0x80), (indices & 7).astype(np.uint8))
+        np.bitwise_or.at(np.frombuffer(self._bits, np.uint8), indices >> 3, masks)
+        self._view()[indices] = 1
 
     def contains(self, key: Key) -> bool:
         """Whether a key may be in the filter; False is certain."""
-        # This is `hashing.positions`, written out so that it may stop at the first clear bit.
+        # This inlines `hashing.positions`, so that it can stop at the first clear bit.
         data = key.encode() if isinstance(key, str) else key
         words = mmh3.mmh3_x86_128_uintdigest(data, self._seed)
         at = words & WORD
@@ -82,7 +82,7 @@ class BloomFilter:
         if not cells[at * size >> 32]:
             return False
         stride = (words >> 33) & 0x7FFF_FFFF | STRIDE
-        for _ in self._further:
+        for _ in self._later_rounds:
             at = at + stride & WORD
             if not cells[at * size >> 32]:
                 return False
@@ -94,16 +94,16 @@ class BloomFilter:
         return self.contains_hashes(hash_all(keys, self._seed))
 
     def contains_hashes(self, hashes: NDArray[Any]) -> NDArray[np.bool_]:
-        """Test many keys by their hashes, 16 bytes in each row, made with the filter's seed.
+        """Test many keys by their hashes, 16 bytes in each row, computed with the filter's seed.
 
         Raises:
-            ValueError: The rows are no hashes.
+            ValueError: The rows are not hashes.
         """
         words = as_words(hashes)
         results = np.empty(len(words), np.bool_)
         for first in range(0, len(words), _BATCH):
             chunk = slice(first, first + _BATCH)
-            results[chunk] = self._least(words[chunk])
+            results[chunk] = self._min_cells(words[chunk])
         return results
 
     @property
@@ -112,7 +112,7 @@ class BloomFilter:
 
     @property
     def false_positive_rate(self) -> float:
-        """The share of keys that were never added but are found, with the bits as they are."""
+        """The share of keys never added that are found, given the current bits."""
         return float(self.fill_ratio**self.shape.hashes)
 
     @property
@@ -124,12 +124,12 @@ class BloomFilter:
     def _view(self) -> NDArray[np.uint8]:
         return np.frombuffer(self._cells, np.uint8)
 
-    def _least(self, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """Return the least cell of each key: 0, unless all of its bits are set."""
+    def _min_cells(self, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        """Return the minimum cell of each key: 0 unless all of its bits are set."""
         cells = self._view()
         rounds = position_rounds(words, self.shape)
-        # No position lies outside, so that clipping changes nothing; it spares the check.
-        least = np.take(cells, next(rounds), mode="clip")
-        for found in rounds:
-            np.minimum(least, np.take(cells, found, mode="clip"), out=least)
-        return least
+        # No position lies outside, so clipping changes nothing; it saves the check.
+        minimum = np.take(cells, next(rounds), mode="clip")
+        for indices in rounds:
+            np.minimum(minimum, np.take(cells, indices, mode="clip"), out=minimum)
+        return minimum

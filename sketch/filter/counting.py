@@ -13,8 +13,8 @@ __all__ = ["CountingFilter"]
 class CountingFilter:
     """Counts the keys of each bit, and keeps the plain bits as well.
 
-    It remembers its keys, so that each enters once and none leaves that is absent: counts are
-    exact, and no key removes another.
+    It remembers its keys, so that each enters once and only a present key leaves: counts are exact,
+    and no key removes another.
 
     Attributes:
         bits: The plain filter, always up to date.
@@ -41,7 +41,7 @@ class CountingFilter:
         if key in self.keys:
             return
         self.keys.add(key)
-        # Two of a key's positions may be the same; they count as two, here and in `discard`.
+        # Two of a key's positions can be equal; they count as two, here and in `discard`.
         for position in positions(key, self._shape):
             self.counts[position] += 1
             if self.counts[position] == 1:

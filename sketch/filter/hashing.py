@@ -34,7 +34,7 @@ Hashes: TypeAlias = NDArray[np.uint32]
 
 WORD: Final = 0xFFFF_FFFF
 STRIDE: Final = 0x4000_0001
-"""An odd stride of a quarter of the ring at least, so that a key's bits lie apart."""
+"""An odd stride of at least a quarter of the ring, so that a key's bits lie apart."""
 
 _WORDS: Final = 4
 _HASH_BYTES: Final = 16
@@ -46,9 +46,9 @@ def positions(key: Key, shape: FilterShape) -> tuple[int, ...]:
     """Return the bits of a key, `shape.hashes` numbers below `shape.bits`.
 
     Raises:
-        UnicodeEncodeError: The key is text that has no form in UTF-8.
+        UnicodeEncodeError: The key is text that UTF-8 cannot encode.
     """
-    # Text as it is would end the process if it held lone surrogates.
+    # Text with lone surrogates would crash mmh3, and the process.
     data = key.encode() if isinstance(key, str) else key
     words = mmh3.mmh3_x86_128_uintdigest(data, shape.seed)
     at = words & WORD
@@ -63,12 +63,12 @@ def hash_all(keys: Keys, seed: int) -> Hashes:
 
     Raises:
         TypeError: Some keys are text and some are bytes.
-        UnicodeEncodeError: A key is text that has no form in UTF-8.
+        UnicodeEncodeError: A key is text that UTF-8 cannot encode.
     """
-    # No step of these loops is Python code: that would be most of a batch's time.
+    # These loops run no Python code, which would take most of a batch's time.
     digests: Iterable[bytes]
     if keys and isinstance(keys[0], str):
-        # What mmh3 must not see fails here, all at once; to encode each key takes a third longer.
+        # Invalid text fails here, before mmh3; encoding each key separately takes a third longer.
         "".join(cast("Sequence[str]", keys)).encode()
         digests = map(mmh3.hash_bytes, keys, repeat(seed), repeat(False))
     else:
@@ -86,7 +86,7 @@ def as_words(hashes: NDArray[Any]) -> Hashes:
     """Return hashes of any type as rows of four words.
 
     Raises:
-        ValueError: The rows are no hashes.
+        ValueError: The rows are not hashes.
     """
     row_bytes = hashes.dtype.itemsize * int(np.prod(hashes.shape[1:]))
     if hashes.ndim == 0 or hashes.dtype.hasobject or row_bytes != _HASH_BYTES:
@@ -101,7 +101,7 @@ def position_rounds(words: Hashes, shape: FilterShape) -> Iterator[NDArray[np.in
     stride = words[:, 1] >> np.uint32(1) | np.uint32(STRIDE)
     bits = np.uint64(shape.bits)
     for _ in range(shape.hashes):
-        # Positions are below 2³¹: as signed numbers they are the same, and indices as they stand.
+        # Positions are below 2³¹: as signed numbers they are the same, and can be indices.
         yield (at * bits >> _WORD_BITS).view(np.int64)
         # Wraps around in 32 bits, as the hash family requires.
         at += stride

@@ -8,20 +8,20 @@ from typing import Final
 
 __all__ = ["FilterShape", "capacity", "false_positive_rate"]
 
-_FEWEST_BITS: Final = 8
-_MOST_BITS: Final = 2**31
-_MOST_HASHES: Final = 32
+_MIN_BITS: Final = 8
+_MAX_BITS: Final = 2**31
+_MAX_HASHES: Final = 32
 _SEEDS: Final = 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class FilterShape:
-    """What two filters must share to be united.
+    """The parameters that two filters must share to be united.
 
     Attributes:
         bits: Size of the bit array (m), 8 to 2³¹, a multiple of 8.
         hashes: Bits of a key (k), 1 to 32.
-        seed: Of the hash function, below 2³².
+        seed: Seed of the hash function, below 2³².
 
     Raises:
         ValueError: One of them is out of bounds.
@@ -32,9 +32,9 @@ class FilterShape:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not _FEWEST_BITS <= self.bits <= _MOST_BITS or self.bits % 8:
+        if not _MIN_BITS <= self.bits <= _MAX_BITS or self.bits % 8:
             raise ValueError("a filter has 8 to 2^31 bits, a multiple of 8")
-        if not 1 <= self.hashes <= _MOST_HASHES:
+        if not 1 <= self.hashes <= _MAX_HASHES:
             raise ValueError("a key has 1 to 32 bits")
         if not 0 <= self.seed < _SEEDS:
             raise ValueError("the seed is below 2^32")

@@ -1,4 +1,4 @@
-"""One partition of the sketch in memory: what a write, a read and the passing of time do to it."""
+"""One partition of the sketch in memory: the effects of writes, reads and time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class MemoryPartition:
     """A partition; `now` is microseconds on the sketch's clock.
 
     Attributes:
-        layout: What its keys stand for; empty: none was adopted.
-        schema: What registrations have to name.
+        layout: The meaning of its keys; empty: none was adopted.
+        schema: The schema that registrations must name.
         saturated_until: Until then every key counts as being in the filter.
         uncacheable_until: Until then nothing may be cached.
     """
@@ -35,7 +35,7 @@ class MemoryPartition:
         self._limits = limits
         self._lease_us = microseconds(limits.lease_s)
         self._margin_us = microseconds(limits.margin_s)
-        self._handed = Deadlines()
+        self._handed_out = Deadlines()
         self._stale = Deadlines()
         self._leases = Deadlines()
         self._writes: dict[str, dict[str, bool]] = {}  # for each key, whether caches may hold it
@@ -52,16 +52,16 @@ class MemoryPartition:
         self.uncacheable_until = 0 if fresh else now + self._lease_us
 
     @property
-    def hands_out(self) -> bool:
+    def has_fresh_copies(self) -> bool:
         """Whether copies may be fresh."""
-        return len(self._handed) > 0
+        return len(self._handed_out) > 0
 
     def is_spent(self, now: int) -> bool:
         """Whether no write is pending, and no copy may be fresh."""
-        return not self._writes and not self.hands_out and now >= self.saturated_until
+        return not self._writes and not self.has_fresh_copies and now >= self.saturated_until
 
     def begin(self, now: int, keys: Sequence[str], token: str) -> list[str]:
-        """Announce a write, or further keys of it; return those that caches may hold."""
+        """Announce a write, or more keys of it; return the keys that caches may hold."""
         write = self._writes.get(token)
         if write is None:
             write = self._writes[token] = {}
@@ -72,9 +72,9 @@ class MemoryPartition:
         return [key for key in dict.fromkeys(keys) if write[key]]
 
     def _announce(self, now: int, key: str) -> bool:
-        handed = self._handed.of(key)
-        if handed > now:  # a pending write alone, of a key that no cache can hold, sets no bits
-            self._stale.extend(key, handed)
+        expiry = self._handed_out.of(key)
+        if expiry > now:  # a pending write alone, of a key that no cache can hold, sets no bits
+            self._stale.extend(key, expiry)
             self.filter.add(key)
         self._pending[key] = self._pending.get(key, 0) + 1
         if self._pending[key] > 1:
@@ -84,22 +84,22 @@ class MemoryPartition:
 
     def _may_be_held(self, now: int, key: str) -> bool:
         """Whether a cache may hold a fresh copy of a key; after a loss, of any."""
-        return self._handed.of(key) > now or now < self.saturated_until
+        return self._handed_out.of(key) > now or now < self.saturated_until
 
     def end(self, now: int, token: str, versions: Mapping[str, int]) -> EndResult:
-        """End a pending write, set its versions, owe purges; a token that is unknown has ended."""
+        """End a pending write, set its versions, owe purges; an unknown token has ended."""
         write = self._writes.pop(token, None)
         if write is None:
             return EndResult.DONE
         self._leases.discard(token)
         contended = not self._contended.isdisjoint(write)
-        for key, held in write.items():
+        for key, is_held in write.items():
             pending = self._withdraw(now, key)
-            if self._handed.of(key) > now:
+            if self._handed_out.of(key) > now:
                 self.versions.record_write(key, versions.get(key), pending=pending)
             else:
                 self.versions.forget(key)
-            if held:
+            if is_held:
                 self.purges.owe(now, key)
         return EndResult.CONTENDED if contended else EndResult.DONE
 
@@ -108,7 +108,7 @@ class MemoryPartition:
     ) -> EndResult:
         """End a write, unless its changes of query results are out of date."""
         write = self._writes.get(token)
-        # A query was registered since the changes were computed: it may be affected, too.
+        # The write may affect a query that was registered since the changes were computed.
         if write is not None and changes.sequence != self.queries.sequence:
             if changes.pauses_registration:
                 self.queries.keep_quiet(now)
@@ -117,12 +117,12 @@ class MemoryPartition:
             return EndResult.CONCURRENT
         return self.end(now, token, versions)
 
-    def changed(self, now: int, query: str) -> None:
-        """Record that a query's result may have changed: all copies until now are stale."""
-        handed = self._handed.of(query)
+    def invalidate_result(self, now: int, query: str) -> None:
+        """Record that a query's result may have changed: all earlier copies are stale."""
+        expiry = self._handed_out.of(query)
         self.queries.discard(query)
-        if handed > now:
-            self._stale.extend(query, handed)
+        if expiry > now:
+            self._stale.extend(query, expiry)
             self.filter.add(query)
             self.purges.owe(now, query)
 
@@ -154,7 +154,7 @@ class MemoryPartition:
             return 0
         fresh = now + self._limits.layers * ttl_us + self._margin_us
         for key in keys:
-            self._handed.extend(key, fresh)
+            self._handed_out.extend(key, fresh)
             self.versions.await_fill(key)
         return ttl_us
 
@@ -163,30 +163,30 @@ class MemoryPartition:
             self._contended |= pending
             return True
         # A full partition makes new keys uncacheable; it neither grows nor forgets a copy.
-        new = sum(key not in self._handed for key in keys)
-        return new > 0 and len(self._handed) + new > self._limits.keys
+        new = sum(key not in self._handed_out for key in keys)
+        return new > 0 and len(self._handed_out) + new > self._limits.keys
 
-    def expire(self, now: int, most: int) -> None:
-        """Remove what has expired, at most `most` keys of either kind."""
-        for key in self._stale.take(now, most):
+    def expire(self, now: int, limit: int) -> None:
+        """Remove expired keys, at most `limit` of either kind."""
+        for key in self._stale.take(now, limit):
             # A key with a pending write stays in the filter until that ends (`_withdraw`).
             if key not in self._pending:
                 self.filter.discard(key)
-        for key in self._handed.take(now, most):
+        for key in self._handed_out.take(now, limit):
             self.versions.forget(key)
             if not self._may_be_held(now, key):
                 self.purges.discard(key)
             self.queries.discard(key)
 
     def take_purges(self, now: int, limit: int) -> list[tuple[str, int]]:
-        """Hand out keys whose purges are due, with tickets; those whose copies expired no more."""
-        taken: list[tuple[str, int]] = []
+        """Hand out keys whose purges are due, with tickets; drop keys whose copies have expired."""
+        purges: list[tuple[str, int]] = []
         for key in self.purges.next.take(now, limit):
             if self._may_be_held(now, key):
-                taken.append((key, self.purges.hand_out(now, key)))
+                purges.append((key, self.purges.hand_out(now, key)))
             else:
                 self.purges.discard(key)
-        return taken
+        return purges
 
     def state(self, now: int, partition: Partition) -> SketchPartitionState:
         return SketchPartitionState(
@@ -196,7 +196,7 @@ class MemoryPartition:
             revision=self.filter.revision,
             keys=len(self.filter),
             bits_set=self.filter.bits_set,
-            handed_out=len(self._handed),
+            handed_out=len(self._handed_out),
             pending=len(self._writes),
             first_lease_us=self._leases.first(),
             revalidate_all_until_us=self.saturated_until,
@@ -207,7 +207,7 @@ class MemoryPartition:
             bytes=None,
         )
 
-    def orphans(self, now: int, passed: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
-        """Return tokens and keys of writes whose leases have ended, without the first `passed`."""
-        late = (write for write in self._writes.items() if self._leases.of(write[0]) <= now)
-        return [(token, tuple(write)) for token, write in islice(late, passed, passed + limit)]
+    def orphans(self, now: int, offset: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
+        """Return tokens and keys of writes whose leases have ended, after the first `offset`."""
+        overdue = (write for write in self._writes.items() if self._leases.of(write[0]) <= now)
+        return [(token, tuple(write)) for token, write in islice(overdue, offset, offset + limit)]

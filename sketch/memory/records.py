@@ -1,11 +1,11 @@
-"""What a partition in memory keeps: deadlines, owed purges, registered queries and versions."""
+"""The records of a partition in memory: deadlines, owed purges, queries and versions."""
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
 from uuid import uuid4
 
-from sketch.protocol.bounds import again_step_us, microseconds
+from sketch.protocol.bounds import microseconds, repeat_step_us
 from sketch.protocol.port import QueryRegistrations, SketchLimits
 
 __all__ = ["Deadlines", "OwedPurges", "Registrations", "Versions"]
@@ -60,10 +60,10 @@ class Deadlines:
         # Its entry in the queue is dropped when it comes up.
         self._times.pop(key, None)
 
-    def take(self, now: int, most: int) -> list[str]:
-        """Remove keys whose time is not after `now`, at most `most`; return them in order."""
-        taken: list[str] = []
-        while self._queue and self._queue[0][0] <= now and len(taken) < most:
+    def take(self, now: int, limit: int) -> list[str]:
+        """Remove keys whose time is not after `now`, at most `limit`; return them in order."""
+        keys: list[str] = []
+        while self._queue and self._queue[0][0] <= now and len(keys) < limit:
             queued, key = heappop(self._queue)
             if self._queued.get(key) != queued:
                 continue
@@ -73,25 +73,25 @@ class Deadlines:
                 self.put(key, time)
             elif time is not None:
                 del self._times[key]
-                taken.append(key)
-        return taken
+                keys.append(key)
+        return keys
 
 
 class OwedPurges:
     """For each key the times at or after which it must be purged.
 
-    A purge that begins later serves all times before it, and its ticket is the last of them: handed
-    out again it has the same one, unless another time has come. The repeated ones are rounded up to
-    a few instants, so that a key that is written continuously owes only a few.
+    A purge that starts later serves all times before it, and its ticket is the last of them: it has
+    the same ticket when it is repeated, unless another time has come. Repeated purges are rounded
+    up to a few instants, so that a key that is written continuously owes only a few.
 
     Attributes:
         next: When each key is handed out next.
     """
 
     def __init__(self, limits: SketchLimits) -> None:
-        again_s = limits.purge_again_s
-        self._again_us = None if again_s is None else microseconds(again_s)
-        self._step_us = again_step_us(limits)
+        repeat_s = limits.purge_again_s
+        self._repeat_us = None if repeat_s is None else microseconds(repeat_s)
+        self._step_us = repeat_step_us(limits)
         self._lease_us = microseconds(limits.purge_lease_s)
         self._owed: dict[str, set[int]] = {}
         self.next = Deadlines()
@@ -101,12 +101,12 @@ class OwedPurges:
 
     def owe(self, now: int, key: str) -> None:
         """Owe a purge now, and one after the longest fill; unless nothing is purged."""
-        if self._again_us is None:
+        if self._repeat_us is None:
             return
-        due = now + 1  # a purge that was given out at this instant does not do for it
-        again = -(-(due + self._again_us) // self._step_us) * self._step_us
+        due = now + 1  # a purge handed out at this instant does not serve it
+        repeated = -(-(due + self._repeat_us) // self._step_us) * self._step_us
         later = {time for time in self._owed.get(key, ()) if time > due}
-        self._owed[key] = later | {due, again}
+        self._owed[key] = later | {due, repeated}
         self.next.put(key, due)
 
     def hand_out(self, now: int, key: str) -> int:
@@ -120,11 +120,11 @@ class OwedPurges:
 
     def acknowledge(self, key: str, ticket: int) -> None:
         """Remove the times that a purge with this ticket serves."""
-        left = {time for time in self._owed.get(key, ()) if time > ticket}
+        remaining = {time for time in self._owed.get(key, ()) if time > ticket}
         self.discard(key)
-        if left:
-            self._owed[key] = left
-            self.next.put(key, min(left))
+        if remaining:
+            self._owed[key] = remaining
+            self.next.put(key, min(remaining))
 
 
 _QUIET_US = 100_000
@@ -133,8 +133,8 @@ _QUIET_US = 100_000
 class Registrations:
     """The keys of query results that may have fresh copies, and that no write has outdated."""
 
-    def __init__(self, most: int, first: int) -> None:
-        self._most = most
+    def __init__(self, limit: int, first: int) -> None:
+        self._limit = limit
         self._numbers: dict[str, int] = {}
         self._quiet_until = 0
         self.sequence = first
@@ -143,10 +143,10 @@ class Registrations:
         return key in self._numbers
 
     def is_open(self, now: int, key: str) -> bool:
-        """Whether a query is registered, or may be."""
+        """Whether a query is registered, or can be."""
         if key in self._numbers:
             return True
-        return now >= self._quiet_until and len(self._numbers) < self._most
+        return now >= self._quiet_until and len(self._numbers) < self._limit
 
     def add(self, key: str) -> None:
         if key not in self._numbers:
@@ -160,7 +160,7 @@ class Registrations:
         self._quiet_until = now + _QUIET_US
 
     def since(self, sequence: int) -> QueryRegistrations:
-        """Return what was registered after a sequence; all if it is not of this generation."""
+        """Return the registrations after a sequence; all if it is not of this generation."""
         complete = sequence == 0 or sequence > self.sequence
         numbers = {key: n for key, n in self._numbers.items() if complete or n > sequence}
         return QueryRegistrations(
@@ -176,41 +176,41 @@ class Versions:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, int] = {}
+        self._certain: dict[str, int] = {}
         self._fills: dict[str, str] = {}
-        self._unseen: dict[str, int | None] = {}
+        self._highest: dict[str, int | None] = {}
 
     def of(self, key: str) -> int | None:
         """Return the version of a key, if it is known for certain."""
-        return self._known.get(key)
+        return self._certain.get(key)
 
     def fill_of(self, key: str) -> str | None:
-        """Return the token that allows to fill a key, if a reader was given one."""
+        """Return the token that allows a fill of a key, if a reader has one."""
         return self._fills.get(key)
 
     def await_fill(self, key: str) -> None:
-        """Allow to fill a key whose version is unknown; several readers share the token."""
-        if key not in self._known:
+        """Allow a fill of a key whose version is unknown; several readers share the token."""
+        if key not in self._certain:
             self._fills.setdefault(key, uuid4().hex)
 
     def fill(self, key: str, tokens: frozenset[str], version: int) -> None:
-        """Set a version that was read, unless a write came between."""
+        """Set a version that was read, unless a write intervened."""
         if self._fills.get(key) in tokens:
             del self._fills[key]
-            self._known[key] = version
+            self._certain[key] = version
 
     def forget(self, key: str) -> None:
-        """Forget the version of a key, and refuse what readers have read until now."""
-        for kept in (self._known, self._fills, self._unseen):
-            kept.pop(key, None)
+        """Forget the version of a key, and refuse the fills of earlier readers."""
+        for records in (self._certain, self._fills, self._highest):
+            records.pop(key, None)
 
     def record_write(self, key: str, version: int | None, *, pending: bool) -> None:
         """Set the version that a write made; None: it is unknown."""
-        before = self._unseen.get(key, 0)
+        before = self._highest.get(key, 0)
         # One unknown version makes the highest one unknown.
         last = None if version is None or before is None else max(before, version)
         self.forget(key)
         if pending:
-            self._unseen[key] = last
+            self._highest[key] = last
         elif last is not None:
-            self._known[key] = last
+            self._certain[key] = last

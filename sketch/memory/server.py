@@ -23,11 +23,11 @@ from sketch.protocol.port import (
     SketchLimits,
     SketchPartitionState,
 )
-from sketch.protocol.union import NO_GENERATION, full_bits, united
+from sketch.protocol.union import NO_GENERATION, full_bits, unite
 
 __all__ = ["MemorySketch", "system_clock"]
 
-_REMOVED_AT_ONCE: Final = 10_000
+_EXPIRED_AT_REMOVAL: Final = 10_000
 """Expired keys that one attempt to remove a partition forgets."""
 
 
@@ -41,8 +41,8 @@ class MemorySketch:
 
     Args:
         clock: Returns microseconds since 1970.
-        fresh: Whether there was never a sketch before this one. If there was, its grants are
-            unknown, and until they have expired everything is revalidated.
+        fresh: Whether this is the first sketch. The grants of an earlier one are unknown, and
+            until they have expired everything is revalidated.
     """
 
     kept_in = "memory"
@@ -72,19 +72,19 @@ class MemorySketch:
 
     async def remove(self, partition: Partition) -> bool:
         if partition in self._partitions:
-            now, it = self._clock(), self.partition(partition)
-            it.expire(now, _REMOVED_AT_ONCE)
-            if not it.is_spent(now):
+            now, target = self._clock(), self.partition(partition)
+            target.expire(now, _EXPIRED_AT_REMOVAL)
+            if not target.is_spent(now):
                 return False
             del self._partitions[partition]
         return True
 
     async def invalidate(self, partition: Partition) -> None:
-        renewed = MemoryPartition(self.limits, self.shape, self._clock(), fresh=False)
-        known = self.partition(partition)
+        new = MemoryPartition(self.limits, self.shape, self._clock(), fresh=False)
+        old = self.partition(partition)
         # Owed purges stay owed: caches may still hold those copies.
-        renewed.purges, renewed.layout, renewed.schema = known.purges, known.layout, known.schema
-        self._partitions[partition] = renewed
+        new.purges, new.layout, new.schema = old.purges, old.layout, old.schema
+        self._partitions[partition] = new
 
     async def layout(self, partition: Partition) -> str:
         return self.partition(partition).layout
@@ -98,18 +98,20 @@ class MemorySketch:
         invalidate: bool = False,
         schema: str = "",
     ) -> bool:
-        it = self.partition(partition)
-        if it.layout != before:
+        target = self.partition(partition)
+        if target.layout != before:
             return False
-        if invalidate or (not before and it.hands_out):
+        if invalidate or (not before and target.has_fresh_copies):
             await self.invalidate(partition)
         self.partition(partition).layout, self.partition(partition).schema = after, schema
         return True
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
-        own = checked_keys(keys)
-        now, it = self._expired(partition, len(own))
-        return BeginResult(tuple(it.begin(now, own, checked(token))), it.queries.sequence)
+        valid_keys = checked_keys(keys)
+        now, target = self._expire(partition, len(valid_keys))
+        return BeginResult(
+            tuple(target.begin(now, valid_keys, checked(token))), target.queries.sequence
+        )
 
     async def end(
         self,
@@ -118,51 +120,55 @@ class MemorySketch:
         versions: Mapping[str, int],
         changes: ResultChanges | None = None,
     ) -> EndResult:
-        known = known_versions(versions)
-        now, it = self._expired(partition, len(versions))
+        storable = known_versions(versions)
+        now, target = self._expire(partition, len(versions))
         if changes is None:
-            return it.end(now, token, known)
+            return target.end(now, token, storable)
         for query in changes.queries:
-            it.changed(now, checked(query))
-        return it.close(now, token, known, changes)
+            target.invalidate_result(now, checked(query))
+        return target.close(now, token, storable, changes)
 
     async def report_query(
         self, partition: Partition, key: str, ttl_s: float, schema: str = ""
     ) -> CacheGrant:
-        now, it = self._expired(partition, 1)
-        if schema != it.schema:
+        now, target = self._expire(partition, 1)
+        if schema != target.schema:
             return CacheGrant(now, adopted=False)
-        return CacheGrant(now, it.report_query(now, checked(key), granted_us(self.limits, ttl_s)))
+        return CacheGrant(
+            now, target.report_query(now, checked(key), granted_us(self.limits, ttl_s))
+        )
 
     async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
         return self.partition(partition).queries.since(since)
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
-        now, it = self._expired(partition, len(queries))
+        now, target = self._expire(partition, len(queries))
         for query in queries:
-            it.changed(now, checked(query))
+            target.invalidate_result(now, checked(query))
 
     async def report_read(
         self, partition: Partition, keys: Sequence[str], ttl_s: float
     ) -> CacheGrant:
-        own = checked_keys(keys)
-        now, it = self._expired(partition, len(own))
-        ttl_us = it.report_read(now, own, granted_us(self.limits, ttl_s) if own else 0)
-        fills = (fill for key in own if (fill := it.versions.fill_of(key)))
+        valid_keys = checked_keys(keys)
+        now, target = self._expire(partition, len(valid_keys))
+        ttl_us = target.report_read(
+            now, valid_keys, granted_us(self.limits, ttl_s) if valid_keys else 0
+        )
+        fills = (fill for key in valid_keys if (fill := target.versions.fill_of(key)))
         return CacheGrant(
-            now, ttl_us, tuple(map(it.versions.of, own)), ",".join(dict.fromkeys(fills))
+            now, ttl_us, tuple(map(target.versions.of, valid_keys)), ",".join(dict.fromkeys(fills))
         )
 
     async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
         tokens = frozenset(fill.split(","))
-        _, it = self._expired(partition, len(versions))
+        _, target = self._expire(partition, len(versions))
         for key, version in known_versions(versions).items():
-            it.versions.fill(key, tokens, version)
+            target.versions.fill(key, tokens, version)
 
     async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
         """Without partitions: an empty filter."""
         if partitions:
-            return united([self._snapshot(partition) for partition in partitions])
+            return unite([self._snapshot(partition) for partition in partitions])
         empty = bytes(self.shape.bits // 8)
         return FilterSnapshot(self.shape, empty, self._clock(), NO_GENERATION, 0)
 
@@ -170,28 +176,28 @@ class MemorySketch:
         self,
         partitions: Sequence[Partition],
         limit: int,
-        passed: Mapping[Partition, int] | None = None,
+        offsets: Mapping[Partition, int] | None = None,
     ) -> list[PendingWrite]:
-        found: list[PendingWrite] = []
-        for partition in self._kept(partitions):
-            now, it = self._expired(partition, 1)
-            orphans = it.orphans(now, (passed or {}).get(partition, 0), limit)
-            found += (PendingWrite(partition, token, keys) for token, keys in orphans)
-        return found
+        writes: list[PendingWrite] = []
+        for partition in self._existing(partitions):
+            now, target = self._expire(partition, 1)
+            orphans = target.orphans(now, (offsets or {}).get(partition, 0), limit)
+            writes += (PendingWrite(partition, token, keys) for token, keys in orphans)
+        return writes
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
-        taken: list[Purge] = []
-        for partition in self._kept(partitions):
-            now, it = self._expired(partition, 1)
-            given = it.take_purges(now, limit - len(taken))
-            taken += (Purge(partition, key, ticket) for key, ticket in given)
-        return taken
+        purges: list[Purge] = []
+        for partition in self._existing(partitions):
+            now, target = self._expire(partition, 1)
+            due = target.take_purges(now, limit - len(purges))
+            purges += (Purge(partition, key, ticket) for key, ticket in due)
+        return purges
 
     async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
-        for partition, own in by_partition(purges).items():
-            _, it = self._expired(partition, len(own))
-            for purge in own:
-                it.purges.acknowledge(purge.key, purge.ticket)
+        for partition, group in by_partition(purges).items():
+            _, target = self._expire(partition, len(group))
+            for purge in group:
+                target.purges.acknowledge(purge.key, purge.ticket)
 
     async def states(self, partitions: Sequence[Partition]) -> list[SketchPartitionState]:
         now = self._clock()
@@ -206,30 +212,30 @@ class MemorySketch:
     def partition(self, partition: Partition) -> MemoryPartition:
         """Return a partition; a new one is empty."""
         if partition not in self._partitions:
-            # What came before this process may have handed out copies until it began, not later.
+            # An earlier process may have handed out copies until this one started, not later.
             started = self._started_us
-            it = MemoryPartition(self.limits, self.shape, started, fresh=self._fresh)
-            self._partitions[partition] = it
+            target = MemoryPartition(self.limits, self.shape, started, fresh=self._fresh)
+            self._partitions[partition] = target
         return self._partitions[partition]
 
-    def _kept(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Return those that are there: looking after one that was removed does not begin it."""
+    def _existing(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Return the partitions that exist: maintenance does not create a removed one."""
         return [partition for partition in partitions if partition in self._partitions]
 
-    def _expired(self, partition: Partition, keys: int) -> tuple[int, MemoryPartition]:
-        """Return the time and a partition, from which some of what has expired is removed."""
-        now, it = self._clock(), self.partition(partition)
-        it.expire(now, max(self.limits.expired_at_once, 2 * keys))
-        return now, it
+    def _expire(self, partition: Partition, keys: int) -> tuple[int, MemoryPartition]:
+        """Return the time and a partition, after removing some of its expired keys."""
+        now, target = self._clock(), self.partition(partition)
+        target.expire(now, max(self.limits.expired_at_once, 2 * keys))
+        return now, target
 
     def _snapshot(self, partition: Partition) -> FilterSnapshot:
-        now, it = self._expired(partition, self.limits.expired_at_once)
-        all_stale = now < it.saturated_until
+        now, target = self._expire(partition, self.limits.expired_at_once)
+        all_stale = now < target.saturated_until
         return FilterSnapshot(
             shape=self.shape,
-            bits=full_bits(self.shape) if all_stale else bytes(it.filter.bits),
+            bits=full_bits(self.shape) if all_stale else bytes(target.filter.bits),
             time_us=now,
-            generation=it.generation,
-            revision=0 if all_stale else it.filter.revision,
+            generation=target.generation,
+            revision=0 if all_stale else target.filter.revision,
             revalidate_all=all_stale,
         )

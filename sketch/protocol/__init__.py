@@ -1,1 +1,1 @@
-"""What the parties of the sketch say to each other, and in which form (docs/sketch-wire.md)."""
+"""The calls of the sketch, its keys, and its wire format (docs/sketch-wire.md)."""

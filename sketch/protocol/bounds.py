@@ -1,4 +1,4 @@
-"""Bounds of one call of the server's sketch: its keys and versions, and the times it may grant."""
+"""Bounds of one call of the server's sketch: its keys, its versions, and the TTLs it grants."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Final
 from sketch.protocol.port import Partition, Purge, SketchLimits, SketchUnavailable
 
 __all__ = [
-    "AGAINS",
     "KEYS_AT_ONCE",
-    "again_step_us",
+    "REPEAT_INSTANTS",
     "by_partition",
     "checked",
     "checked_keys",
@@ -19,14 +18,15 @@ __all__ = [
     "known_versions",
     "lifetime_us",
     "microseconds",
+    "repeat_step_us",
 ]
 
 KEYS_AT_ONCE: Final = 5_000
-"""Keys of one call at most: its script blocks the server."""
+"""The maximum of keys in one call: its script blocks the server."""
 
 KEY_BYTES: Final = 4_096
 # Lua's numbers are doubles: a larger version would not be exact in Redis.
-_HIGHEST_VERSION: Final = 2**53 - 1
+_MAX_VERSION: Final = 2**53 - 1
 
 
 def checked(text: str) -> str:
@@ -48,13 +48,13 @@ def checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def known_versions(versions: Mapping[str, int]) -> dict[str, int]:
-    """Return the versions that are kept; a greater one counts as unknown.
+    """Return the versions that are stored; a greater one counts as unknown.
 
     Raises:
-        SketchUnavailable: They are too many, or one is of no key.
+        SketchUnavailable: They are too many, or a key is invalid.
     """
     checked_keys(tuple(versions))
-    return {key: v for key, v in versions.items() if 0 < v <= _HIGHEST_VERSION}
+    return {key: v for key, v in versions.items() if 0 < v <= _MAX_VERSION}
 
 
 def by_partition(purges: Iterable[Purge]) -> dict[Partition, list[Purge]]:
@@ -64,8 +64,8 @@ def by_partition(purges: Iterable[Purge]) -> dict[Partition, list[Purge]]:
     return partitions
 
 
-AGAINS: Final = 4
-"""Repeated purges are put off to the next of so many instants in each `purge_again_s`."""
+REPEAT_INSTANTS: Final = 4
+"""Repeated purges are delayed to the next of this many instants in each `purge_again_s`."""
 
 
 def microseconds(seconds: float) -> int:
@@ -73,9 +73,9 @@ def microseconds(seconds: float) -> int:
 
 
 def lifetime_us(limits: SketchLimits) -> int:
-    """Return after how many microseconds no copy that was ever handed out is fresh."""
-    own = limits.layers * microseconds(limits.longest_ttl_s) + microseconds(limits.margin_s)
-    return max(own, microseconds(limits.earlier_lifetime_s))
+    """Return the time after which no copy ever handed out is fresh (microseconds)."""
+    current = limits.layers * microseconds(limits.longest_ttl_s) + microseconds(limits.margin_s)
+    return max(current, microseconds(limits.earlier_lifetime_s))
 
 
 def granted_us(limits: SketchLimits, ttl_s: float) -> int:
@@ -85,5 +85,5 @@ def granted_us(limits: SketchLimits, ttl_s: float) -> int:
     return microseconds(min(ttl_s, limits.longest_ttl_s))
 
 
-def again_step_us(limits: SketchLimits) -> int:
-    return max(1, microseconds(limits.purge_again_s or 0.0) // AGAINS)
+def repeat_step_us(limits: SketchLimits) -> int:
+    return max(1, microseconds(limits.purge_again_s or 0.0) // REPEAT_INSTANTS)

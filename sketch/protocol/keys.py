@@ -11,20 +11,27 @@ from hashlib import blake2b
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["LONGEST", "TAG_DIGITS", "canonical_query", "key_of_query", "query_of_key", "tag_of"]
+__all__ = [
+    "MAX_QUERY_BYTES",
+    "TAG_DIGITS",
+    "canonical_query",
+    "key_of_query",
+    "query_of_key",
+    "tag_of",
+]
 
-LONGEST: Final = 1_000
-"""Bytes of a query that is cached; longer ones are answered, but not cached."""
+MAX_QUERY_BYTES: Final = 1_000
+"""Longer queries are answered, but not cached."""
 
 _UNESCAPED: Final = "!'()*~,"
-"""What JavaScript's encodeURIComponent does not escape, and the comma of lists."""
+"""Not escaped by JavaScript's encodeURIComponent, and the comma of lists."""
 _SEPARATOR: Final = "//"
 
 
 def canonical_query(parameters: Iterable[tuple[str, str]]) -> str:
-    """Return parameters as the query of an address, in the one form that is cached.
+    """Return parameters as the query of a URL, in the only form that is cached.
 
-    Each is escaped as encodeURIComponent does it, but for commas; then they are sorted.
+    They are escaped as encodeURIComponent does it, except commas, and sorted.
     """
     escape = _UNESCAPED
     return "&".join(
@@ -43,7 +50,7 @@ def query_of_key(key: str) -> str | None:
 
 
 TAG_DIGITS: Final = 32
-"""All tags are as long, so that none is a part of another (RFC 9875 grants 32 characters)."""
+"""All tags have this length, so that none contains another (RFC 9875 grants 32 characters)."""
 
 
 def tag_of(database: str, key: str) -> str:

@@ -8,7 +8,7 @@ For each key the sketch knows two times. `handed_out` is the latest expiry of an
 `stale_until` is `handed_out` at the time of the last write. The key is in the filter until
 `stale_until`, and while a write to it is pending.
 
-The result of a query has a key, too: ``class//`` and its canonical query (`sketch.protocol.keys`).
+The result of a query also has a key: ``class//`` and its canonical query (`sketch.protocol.keys`).
 It is never pending. While a copy of it may be fresh that no write has outdated, the query is
 *registered*: writers look for it among the results that they may have changed.
 """
@@ -54,26 +54,26 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SketchLimits:
-    """What a sketch may promise and hold.
+    """The limits of a sketch's promises and size.
 
     Attributes:
         longest_ttl_s: No copy is ever granted a longer TTL (seconds).
-        margin_s: M of docs/protocol.md: what passes at most between `report_read` and the receipt
+        margin_s: M of docs/protocol.md: the maximum time between `report_read` and the receipt
             by the last cache, with one second of rounding for each layer.
         layers: Shared caches in a row that do not send a copy's age; their lifetimes add up.
-        lease_s: For how long a write is pending at most before it is taken for orphaned; longer
-            than any call of a store may take.
+        lease_s: How long a write may be pending before it counts as orphaned; longer than any call
+            of a store may take.
         keys: Keys of a partition that caches may hold copies of at the same time; beyond, nothing
             new becomes cacheable.
         queries: Queries of a partition that are registered at the same time; beyond, no further
             result becomes cacheable.
-        expired_at_once: Keys that may leave the filter in the course of one call at least; twice
-            as many as the call names, if that is more, so that what has expired does not pile up.
+        expired_at_once: At least this many expired keys can leave the filter during one call; twice
+            as many as the call names, if that is more, so that expired keys do not pile up.
         purge_again_s: F of docs/protocol.md, the longest time a cache may take to fill: a purge is
-            repeated after it; None: nothing is purged, and no purges are kept.
-        purge_lease_s: After which time a purge that was taken, but not done, is given out again.
-        earlier_lifetime_s: For how long copies may be fresh that were handed out under earlier
-            limits, which a sketch that was lost does not know (seconds).
+            repeated after it; None: nothing is purged, and no purges are stored.
+        purge_lease_s: The time after which a taken but unacknowledged purge is handed out again.
+        earlier_lifetime_s: How long copies that were handed out under earlier limits may be fresh;
+            a sketch that was lost does not know those limits (seconds).
     """
 
     longest_ttl_s: float = 600.0
@@ -90,14 +90,14 @@ class SketchLimits:
 
 @dataclass(frozen=True, slots=True)
 class BeginResult:
-    """What `begin` found.
+    """The result of `begin`.
 
     Attributes:
-        held: Those of the keys that caches may hold copies of: they are to be purged.
+        held: The keys of which caches may hold copies: they must be purged.
         sequence: The registration sequence (`QueryRegistrations`).
-        lease_cacheable: Whether the write may be acknowledged before it is ended, and others after
-            it under its token: no cache can hold its keys, and no result of a query becomes
-            cacheable until it has ended. Never where `begin` and `end` take no round trip.
+        lease_cacheable: Whether the write may be acknowledged before it is ended, and later writes
+            under its token: no cache can hold its keys, and no result of a query becomes cacheable
+            until it has ended. Never where `begin` and `end` take no round trip.
     """
 
     held: tuple[str, ...] = ()
@@ -112,11 +112,11 @@ class CacheGrant:
     Attributes:
         now_us: The sketch's time.
         ttl_us: TTL of the response from `now_us` on; 0: it must not be cached.
-        versions: The version of each key, in their order, if it is known for certain; None where
-            not, and wherever a write is pending.
-        fill: Allows `fill` to set the versions that are unknown, once they have been read; empty if
-            no key takes one.
-        adopted: Whether the schema that a registration named is the one that was adopted.
+        versions: The version of each key, in order; None if it is not known for certain, or if a
+            write is pending.
+        fill: Allows `fill` to set the unknown versions, once they have been read; empty if no key
+            takes one.
+        adopted: Whether the schema that a registration named is the adopted one.
     """
 
     now_us: int
@@ -137,13 +137,13 @@ class PendingWrite:
 
 @dataclass(frozen=True, slots=True)
 class QueryRegistrations:
-    """The queries of a partition that are registered.
+    """The registered queries of a partition.
 
     Attributes:
         sequence: Changes with each registration, and when the sketch is lost.
-        count: How many there are.
-        numbers: Their keys, with the numbers of their registrations: those that the caller lacks.
-        complete: Whether these are all there are.
+        count: Their number.
+        numbers: The keys that the caller lacks, with the numbers of their registrations.
+        complete: Whether `numbers` has all of them.
     """
 
     sequence: int
@@ -154,14 +154,13 @@ class QueryRegistrations:
 
 @dataclass(frozen=True, slots=True)
 class ResultChanges:
-    """What a writer reports of query results when it ends a write.
+    """A writer's report on query results when it ends a write.
 
     Attributes:
         queries: Keys of the results that it may have changed.
-        sequence: Of the registrations among which it looked for them.
-        exclusive: It has looked at the objects as if no other write came in between.
-        pauses_registration: For a moment no query is to be registered, so that the next look is up
-            to date.
+        sequence: The registration sequence at which it looked for them.
+        exclusive: It looked at the objects as if no other write intervened.
+        pauses_registration: Registration pauses for a moment, so that the next look is up to date.
     """
 
     queries: Sequence[str]
@@ -191,9 +190,9 @@ class FilterSnapshot:
 
     Attributes:
         bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
-        time_us: When the bits held: read before them, the earliest of a union.
+        time_us: When the bits were current: read before them; of a union, the earliest.
         generation: 32 hexadecimal digits; changes when the sketch was lost.
-        revision: Counts the changes of the bits; of a union, a digest of its partitions' ones.
+        revision: Counts changes of the bits; of a union, a digest of its partitions' revisions.
         revalidate_all: The sketch was lost recently: all bits are set.
     """
 
@@ -206,16 +205,16 @@ class FilterSnapshot:
 
 
 OnContention: TypeAlias = Callable[[Partition, str], Awaitable[object]]
-"""Called with a key that a read was refused for; empty: the result of any query of the class."""
+"""Called with the key of a refused read; empty: the result of any query of the class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """A key that caches are to forget.
+    """A key that caches must drop.
 
     Attributes:
-        ticket: Distinguishes this purge from a later one of the same key; the same one has the same
-            ticket each time that it is given out.
+        ticket: Distinguishes this purge from a later one of the same key; it stays the same each
+            time that the purge is handed out.
     """
 
     partition: Partition
@@ -224,18 +223,18 @@ class Purge:
 
 
 class PurgeQueue(Protocol):
-    """Purges to be sent, kept by the sketch itself: `end` adds what `begin` found held.
+    """Purges to be sent, stored by the sketch: `end` adds the keys that `begin` returned as held.
 
-    A purge is due at once, and again `purge_again_s` later, because a fill that was under way
+    A purge is due at once, and repeated `purge_again_s` later, because a fill that was under way
     brings the old version back. It ends with the last copy of its key. Every call raises
     `SketchUnavailable` and nothing else.
     """
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
-        """Take purges that are due; those not done in `purge_lease_s` are given out again."""
+        """Take due purges; after `purge_lease_s` unacknowledged ones are handed out again."""
 
     async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
-        """Strike off purges that caches have confirmed; later ones of the same keys stay."""
+        """Remove purges that caches have confirmed; later ones of the same keys stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,13 +244,13 @@ class SketchPartitionState:
     Attributes:
         generation: 32 hexadecimal digits; changes when the partition was lost.
         handed_out: Keys that caches may hold copies of.
-        first_lease_us: When the first of their leases ends; None: no write is pending.
+        first_lease_us: When the first lease of a write ends; None: no write is pending.
         revalidate_all_until_us: Until then everything counts as stale; 0 or past: it does not.
         uncacheable_until_us: Until then nothing may be cached; 0 or past: it may.
-        purges: Keys that are to be purged, now or again later.
-        purges_due: Those that are due and that no replica is sending.
-        first_purge_us: When the first of all is due; None: there is none.
-        bytes: What it takes in Redis, estimated by samples; None: in memory it is not known.
+        purges: Keys that must be purged, now or later.
+        purges_due: Purges that are due and that no replica is sending.
+        first_purge_us: When the first purge is due; None: there are no purges.
+        bytes: Its memory in Redis, estimated by samples; None: unknown, in memory.
     """
 
     partition: Partition
@@ -279,19 +278,19 @@ class ServerSketch(PurgeQueue, Protocol):
     kept_in: str  # redis, or memory
 
     async def create(self, partition: Partition) -> None:
-        """Begin a partition that never existed: no cache holds anything of it.
+        """Create a partition that never existed: no cache holds any of its keys.
 
-        A partition that is missing otherwise counts as lost. Does nothing to one that exists.
+        Any other missing partition counts as lost. An existing one stays unchanged.
         """
 
     async def invalidate(self, partition: Partition) -> None:
-        """Begin a new generation of a partition, as if it had been lost: all copies are outdated.
+        """Start a new generation of a partition, as if it had been lost: all copies are outdated.
 
-        Everything of it is revalidated until no copy can be fresh.
+        All of its keys are revalidated until no copy can be fresh.
         """
 
     async def layout(self, partition: Partition) -> str:
-        """Return the adopted layout, the meaning of the partition's keys; empty: none was."""
+        """Return the adopted layout, the meaning of the partition's keys; empty: none."""
 
     async def adopt(
         self,
@@ -302,20 +301,20 @@ class ServerSketch(PurgeQueue, Protocol):
         invalidate: bool = False,
         schema: str = "",
     ) -> bool:
-        """Replace the layout, in one step; False: the layout before was another one.
+        """Replace the layout atomically; False: the current layout is not `before`.
 
         Args:
             partition: The partition.
-            before: The layout that was known. Where none was, copies may rest on any: a new
-                generation begins if some may be fresh.
+            before: The expected layout. If it is empty, copies may rest on any: a new generation
+                starts if some may be fresh.
             after: The new layout.
-            invalidate: Begin a new generation, as `invalidate` does: the layout does not cover
-                copies of before.
-            schema: What registrations of queries have to name; empty: no query is registered.
+            invalidate: Start a new generation, as `invalidate` does: the layout does not cover
+                earlier copies.
+            schema: The schema that registrations of queries must name; empty: none is registered.
         """
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
-        """Announce a write of keys, in one atomic step; a token given twice counts once."""
+        """Announce a write of keys atomically; a repeated token counts once."""
 
     async def end(
         self,
@@ -326,8 +325,8 @@ class ServerSketch(PurgeQueue, Protocol):
     ) -> EndResult:
         """End a pending write and set the versions it made, by maximum; ignores unknown tokens.
 
-        Results that the write may have changed enter the filter before, whatever the outcome; with
-        `changes` the write ends only if these are up to date.
+        Results that the write may have changed enter the filter first, whatever the outcome; with
+        `changes` the write ends only if they are up to date.
         """
 
     async def report_read(
@@ -341,19 +340,19 @@ class ServerSketch(PurgeQueue, Protocol):
     async def report_query(
         self, partition: Partition, key: str, ttl_s: float, schema: str = ""
     ) -> CacheGrant:
-        """Register a query whose result is about to be read, and may be cached, in one step.
+        """Register atomically a query whose result is about to be read and may be cached.
 
-        Under another schema than the one that was adopted nothing is registered, and nothing kept.
+        Under a schema other than the adopted one nothing is registered or recorded.
         """
 
     async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
-        """Return what was registered after a sequence; all if it is 0, or of another generation."""
+        """Return the registrations after a sequence; all if it is 0, or of another generation."""
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
-        """Report that query results may have changed; they are not registered any more."""
+        """Report that query results may have changed; they are no longer registered."""
 
     async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
-        """Set the versions that were read after `report_read`; ignored if a write came between."""
+        """Set the versions that were read after `report_read`; ignored if a write intervened."""
 
     async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
         """Return the union of the filters of partitions."""
@@ -362,34 +361,33 @@ class ServerSketch(PurgeQueue, Protocol):
         self,
         partitions: Sequence[Partition],
         limit: int,
-        passed: Mapping[Partition, int] | None = None,
+        offsets: Mapping[Partition, int] | None = None,
     ) -> list[PendingWrite]:
         """List writes whose leases have ended; the caller fences them, purges, and ends them.
 
         Args:
-            partitions: Whose writes are listed, by partition, the earliest of each first.
-            limit: How many writes of each partition at most.
-            passed: How many of the first writes of a partition are left out; none, if it has no
-                number.
+            partitions: The partitions whose writes are listed, the earliest of each first.
+            limit: The maximum of writes for each partition.
+            offsets: How many of the first writes of a partition to skip; 0 if it is missing.
         """
 
     async def listen(self, on_contention: OnContention) -> None:
         """Notify of reads that were refused because of cached write leases, until cancelled.
 
-        The first one of each pending write reaches all replicas, as far as that is possible: a
-        message may be lost. It raises nothing, and ends at once where no lease is cached.
+        All replicas are notified of the first refused read of each pending write, but a message may
+        be lost. It raises nothing, and ends at once where no lease is cached.
         """
 
     async def partitions(self, present: Collection[Partition]) -> Collection[Partition]:
-        """List partitions of classes that are present; return those listed and not removed."""
+        """List the partitions of present classes; return all that are listed and not removed."""
 
     async def remove(self, partition: Partition) -> bool:
-        """Remove a partition whose class is gone; whoever needs it again begins it as a lost one.
+        """Remove a partition whose class is gone; if it is needed later, it starts as a lost one.
 
         Returns:
-            Whether there is nothing of it: False while a write to it is pending, or a copy of it
-            may be fresh. It is looked after meanwhile (`orphans`, `take_purges`), which does not
-            begin one that was removed.
+            Whether it is removed: False while a write to it is pending, or a copy of it may be
+            fresh. Meanwhile `orphans` and `take_purges` maintain it; they do not create a partition
+            that was removed.
         """
 
     async def states(self, partitions: Sequence[Partition]) -> list[SketchPartitionState]:

@@ -1,4 +1,4 @@
-"""The client's filter on its way: binary, and in JSON for others' clients (docs/sketch-wire.md)."""
+"""The client's filter on the wire: binary, and JSON for other clients (docs/sketch-wire.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GroupMap: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
 _MAPS: Final = TypeAdapter(dict[str, dict[str, tuple[str, ...]]])
 
 LATE_S: Final = 2.0
-"""Replicas date responses by a reading of the sketch's clock that is at most so old (seconds)."""
+"""The maximum age of the reading of the sketch's clock that dates responses (seconds)."""
 
 _HEADER: Final = struct.Struct(">4sBBBBIIQI16sQI")
 _SUM_BYTES: Final = 4
@@ -35,25 +35,25 @@ _MAGIC: Final = b"PtSk"
 _VERSION: Final = 1
 _FAMILY: Final = 1
 _REVALIDATE_ALL: Final = 1
-_LONGEST_MAP: Final = 2**24
+_MAX_MAP_BYTES: Final = 2**24
 _GENERATION: Final = re.compile(r"[0-9a-f]{32}")
-_LONGEST_VALIDITY_MS: Final = 2**32 - 1
-_HIGHEST: Final = 2**64 - 1
+_MAX_VALIDITY_MS: Final = 2**32 - 1
+_MAX_UINT64: Final = 2**64 - 1
 
 
 class WireError(ValueError):
-    """This is no filter of this version, or it did not arrive whole."""
+    """It is not a filter of this version, or is incomplete."""
 
 
 @dataclass(frozen=True)
 class FilterDocument:
-    """What a client knows of what may be stale.
+    """The keys that may be stale, and the cache groups, as a client knows them.
 
     Attributes:
         valid_for_ms: The longest time that it may be used, in milliseconds.
 
     Raises:
-        WireError: There are not as many bits as the shape says, or a number is out of bounds.
+        WireError: The number of bits does not match the shape, or a number is out of bounds.
     """
 
     snapshot: FilterSnapshot
@@ -63,13 +63,13 @@ class FilterDocument:
     def __post_init__(self) -> None:
         snapshot = self.snapshot
         if len(snapshot.bits) != snapshot.shape.size:
-            raise WireError("the bits are not as many as the shape says")
-        if not (0 <= snapshot.time_us <= _HIGHEST and 0 <= snapshot.revision <= _HIGHEST):
+            raise WireError("the number of bits does not match the shape")
+        if not (0 <= snapshot.time_us <= _MAX_UINT64 and 0 <= snapshot.revision <= _MAX_UINT64):
             raise WireError("the time or the revision is out of bounds")
-        if not 0 <= self.valid_for_ms <= _LONGEST_VALIDITY_MS:
+        if not 0 <= self.valid_for_ms <= _MAX_VALIDITY_MS:
             raise WireError("the validity is out of bounds")
         if not _GENERATION.fullmatch(snapshot.generation):
-            raise WireError("the generation is not of 32 hexadecimal digits")
+            raise WireError("the generation is not 32 hexadecimal digits")
 
     def contains(self, key: str) -> bool:
         if self.snapshot.revalidate_all:
@@ -111,7 +111,7 @@ def encode(document: FilterDocument) -> bytes:
 
 
 def decode(raw: bytes) -> FilterDocument:
-    """Read the binary form; raises `WireError` if it is another, or did not arrive whole."""
+    """Read the binary form; raises `WireError` if it is another, or incomplete."""
     end = len(raw) - _SUM_BYTES
     if end < _HEADER.size or zlib.crc32(memoryview(raw)[:end]) != int.from_bytes(raw[end:]):
         raise WireError("the checksum is wrong")
@@ -119,11 +119,11 @@ def decode(raw: bytes) -> FilterDocument:
         _HEADER.unpack_from(raw)
     )
     generation, revision, map_length = rest
-    # A flag that is not known here may change what the bits mean.
+    # An unknown flag may change the meaning of the bits.
     if (magic, version, family) != (_MAGIC, _VERSION, _FAMILY) or flags & ~_REVALIDATE_ALL:
-        raise WireError("the version is not known here")
+        raise WireError("the version is unknown")
     start = _HEADER.size + map_length
-    if map_length > _LONGEST_MAP:
+    if map_length > _MAX_MAP_BYTES:
         raise WireError("the map is too long")
     shape, all_stale = _shape(bits, hashes, seed), bool(flags & _REVALIDATE_ALL)
     snapshot = FilterSnapshot(shape, raw[start:end], time_us, generation.hex(), revision, all_stale)

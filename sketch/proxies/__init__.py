@@ -1,4 +1,4 @@
-"""Configurations of reverse proxies that keep what Portolan answers, as they are shipped."""
+"""Shipped configurations of reverse proxies that cache Portolan's responses."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Purging: caches are requested to forget what was written."""
+"""Purging: requests to caches to drop written objects."""

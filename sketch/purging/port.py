@@ -1,4 +1,4 @@
-"""What purging requires of a cache, and the events that logs and metrics subscribe to."""
+"""The port of a purger, and the events that logs and metrics subscribe to."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PurgeFailed(Exception):
 
     Attributes:
         reason: It was not reached, did not answer in time, or answered without success.
-        status: Of its response, if there was one.
+        status: Status of its response, if there was one.
     """
 
     def __init__(self, purger: str, reason: Reason, status: int | None = None) -> None:
@@ -64,8 +64,8 @@ class Purger(Protocol):
         """Its name in logs and metrics."""
 
     @property
-    def most(self) -> int:
-        """Keys that one call may name."""
+    def max_keys(self) -> int:
+        """The maximum of keys in one call."""
 
     async def purge(self, keys: Sequence[CachedKey]) -> None:
         """Return once the cache has confirmed, however long that takes.
@@ -107,10 +107,10 @@ class PurgerChanged:
 
 @dataclass(frozen=True, slots=True)
 class PurgesWaiting:
-    """What a round left: keys that this process took and could not purge everywhere.
+    """After a round: keys that this process took and could not purge everywhere.
 
     Attributes:
-        oldest_s: For how long the oldest of them has been waiting, in seconds.
+        oldest_s: How long the oldest of them has been waiting (seconds).
         repeated: Keys that this round took again, because a purger had not confirmed them.
     """
 
@@ -121,7 +121,7 @@ class PurgesWaiting:
 
 @dataclass(frozen=True, slots=True)
 class PurgeQueueUnanswered:
-    """The sketch, which keeps the purges, did not answer; they stay there."""
+    """The sketch, which stores the purges, did not answer; they stay there."""
 
 
 PurgeEvent: TypeAlias = (

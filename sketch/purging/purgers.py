@@ -1,4 +1,4 @@
-"""Purgers: of caches that know tags, and of those that only know URLs."""
+"""Purgers of caches with tags, and of caches with URLs only."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def checked_url(url: str) -> httpx.URL:
         ValueError: It is not an http or https URL, or it carries a password: URLs are logged.
     """
     try:
-        read = httpx.URL(url)
+        parsed = httpx.URL(url)
     except httpx.InvalidURL:
         raise ValueError("The address of a cache is not a URL.") from None
-    if read.userinfo:
+    if parsed.userinfo:
         raise ValueError("The address of a cache carries a password: it belongs in a secret.")
-    if read.scheme not in ("http", "https") or not read.host:
+    if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError("The address of a cache must be an http or https URL.")
-    return read
+    return parsed
 
 
 def checked_secret(secret: str) -> str:
@@ -50,9 +50,11 @@ def checked_secret(secret: str) -> str:
 class _HttpPurger:
     """The connections to one cache; `PurgeSender` bounds the time of a request."""
 
-    def __init__(self, name: str, most: int, transport: httpx.AsyncBaseTransport | None) -> None:
+    def __init__(
+        self, name: str, max_keys: int, transport: httpx.AsyncBaseTransport | None
+    ) -> None:
         self.name = name
-        self.most = most
+        self.max_keys = max_keys
         self._client = httpx.AsyncClient(trust_env=False, timeout=None, transport=transport)  # noqa: S113
 
     async def close(self) -> None:
@@ -78,7 +80,7 @@ class TagApi:
     """The requests by which a cache purges tags.
 
     Attributes:
-        secret: The key or token it requires; shown nowhere.
+        secret: The key or token it requires; never shown.
         headers: ``{tags}`` in a value is replaced by the tags, ``{secret}`` by the secret.
         body: Its JSON body, if it has one. A text ``"{tags}"`` is replaced by the list of the tags.
         separator: Between tags in a header field.
@@ -108,44 +110,44 @@ class TagPurger(_HttpPurger):
     async def purge(self, keys: Sequence[CachedKey]) -> None:
         tags = [key.tag for key in keys]
         status = await self._send(
-            self._api.method, self._url, self._headers(tags), _filled(self._api.body, tags)
+            self._api.method, self._url, self._headers(tags), _fill(self._api.body, tags)
         )
         if not httpx.codes.is_success(status):
             raise PurgeFailed(self.name, "refused", status)
 
     def _headers(self, tags: Sequence[str]) -> dict[str, str]:
-        listed = self._api.separator.join(tags)
+        joined = self._api.separator.join(tags)
         return {
-            name: value.replace(_TAGS_PLACEHOLDER, listed).replace(_KEY_PLACEHOLDER, self._secret)
+            name: value.replace(_TAGS_PLACEHOLDER, joined).replace(_KEY_PLACEHOLDER, self._secret)
             for name, value in self._api.headers.items()
         }
 
 
-def _filled(body: Any, tags: list[str]) -> Any:
+def _fill(body: Any, tags: list[str]) -> Any:
     if body == _TAGS_PLACEHOLDER:
         return tags
     if isinstance(body, dict):
-        return {name: _filled(value, tags) for name, value in body.items()}
+        return {name: _fill(value, tags) for name, value in body.items()}
     if isinstance(body, list):
-        return [_filled(value, tags) for value in body]
+        return [_fill(value, tags) for value in body]
     return body
 
 
 def varnish(name: str, url: str, token: str) -> TagApi:
-    """Purge a Varnish that runs the VCL that we ship, either by xkey or by bans."""
+    """Purge a Varnish that runs the shipped VCL, by xkey or by bans."""
     headers = {"Surrogate-Key": _TAGS_PLACEHOLDER, "Authorization": f"Bearer {_KEY_PLACEHOLDER}"}
     return TagApi(name, url, token, "PURGE", headers)
 
 
 def fastly(name: str, service: str, key: str, api: str = "https://api.fastly.com") -> TagApi:
-    """Purge a Fastly service; a batch of its API names 256 keys at most."""
+    """Purge a Fastly service; a batch of its API has at most 256 keys."""
     headers = {"Fastly-Key": _KEY_PLACEHOLDER}
     body = {"surrogate_keys": _TAGS_PLACEHOLDER}
     return TagApi(name, f"{api}/service/{service}/purge", key, "POST", headers, body, most=256)
 
 
 def cloudflare(name: str, zone: str, token: str) -> TagApi:
-    """Purge a Cloudflare zone; a request names 30 tags at most.
+    """Purge a Cloudflare zone; a request has at most 30 tags.
 
     Cloudflare takes tags from the field ``Cache-Tag`` of responses.
     """
@@ -155,8 +157,8 @@ def cloudflare(name: str, zone: str, token: str) -> TagApi:
     return TagApi(name, url, token, "POST", headers, body, most=30)
 
 
-_AT_ONCE: Final = 20
-_GONE: Final = (httpx.codes.OK, httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND)
+_CONCURRENT_REQUESTS: Final = 20
+_PURGED: Final = (httpx.codes.OK, httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND)
 """nginx answers 404 if it has no copy."""
 
 
@@ -173,8 +175,8 @@ def target_of(key: CachedKey) -> str:
 class UrlPurger(_HttpPurger):
     """Sends a request with the method PURGE for each object.
 
-    It reaches the object as a whole at its usual URL. Its projections, other spellings of the URL,
-    and responses that join it with others stay: the filter covers those, as it covers everything.
+    It purges the whole object at its usual URL. Projections, other forms of the URL, and responses
+    that join it with other objects stay: the filter covers them, as it covers everything.
 
     Raises:
         ValueError: The address or the secret cannot be used.
@@ -187,19 +189,19 @@ class UrlPurger(_HttpPurger):
         token: str,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(name, _AT_ONCE, transport)
+        super().__init__(name, _CONCURRENT_REQUESTS, transport)
         self._url = checked_url(url)
         self._headers = {"Authorization": f"Bearer {checked_secret(token)}"}
 
     async def purge(self, keys: Sequence[CachedKey]) -> None:
         targets = dict.fromkeys(map(target_of, keys))
         # All requests end before a failure is raised: none is left running.
-        sent = await asyncio.gather(*map(self._purge, targets), return_exceptions=True)
-        for failure in filter(None, sent):
+        outcomes = await asyncio.gather(*map(self._purge, targets), return_exceptions=True)
+        for failure in filter(None, outcomes):
             raise failure
 
     async def _purge(self, target: str) -> None:
         url = self._url.copy_with(raw_path=target.encode())
         status = await self._send("PURGE", url, self._headers)
-        if status not in _GONE:
+        if status not in _PURGED:
             raise PurgeFailed(self.name, "refused", status)

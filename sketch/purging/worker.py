@@ -1,4 +1,4 @@
-"""Purges on their way from the queue to every cache (docs/protocol.md, "Writing")."""
+"""Sends purges from the queue to every cache (docs/protocol.md, "Writing")."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Purging"]
 class Purging:
     """Takes purges that are due, and sends them to every purger.
 
-    A purge is acknowledged once all purgers have confirmed it. What one of them does not confirm is
-    handed out again by the queue, and sent to that one alone. Another replica that gets it sends it
-    to all, which is harmless.
+    A purge is acknowledged once all purgers have confirmed it. If one purger does not confirm it,
+    the queue hands it out again, and only that purger gets it. Another replica that takes it sends
+    it to all, which is harmless.
 
     Args:
         partitions: Returns the partitions that this process serves.
@@ -48,7 +48,7 @@ class Purging:
             PurgeSender(purger, self._limits, on_event, self._timing) for purger in purgers
         ]
         self._waiting = WaitingKeys()
-        self._woken = asyncio.Event()
+        self._wake_up = asyncio.Event()
 
     @property
     def standing(self) -> dict[str, bool]:
@@ -58,32 +58,34 @@ class Purging:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as batches:
             while True:
-                # Cleared before the look: a wake-up during it is not lost.
-                self._woken.clear()
-                taken = await self._take()
-                if taken:
-                    self._send(taken, batches)
-                if len(taken) < self._limits.batch:
-                    await self._rest()
+                # Cleared before polling: a wake-up meanwhile is not lost.
+                self._wake_up.clear()
+                purges = await self._take()
+                if purges:
+                    self._send(purges, batches)
+                if len(purges) < self._limits.batch:
+                    await self._pause()
 
     def wake(self) -> None:
-        """Look at the queue now: something was added."""
-        self._woken.set()
+        """Poll the queue now: something was added."""
+        self._wake_up.set()
 
     async def purge_now(self, database: str, keys: Sequence[str], deadline_s: float) -> bool:
         """Purge keys before a write is acknowledged, as far as that is possible in time.
 
-        To be called after the write has reached its store. The queue stays responsible for them:
-        they are purged again, since a fill that is under way stores the old version again. A purger
-        that failed recently is not waited for.
+        It must be called after the write has reached its store. The queue stays responsible for the
+        keys and repeats their purges, since a fill that is under way stores the old version again.
+        It does not wait for a purger that failed recently.
 
         Returns:
             Whether every purger has confirmed.
         """
-        named = [CachedKey(database, key) for key in keys]
+        cached_keys = [CachedKey(database, key) for key in keys]
         try:
             async with asyncio.timeout(deadline_s):
-                return all(await asyncio.gather(*(sender.send(named) for sender in self._senders)))
+                return all(
+                    await asyncio.gather(*(sender.send(cached_keys) for sender in self._senders))
+                )
         except TimeoutError:
             return False
 
@@ -92,66 +94,70 @@ class Purging:
             await sender.purger.close()
 
     async def _take(self) -> Sequence[Purge]:
-        if not self._may_take():
+        if not self._can_send():
             return ()
         try:
-            taken = await self._queue.take_purges(self._partitions(), self._limits.batch)
+            purges = await self._queue.take_purges(self._partitions(), self._limits.batch)
         except SketchUnavailable:
             self._on_event(PurgeQueueUnanswered())
             return ()
-        self._waiting.take(self._timing.clock(), taken)
-        return taken
+        self._waiting.take(self._timing.clock(), purges)
+        return purges
 
-    def _may_take(self) -> bool:
-        """Whether a batch would be sent; purgers that failed are not waited for."""
+    def _can_send(self) -> bool:
+        """Whether a batch would be sent; failed purgers do not count while others work."""
         trusted = [sender for sender in self._senders if sender.trusted]
         if trusted:
             return all(sender.has_room for sender in trusted)
         return any(sender.has_room for sender in self._senders)
 
-    def _send(self, taken: Sequence[Purge], batches: asyncio.TaskGroup) -> None:
-        sent = [batches.create_task(self._deliver(sender, taken)) for sender in self._senders]
-        batches.create_task(self._acknowledge(taken, sent))
+    def _send(self, purges: Sequence[Purge], batches: asyncio.TaskGroup) -> None:
+        deliveries = [
+            batches.create_task(self._deliver(sender, purges)) for sender in self._senders
+        ]
+        batches.create_task(self._acknowledge(purges, deliveries))
 
     def _deliver(
-        self, sender: PurgeSender, taken: Sequence[Purge]
+        self, sender: PurgeSender, purges: Sequence[Purge]
     ) -> Coroutine[None, None, frozenset[CachedKey]]:
-        """Reserve room for what a purger has not confirmed yet; the coroutine sends it.
+        """Reserve room for keys that a purger has not confirmed yet; the coroutine sends them.
 
         It returns the keys that the purger has confirmed, now or before.
         """
         name = sender.purger.name
-        before = {CachedKey.of(it) for it in taken if self._waiting.is_confirmed(name, it)}
-        left = [key for key in map(CachedKey.of, taken) if key not in before]
-        return self._delivered(name, taken, before, sender.deliver(left))
+        confirmed = {
+            CachedKey.of(purge) for purge in purges if self._waiting.is_confirmed(name, purge)
+        }
+        remaining = [key for key in map(CachedKey.of, purges) if key not in confirmed]
+        return self._await_delivery(name, purges, confirmed, sender.deliver(remaining))
 
-    async def _delivered(
+    async def _await_delivery(
         self,
         name: str,
-        taken: Sequence[Purge],
-        before: set[CachedKey],
+        purges: Sequence[Purge],
+        confirmed: set[CachedKey],
         delivery: Awaitable[frozenset[CachedKey]],
     ) -> frozenset[CachedKey]:
-        keys = (await delivery) | before
-        self._waiting.confirm(name, (purge for purge in taken if CachedKey.of(purge) in keys))
+        keys = (await delivery) | confirmed
+        self._waiting.confirm(name, (purge for purge in purges if CachedKey.of(purge) in keys))
         return keys
 
     async def _acknowledge(
-        self, taken: Sequence[Purge], sent: Sequence[asyncio.Task[frozenset[CachedKey]]]
+        self, purges: Sequence[Purge], deliveries: Sequence[asyncio.Task[frozenset[CachedKey]]]
     ) -> None:
-        everywhere = frozenset.intersection(*await asyncio.gather(*sent))
-        done = [purge for purge in taken if CachedKey.of(purge) in everywhere]
+        confirmed_by_all = frozenset.intersection(*await asyncio.gather(*deliveries))
+        confirmed = [purge for purge in purges if CachedKey.of(purge) in confirmed_by_all]
         try:
-            if done:
-                await self._queue.acknowledge_purges(done)
+            if confirmed:
+                await self._queue.acknowledge_purges(confirmed)
         except SketchUnavailable:
             self._on_event(PurgeQueueUnanswered())
         else:
-            self._waiting.acknowledged(done)
+            self._waiting.forget(confirmed)
         self._on_event(self._waiting.event(self._timing.clock()))
-        self._woken.set()
+        self._wake_up.set()
 
-    async def _rest(self) -> None:
+    async def _pause(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.look_every_s):
-                await self._woken.wait()
+                await self._wake_up.wait()

@@ -1,9 +1,8 @@
 """A client of the sketch's script, which knows the run of the server behind its connection.
 
-A server that was restarted, or another one that took over, may have forgotten what the sketch knew.
-So every call names the run that it is meant for, and the script compares it with the run that last
-changed the partition. The run id is read with every new connection, and no connection outlives its
-server.
+A restarted server, or a replica that took over, may have lost the sketch. So every call names the
+run that it is meant for, and the script compares it with the run that last changed the partition.
+The run id is read with every new connection, and no connection outlives its server.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _KEYS: Final = 13
 
 @dataclass(slots=True)
 class ScriptCall:
-    """Steps on one partition, executed at once.
+    """Steps on one partition, executed in one call.
 
     Attributes:
-        claim: `confirmed`: the run named is the server's, whatever the partition says; `new`: a
-            partition that is missing has never existed.
+        claim: `confirmed`: the named run is the server's, whatever the partition says; `new`: a
+            missing partition has never existed.
     """
 
     keys: bytes
@@ -51,7 +50,7 @@ class ScriptClient:
     """Sends calls of the sketch's script, all of one round trip in one write.
 
     Args:
-        fingerprint: Becomes part of every run id: partitions of another one are invalidated.
+        fingerprint: Part of every run id: partitions of another fingerprint are invalidated.
     """
 
     def __init__(self, redis: Redis, script: Script, fingerprint: str, timeout_s: float) -> None:
@@ -65,14 +64,14 @@ class ScriptClient:
         self._lock = asyncio.Lock()
 
     def post(self, calls: Sequence[ScriptCall], on_replies: OnReplies) -> bool:
-        """Send calls at once, if the connection is idle; False: it is not.
+        """Send calls at once if the connection is idle; False: it is not.
 
-        What is not `accepted`, and what fails, is to be called again with `execute`.
+        Calls that fail, or are not `accepted`, must be repeated with `execute`.
         """
         connection = self._connection
         if connection is None or not connection.idle or self._lock.locked():
             return False
-        connection.send(self._packed(calls), monotonic() + self._timeout_s, on_replies)
+        connection.send(self._encode_calls(calls), monotonic() + self._timeout_s, on_replies)
         return True
 
     async def execute(self, calls: Sequence[ScriptCall]) -> list[Any]:
@@ -81,21 +80,21 @@ class ScriptClient:
         Raises:
             SketchUnavailable: The server did not answer.
         """
-        return await self._retried(partial(self._accepted, calls))
+        return await self._retry_once(partial(self._call_or_repeat, calls))
 
-    async def ask(self, *texts: Any) -> Any:
-        """Return the reply to another command than a call of the script; it may be sent twice.
+    async def request(self, *texts: Any) -> Any:
+        """Return the reply to a command other than a call of the script; it may be sent twice.
 
         Raises:
             SketchUnavailable: The server did not answer, or refused.
         """
-        (reply,) = await self._retried(partial(self._exchange, [command(*texts)]))
+        (reply,) = await self._retry_once(partial(self._exchange, [command(*texts)]))
         if isinstance(reply, Exception):
             raise SketchUnavailable("The sketch's Redis refused.") from reply
         return reply
 
     async def time_us(self) -> int:
-        seconds, micros = await self.ask("TIME")
+        seconds, micros = await self.request("TIME")
         return int(seconds) * 1_000_000 + int(micros)
 
     def close(self) -> None:
@@ -103,20 +102,20 @@ class ScriptClient:
         if connection is not None:
             connection.close()
 
-    async def _retried(self, exchange: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
+    async def _retry_once(self, exchange: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
         """Retry once if an idle connection has died; every step may be executed twice."""
         async with self._lock:
             reused = self._connection is not None
             try:
-                return await self._once(exchange)
+                return await self._attempt(exchange)
             except SketchUnavailable as error:
                 # A new connection cannot have died idle, and a timeout has used up the caller's
                 # time.
                 if not reused or isinstance(error.__cause__, TimeoutError):
                     raise
-            return await self._once(exchange)
+            return await self._attempt(exchange)
 
-    async def _once(self, exchange: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
+    async def _attempt(self, exchange: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await exchange()
@@ -127,39 +126,44 @@ class ScriptClient:
             self.close()
             raise
 
-    async def _accepted(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        """Call again where the server lacks the script, or the partition is of another run."""
+    async def _call_or_repeat(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Repeat calls if the server lacks the script, or the partition is of another run."""
         replies = await self._call(calls)
-        refused = [i for i, reply in enumerate(replies) if _is_repeatable(reply)]
-        if refused:
-            await self._read_run_id(await self._connected())
-            for i in refused:
-                # The run id was just read: the partition may take it for the server's.
+        refused_calls = [i for i, reply in enumerate(replies) if _is_repeatable(reply)]
+        if refused_calls:
+            await self._read_run_id(await self._connect())
+            for i in refused_calls:
+                # The run id was just read: the partition can accept it as the server's.
                 if isinstance(replies[i], int):
                     calls[i].claim = "confirmed"
-            repeated = await self._call([calls[i] for i in refused])
-            for i, reply in zip(refused, repeated, strict=True):
+            repeated = await self._call([calls[i] for i in refused_calls])
+            for i, reply in zip(refused_calls, repeated, strict=True):
                 replies[i] = reply
         if not accepted(replies):
             self.close()  # it may be a replica by now, or be loading
         return replies
 
     async def _call(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        await self._connected()  # before calls are packed: they name the run
-        return await self._exchange(self._packed(calls))
+        await self._connect()  # before calls are encoded: they name the run
+        return await self._exchange(self._encode_calls(calls))
 
     async def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
-        connection = await self._connected()
+        connection = await self._connect()
         return await connection.request(commands, monotonic() + self._timeout_s)
 
-    def _packed(self, calls: Sequence[ScriptCall]) -> list[bytes]:
-        return [self._pack(call) for call in calls]
+    def _encode_calls(self, calls: Sequence[ScriptCall]) -> list[bytes]:
+        return [self._encode(call) for call in calls]
 
-    def _pack(self, call: ScriptCall) -> bytes:
-        own = (self._run_id, call.claim, urandom(16).hex(), call.expiring, *call.steps)
-        return b"*%d\r\n%b%b%b" % (3 + _KEYS + len(own), self._head, call.keys, arguments(*own))
+    def _encode(self, call: ScriptCall) -> bytes:
+        parameters = (self._run_id, call.claim, urandom(16).hex(), call.expiring, *call.steps)
+        return b"*%d\r\n%b%b%b" % (
+            3 + _KEYS + len(parameters),
+            self._head,
+            call.keys,
+            arguments(*parameters),
+        )
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> Connection:
         if self._connection is None or self._connection.lost:
             self.close()
             pool: Any = self._pool  # its methods have no annotations
@@ -175,10 +179,12 @@ class ScriptClient:
         for reply in replies:
             if isinstance(reply, ResponseError):
                 raise reply
-        facts = _facts(replies[0])
-        _refuse_eviction(facts)
+        server_info = _parse_info(replies[0])
+        _refuse_eviction(server_info)
         try:
-            self._run_id = f"{facts['run_id']}.{facts['master_replid']}.{self._fingerprint}"
+            self._run_id = (
+                f"{server_info['run_id']}.{server_info['master_replid']}.{self._fingerprint}"
+            )
         except KeyError:
             raise SketchUnavailable("The sketch's Redis does not name its run id.") from None
 
@@ -204,12 +210,12 @@ def _is_repeatable(reply: Any) -> bool:
     return isinstance(reply, NoScriptError | int)
 
 
-def _facts(info: bytes) -> Mapping[str, str]:
+def _parse_info(info: bytes) -> Mapping[str, str]:
     lines = (line.partition(":") for line in info.decode("utf-8", "replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
 
 
-def _refuse_eviction(facts: Mapping[str, str]) -> None:
-    bounded = facts.get("maxmemory", "0") != "0"
-    if bounded and facts.get("maxmemory_policy", "").startswith("allkeys"):
+def _refuse_eviction(server_info: Mapping[str, str]) -> None:
+    bounded = server_info.get("maxmemory", "0") != "0"
+    if bounded and server_info.get("maxmemory_policy", "").startswith("allkeys"):
         raise SketchUnavailable("The sketch's Redis evicts keys: choose the policy noeviction.")

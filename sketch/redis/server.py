@@ -37,7 +37,7 @@ from sketch.protocol.port import (
     SketchPartitionState,
     SketchUnavailable,
 )
-from sketch.protocol.union import NO_GENERATION, full_bits, united
+from sketch.protocol.union import NO_GENERATION, full_bits, unite
 from sketch.redis.contention import RedisContention
 from sketch.redis.names import ListedPartitions, name_of
 from sketch.redis.script_client import ScriptCall, ScriptClient, connect
@@ -61,26 +61,26 @@ PARTITION_KEYS: Final = (
     "owed",
     "queries",
 )
-_STEPS: Final = 3
-"""Part of every run id. Grows when steps of an older version would break what newer ones promise,
-so that replicas of both invalidate partitions instead of relying on one another."""
+_STEPS_VERSION: Final = 3
+"""Part of every run id. It grows when steps of an older version would break promises of newer ones,
+so that replicas of both invalidate partitions instead of relying on each other."""
 
-_MOST_BITS: Final = 2**27
+_MAX_BITS: Final = 2**27
 """Four bytes for each bit's count must fit in one string of Redis."""
-_BITS_REMEMBERED: Final = 256
+_MAX_CACHED_BITS: Final = 256
 _EXPIRED_BY_SNAPSHOTS: Final = 1_000
-_RESULTS_AT_ONCE: Final = 500
-_ENDS: Final = {
+_RESULTS_PER_STEP: Final = 500
+_END_RESULTS: Final = {
     0: EndResult.DONE,
     1: EndResult.DONE,
     2: EndResult.BEHIND,
     3: EndResult.CONCURRENT,
     4: EndResult.CONTENDED,
 }
-"""What the steps that end a write return; see ``writes.lua``."""
+"""By the replies of the steps that end a write; see ``writes.lua``."""
 
 _TIMES_IN_STATE: Final = (5, 10)
-"""Which counts of ``state.lua`` are scores of sorted sets, or are not there."""
+"""The counts of ``state.lua`` that are scores of sorted sets, or null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ class RedisSketch:
     """A `ServerSketch` in Redis.
 
     Args:
-        url: Its address.
+        url: The address of Redis.
         limits: All replicas should have the same.
-        shape: Of the filters; partitions of another shape are invalidated.
+        shape: The shape of the filters; partitions of another shape are invalidated.
 
     Raises:
         ValueError: The namespace has a brace, or the filter has more than 2^27 bits.
@@ -114,13 +114,13 @@ class RedisSketch:
     ) -> None:
         if re.search("[{}]", namespace):
             raise ValueError("The namespace of the sketch must have no brace.")
-        if shape.bits > _MOST_BITS:
-            raise ValueError(f"A filter in Redis has at most {_MOST_BITS} bits.")
+        if shape.bits > _MAX_BITS:
+            raise ValueError(f"A filter in Redis has at most {_MAX_BITS} bits.")
         self.limits = limits
         self.shape = shape
         timeout_s = connection.TIMEOUT_S if timeout_s is None else timeout_s
         self._redis = connect(url, timeout_s)
-        fingerprint = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS}"
+        fingerprint = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS_VERSION}"
         self.client = ScriptClient(self._redis, self._script(), fingerprint, timeout_s)
         self._keys_of = lru_cache(maxsize=4096)(partial(_keys_of, namespace))
         self._steps = StepCoalescer(self.client, self._keys_of, limits.expired_at_once)
@@ -140,7 +140,7 @@ class RedisSketch:
 
     async def partitions(self, present: Collection[Partition]) -> set[Partition]:
         listed = await self._listed.read()
-        await self._listed.add([each for each in present if each not in listed])
+        await self._listed.add([partition for partition in present if partition not in listed])
         return listed.union(present)
 
     async def remove(self, partition: Partition) -> bool:
@@ -151,7 +151,7 @@ class RedisSketch:
 
     async def invalidate(self, partition: Partition) -> None:
         await self._steps.take(partition, "invalidate", ())
-        # A class may be dropped before anyone has listed it.
+        # A class may be dropped before any process has listed it.
         await self._listed.add([partition])
 
     async def layout(self, partition: Partition) -> str:
@@ -171,11 +171,11 @@ class RedisSketch:
         return bool((await self._steps.take(partition, "adopt", arguments)).value)
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
-        own = checked_keys(keys)
-        arguments = self._with_positions(own, checked(token))
-        result = await self._steps.take(partition, "begin", arguments, len(own))
+        valid_keys = checked_keys(keys)
+        arguments = self._with_positions(valid_keys, checked(token))
+        result = await self._steps.take(partition, "begin", arguments, len(valid_keys))
         *flags, sequence, lease_cacheable = result.value
-        held = [key for key, is_held in zip(own, flags, strict=True) if is_held]
+        held = [key for key, is_held in zip(valid_keys, flags, strict=True) if is_held]
         return BeginResult(tuple(dict.fromkeys(held)), sequence, bool(lease_cacheable) and not held)
 
     async def end(
@@ -189,15 +189,15 @@ class RedisSketch:
         if changes is None:
             arguments: list[Any] = [checked(token), *pairs]
             result = await self._steps.take(partition, "end", arguments, len(versions))
-            return _ENDS[result.value]
+            return _END_RESULTS[result.value]
         flags = (int(changes.exclusive), int(changes.pauses_registration))
         arguments = [checked(token), changes.sequence, *flags, *pairs]
         closing = self._steps.take(partition, "close", arguments, len(pairs) // 2)
-        if not changes.queries:  # a task of its own takes as long as all the rest here
-            return _ENDS[(await closing).value]
-        # All of it in one round trip: the changes are recorded before the write ends.
-        *_, result = await _all((*self._invalidations(partition, changes.queries), closing))
-        return _ENDS[result.value]
+        if not changes.queries:  # a separate task takes as long as everything else here
+            return _END_RESULTS[(await closing).value]
+        # In one round trip: the changes are recorded before the write ends.
+        *_, result = await _gather((*self._invalidations(partition, changes.queries), closing))
+        return _END_RESULTS[result.value]
 
     async def report_query(
         self, partition: Partition, key: str, ttl_s: float, schema: str = ""
@@ -217,14 +217,14 @@ class RedisSketch:
         )
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
-        await _all(self._invalidations(partition, queries))
+        await _gather(self._invalidations(partition, queries))
 
     async def report_read(
         self, partition: Partition, keys: Sequence[str], ttl_s: float
     ) -> CacheGrant:
-        own = checked_keys(keys)
-        arguments = (granted_us(self.limits, ttl_s) if own else 0, *own)
-        result = await self._steps.take(partition, "report_read", arguments, len(own))
+        valid_keys = checked_keys(keys)
+        arguments = (granted_us(self.limits, ttl_s) if valid_keys else 0, *valid_keys)
+        result = await self._steps.take(partition, "report_read", arguments, len(valid_keys))
         ttl_us, *entries = result.value
         fills = (entry[1:].decode() for entry in entries if entry and entry.startswith(b"f"))
         return CacheGrant(
@@ -232,13 +232,13 @@ class RedisSketch:
         )
 
     async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
-        if fill and (known := known_versions(versions)):
-            await self._steps.take(partition, "fill", (fill, *_pairs(known)), len(known))
+        if fill and (storable := known_versions(versions)):
+            await self._steps.take(partition, "fill", (fill, *_pairs(storable)), len(storable))
 
     async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
         """Without partitions: an empty filter."""
         if partitions:
-            return united(await _all(self._snapshot(partition) for partition in partitions))
+            return unite(await _gather(self._snapshot(partition) for partition in partitions))
         empty = bytes(self.shape.bits // 8)
         return FilterSnapshot(self.shape, empty, await self.client.time_us(), NO_GENERATION, 0)
 
@@ -246,11 +246,11 @@ class RedisSketch:
         self,
         partitions: Sequence[Partition],
         limit: int,
-        passed: Mapping[Partition, int] | None = None,
+        offsets: Mapping[Partition, int] | None = None,
     ) -> list[PendingWrite]:
-        skipped = passed or {}
-        results = await _all(
-            self._steps.take(partition, "orphans", (skipped.get(partition, 0), limit))
+        skips = offsets or {}
+        results = await _gather(
+            self._steps.take(partition, "orphans", (skips.get(partition, 0), limit))
             for partition in partitions
         )
         return [
@@ -260,35 +260,35 @@ class RedisSketch:
         ]
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
-        taken: list[Purge] = []
+        purges: list[Purge] = []
         queue = list(partitions)
-        while queue and (left := limit - len(taken)) > 0:
-            slice_, queue = queue[:left], queue[left:]
-            # Equal shares; partitions that have more take part in the next round, for what is left.
-            share = left // len(slice_)
-            results = await _all(
+        while queue and (remaining := limit - len(purges)) > 0:
+            slice_, queue = queue[:remaining], queue[remaining:]
+            # Equal shares; partitions with more purges share the remaining ones in the next round.
+            share = remaining // len(slice_)
+            results = await _gather(
                 self._steps.take(partition, "take_purges", (share,)) for partition in slice_
             )
             for partition, result in zip(slice_, results, strict=True):
                 pairs = zip(result.value[::2], result.value[1::2], strict=True)
-                taken += (Purge(partition, key.decode(), ticket) for key, ticket in pairs)
+                purges += (Purge(partition, key.decode(), ticket) for key, ticket in pairs)
                 if len(result.value) == 2 * share:
                     queue.append(partition)
-        return taken
+        return purges
 
     async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
-        await _all(
+        await _gather(
             self._steps.take(
                 partition,
                 "acknowledge_purges",
-                [w for p in own for w in (p.key, p.ticket)],
-                len(own),
+                [w for p in group for w in (p.key, p.ticket)],
+                len(group),
             )
-            for partition, own in by_partition(purges).items()
+            for partition, group in by_partition(purges).items()
         )
 
     async def states(self, partitions: Sequence[Partition]) -> list[SketchPartitionState]:
-        return await _all(self._state(partition) for partition in partitions)
+        return await _gather(self._state(partition) for partition in partitions)
 
     async def listen(self, on_contention: OnContention) -> None:
         await self._contention.listen(on_contention)
@@ -302,13 +302,16 @@ class RedisSketch:
         self, partition: Partition, queries: Sequence[str]
     ) -> list[Coroutine[Any, Any, StepResult]]:
         slices = (
-            queries[at : at + _RESULTS_AT_ONCE] for at in range(0, len(queries), _RESULTS_AT_ONCE)
+            queries[at : at + _RESULTS_PER_STEP] for at in range(0, len(queries), _RESULTS_PER_STEP)
         )
         return [
             self._steps.take(
-                partition, "invalidate_results", self._with_positions(checked_keys(some)), len(some)
+                partition,
+                "invalidate_results",
+                self._with_positions(checked_keys(chunk)),
+                len(chunk),
             )
-            for some in slices
+            for chunk in slices
         ]
 
     def _with_positions(self, keys: Sequence[str], *first: str) -> list[Any]:
@@ -319,18 +322,20 @@ class RedisSketch:
         return arguments
 
     async def _snapshot(self, partition: Partition) -> FilterSnapshot:
-        known = self._bits.get(partition)
-        has = (known.generation, known.revision) if known else ("", "")
-        result = await self._steps.take(partition, "snapshot", has, _EXPIRED_BY_SNAPSHOTS // 2)
+        cached = self._bits.get(partition)
+        cached_version = (cached.generation, cached.revision) if cached else ("", "")
+        result = await self._steps.take(
+            partition, "snapshot", cached_version, _EXPIRED_BY_SNAPSHOTS // 2
+        )
         generation, revision, all_stale, bits = result.value
         if all_stale:
             bits = full_bits(self.shape)
         elif bits is None:
-            # Unchanged since `known`: the script sends no bits.
-            assert known is not None
-            bits = known.bits
+            # Unchanged since `cached`: the script sends no bits.
+            assert cached is not None
+            bits = cached.bits
         else:
-            if len(self._bits) >= _BITS_REMEMBERED:
+            if len(self._bits) >= _MAX_CACHED_BITS:
                 self._bits.clear()
             self._bits[partition] = _Bits(generation, revision, bits)
         return FilterSnapshot(
@@ -350,7 +355,7 @@ def _keys_of(namespace: str, partition: Partition) -> bytes:
     return arguments(*(f"{tag}:{name}" for name in PARTITION_KEYS))
 
 
-async def _all(calls: Iterable[Any]) -> list[Any]:
+async def _gather(calls: Iterable[Any]) -> list[Any]:
     return await asyncio.gather(*calls)
 
 

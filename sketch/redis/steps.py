@@ -1,4 +1,4 @@
-"""Coalescing: steps that are requested at the same time go together."""
+"""Coalesces steps that are requested at the same time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sketch.redis.script_client import ScriptCall, ScriptClient, accepted
 
 __all__ = ["StepCoalescer", "StepResult"]
 
-_STEPS_AT_ONCE: Final = 128
-_KEYS_AT_ONCE: Final = 1_000
+_STEPS_PER_CALL: Final = 128
+_KEYS_PER_CALL: Final = 1_000
 
 
 class StepResult(NamedTuple):
@@ -44,9 +44,9 @@ class StepCoalescer:
         self._keys_of = keys_of
         self._expired_at_once = expired_at_once
         self._waiting: dict[Partition, list[_Step]] = {}
-        self._under_way: _Rows = ()
+        self._in_flight: _Rows = ()
         self._executing: asyncio.Task[None] | None = None
-        self._alone = True
+        self._is_lone = True
         self._scheduled = False
         self._closed = False
 
@@ -62,20 +62,20 @@ class StepCoalescer:
             (name, len(arguments), *arguments), keys, asyncio.get_running_loop().create_future()
         )
         self._waiting.setdefault(partition, []).append(step)
-        if not self._under_way:
-            self._begin()
+        if not self._in_flight:
+            self._schedule()
         return await step.future
 
-    def _begin(self) -> None:
+    def _schedule(self) -> None:
         """Send at once for a lone caller; where there are many, all steps of one loop tick."""
-        if self._alone:
+        if self._is_lone:
             self._send()
         elif not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._send)
 
     async def close(self) -> None:
-        """Refuse all steps, those that are waiting and later ones."""
+        """Refuse all steps, waiting and later ones."""
         self._closed = True
         if self._executing is not None:
             self._executing.cancel()
@@ -83,11 +83,13 @@ class StepCoalescer:
         self._refuse_all()
 
     def _send(self) -> None:
-        """Send what is waiting; steps that come while it is under way go together, after it."""
+        """Send the waiting steps; steps that arrive meanwhile go together afterwards."""
         waiting, self._waiting = self._waiting, {}
-        rows = [(partition, some) for partition, steps in waiting.items() for some in _cut(steps)]
-        self._under_way = rows
-        self._alone, self._scheduled = len(rows) == 1 and len(rows[0][1]) == 1, False
+        rows = [
+            (partition, chunk) for partition, steps in waiting.items() for chunk in _split(steps)
+        ]
+        self._in_flight = rows
+        self._is_lone, self._scheduled = len(rows) == 1 and len(rows[0][1]) == 1, False
         calls = [self._call(partition, steps) for partition, steps in rows]
         if self._closed or not self._client.post(calls, partial(self._on_replies, rows, calls)):
             self._start_executing(rows, calls)
@@ -101,7 +103,7 @@ class StepCoalescer:
             self._start_executing(rows, calls)
 
     def _start_executing(self, rows: _Rows, calls: _Calls) -> None:
-        """Connect, or repeat what the server refused; every step may be executed twice."""
+        """Connect, or repeat refused steps; every step may be executed twice."""
         if self._closed:
             self._refuse_all()
         else:
@@ -117,36 +119,36 @@ class StepCoalescer:
     def _resolve(self, rows: _Rows, replies: Sequence[Any]) -> None:
         for (_, steps), reply in zip(rows, replies, strict=True):
             _resolve(steps, reply)
-        self._under_way = ()
+        self._in_flight = ()
         if self._waiting:
             self._send()
 
     def _refuse_all(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        for _, steps in (*self._under_way, *waiting.items()):
+        for _, steps in (*self._in_flight, *waiting.items()):
             for step in steps:
                 _refuse(step, None)
-        self._under_way = ()
+        self._in_flight = ()
 
     def _call(self, partition: Partition, steps: Sequence[_Step]) -> ScriptCall:
-        # Twice as many may go as come, so what has expired does not pile up.
+        # Twice as many may go as come, so that expired keys do not pile up.
         keys = sum([step.keys for step in steps])
         expiring = max(self._expired_at_once * len(steps), 2 * keys)
-        arguments = [each for step in steps for each in step.arguments]
+        arguments = [argument for step in steps for argument in step.arguments]
         return ScriptCall(self._keys_of(partition), expiring, arguments)
 
 
-def _cut(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
+def _split(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
     """Split steps so that no call of the script blocks the server for long."""
-    some: list[_Step] = []
+    chunk: list[_Step] = []
     keys = 0
     for step in steps:
-        if some and (len(some) >= _STEPS_AT_ONCE or keys + step.keys > _KEYS_AT_ONCE):
-            yield some
-            some, keys = [], 0
-        some.append(step)
+        if chunk and (len(chunk) >= _STEPS_PER_CALL or keys + step.keys > _KEYS_PER_CALL):
+            yield chunk
+            chunk, keys = [], 0
+        chunk.append(step)
         keys += step.keys
-    yield some
+    yield chunk
 
 
 def _resolve(steps: Sequence[_Step], reply: Any) -> None:
@@ -156,7 +158,7 @@ def _resolve(steps: Sequence[_Step], reply: Any) -> None:
         return
     now_us = reply[0]
     for step, value in zip(steps, reply[1:], strict=True):
-        # A caller that was cancelled waits no more.
+        # A cancelled caller no longer waits.
         if not step.future.done():
             step.future.set_result(StepResult(now_us, value))
 

@@ -1,4 +1,4 @@
-"""What all estimators that learn have in common: settings, memory, exchange, constraints."""
+"""The base of learning estimators: settings, memory, exchange, constraints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from sketch.protocol.port import Partition
 from sketch.ttl.costs import SampleOutcome
-from sketch.ttl.exchange import received, to_send
+from sketch.ttl.exchange import merged_rates, shared_rates
 from sketch.ttl.history import KeyHistory, Regret, TtlProposal
 from sketch.ttl.port import Terms, TtlEstimator, Weights
 from sketch.ttl.rates import ClassRates, Memory, PeerRates
@@ -24,7 +24,7 @@ class Constraints:
 
     Attributes:
         false_positives: The filter's false positive rate should not exceed this; None: no bound.
-        invalidations_per_s: No more copies should be invalidated in a second, at all replicas;
+        invalidations_per_s: The maximum of copies invalidated in a second, at all replicas;
             None: no bound.
         severity: How strongly a violation acts (the paper's a).
     """
@@ -59,7 +59,7 @@ class AdaptiveSettings:
     Attributes:
         longest_s: The longest TTL that may be granted (TTL_max).
         weights: The cost of a wrong TTL.
-        constraints: Bounds of TTLs, whatever the rates are.
+        constraints: Bounds of TTLs, whatever the rates.
     """
 
     longest_s: float = 600.0
@@ -77,7 +77,7 @@ class Adaptive(TtlEstimator, ABC, Generic[SettingsT]):
         self._settings = settings
         self._memory = memory or Memory()
         self._random = Random(seed)  # noqa: S311 - a sample, not a secret
-        self._of_class: dict[Partition, SettingsT] = {}
+        self._class_settings: dict[Partition, SettingsT] = {}
         self._classes: dict[Partition, ClassRates] = {}
         self._peers: dict[Partition, PeerRates] = {}
 
@@ -88,21 +88,21 @@ class Adaptive(TtlEstimator, ABC, Generic[SettingsT]):
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
         for partition in self._classes.keys() - terms.keys():
             del self._classes[partition]
-        self._of_class = {
-            partition: replace(self._settings, **of_class._asdict())
-            for partition, of_class in terms.items()
+        self._class_settings = {
+            partition: replace(self._settings, **class_terms._asdict())
+            for partition, class_terms in terms.items()
         }
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
-        rates = self._class(partition, now_s)
+        rates = self._class_rates(partition, now_s)
         if len(keys) == 1:
-            return self._of_key(partition, rates, keys[0], now_s)
-        return min((self._of_key(partition, rates, key, now_s) for key in keys), default=0.0)
+            return self._ttl_of_key(partition, rates, keys[0], now_s)
+        return min((self._ttl_of_key(partition, rates, key, now_s) for key in keys), default=0.0)
 
     def missed(
         self, partition: Partition, keys: Sequence[str], now_s: float, ttl_s: float | None = None
     ) -> None:
-        rates = self._class(partition, now_s)
+        rates = self._class_rates(partition, now_s)
         for key in keys:
             history = rates.missed(key, now_s)
             if history is not None:
@@ -111,7 +111,7 @@ class Adaptive(TtlEstimator, ABC, Generic[SettingsT]):
     def wrote(
         self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
-        rates = self._class(partition, now_s)
+        rates = self._class_rates(partition, now_s)
         for key in keys:
             history = rates.keys.get(key)
             if key in created and (history is None or history.is_new):
@@ -126,10 +126,10 @@ class Adaptive(TtlEstimator, ABC, Generic[SettingsT]):
             self._classes[partition].false_positives = false_positives
 
     def share(self, now_s: float) -> Iterator[Any]:
-        return to_send(list(self._classes.items()), now_s)
+        return shared_rates(list(self._classes.items()), now_s)
 
-    def merge(self, others: Sequence[Any], now_s: float) -> None:
-        self._peers = received(others, now_s + self._memory.peers_s)
+    def merge(self, shares: Sequence[Any], now_s: float) -> None:
+        self._peers = merged_rates(shares, now_s + self._memory.peers_s)
         for partition, rates in self._classes.items():
             rates.peers = self._peers.get(partition, PeerRates())
 
@@ -145,9 +145,9 @@ class Adaptive(TtlEstimator, ABC, Generic[SettingsT]):
         """Return the TTL of a key that is being missed."""
 
     def _learn(self, partition: Partition, proposal: TtlProposal, outcome: SampleOutcome) -> None:
-        """Learn from a proposal that was granted as it was; by default nothing."""
+        """Learn from a proposal that was granted unchanged; by default nothing."""
 
-    def _of_key(self, partition: Partition, rates: ClassRates, key: str, now_s: float) -> float:
+    def _ttl_of_key(self, partition: Partition, rates: ClassRates, key: str, now_s: float) -> float:
         history = rates.keys.get(key)
         proposal = self._propose(partition, rates, key, history, now_s)
         if history is not None:
@@ -176,13 +176,13 @@ class Adaptive(TtlEstimator, ABC, Generic[SettingsT]):
             return
         history.sample = None
         rates = self._classes[partition]
-        # Where other replicas see writes of the class, too, the outcome is not known: one that they
-        # saw would look as if there had been none.
+        # If other replicas also see writes of the class, the outcome is unknown: a write that they
+        # saw would look like no write.
         if rates.alone(now_s):
             rates.regret.judge(sample.proposal, invalidated=outcome.invalidated)
             self._learn(partition, sample.proposal, outcome)
 
-    def _class(self, partition: Partition, now_s: float) -> ClassRates:
+    def _class_rates(self, partition: Partition, now_s: float) -> ClassRates:
         rates = self._classes.get(partition)
         if rates is None:
             rates = self._classes[partition] = ClassRates(self._memory, self._random, now_s)

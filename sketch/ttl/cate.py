@@ -16,10 +16,10 @@ __all__ = ["Cate", "CateSettings", "Ratio", "estimated_ttl_s"]
 
 Ratio = Literal["linear", "logistic", "unweighted"]
 
-_STEEPEST = 700.0
-"""Beyond, the exponential function overflows."""
+_MAX_EXPONENT = 700.0
+"""The exponential function overflows beyond it."""
 
-_LARGEST = 1e300
+_MAX_IMBALANCE = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class CateSettings(AdaptiveSettings):
     """How TTLs of one class are estimated.
 
     Attributes:
-        weights: What misses and invalidations cost; equal ones are the paper's estimator.
+        weights: The costs of misses and invalidations; equal ones are the paper's estimator.
         ratio: How the quantile follows from the imbalance of misses and writes.
-        slope: How strongly it does; of no effect on "unweighted".
+        slope: How strongly it does; no effect on "unweighted".
     """
 
     weights: Weights = field(default=Weights(1, 1, 1, 1))
@@ -46,15 +46,15 @@ def estimated_ttl_s(
     """
     if write_rate <= 0:
         return settings.longest_s
-    most = -expm1(-write_rate * settings.longest_s)
+    max_quantile = -expm1(-write_rate * settings.longest_s)
     weighted = miss_rate * settings.weights.miss_per_invalidation
-    # Capped before the penalty: otherwise what is mostly read would never feel it.
-    p = min(_quantile(weighted, write_rate, settings), most)
+    # Capped before the penalty: otherwise it would not affect records that are mostly read.
+    p = min(_quantile(weighted, write_rate, settings), max_quantile)
     if violation > 0:
         p *= settings.constraints.penalty(violation)
     if p <= 0:
         return 0.0
-    return settings.longest_s if p >= most else -log1p(-p) / write_rate
+    return settings.longest_s if p >= max_quantile else -log1p(-p) / write_rate
 
 
 def _quantile(misses: float, writes: float, settings: CateSettings) -> float:
@@ -67,14 +67,14 @@ def _quantile(misses: float, writes: float, settings: CateSettings) -> float:
             return 0.5 + settings.slope * _imbalance(misses, writes)
         case "logistic":
             steepness = -settings.slope * _imbalance(misses, writes)
-            return 1 / (1 + exp(min(steepness, _STEEPEST)))
+            return 1 / (1 + exp(min(steepness, _MAX_EXPONENT)))
 
 
 def _imbalance(misses: float, writes: float) -> float:
-    # Finite, whatever the rates: infinity times a slope of 0 is no number.
+    # Finite, whatever the rates: infinity times a slope of 0 is not a number.
     if misses >= writes:
-        return min(misses / writes, _LARGEST) - 1
-    return 1 - min(writes / misses, _LARGEST)
+        return min(misses / writes, _MAX_IMBALANCE) - 1
+    return 1 - min(writes / misses, _MAX_IMBALANCE)
 
 
 class Cate(Adaptive[CateSettings]):
@@ -93,9 +93,9 @@ class Cate(Adaptive[CateSettings]):
         history: KeyHistory | None,
         now_s: float,
     ) -> TtlProposal:
-        settings = self._of_class.get(partition, self._settings)
-        seen = rates.at_miss(key, history, now_s)
+        settings = self._class_settings.get(partition, self._settings)
+        key_rates = rates.at_miss(key, history, now_s)
         violation = settings.constraints.violation(rates, now_s)
-        writes = seen.writes if seen.written else 0.0
-        ttl_s = estimated_ttl_s(seen.misses, writes, settings, violation)
+        writes = key_rates.writes if key_rates.written else 0.0
+        ttl_s = estimated_ttl_s(key_rates.misses, writes, settings, violation)
         return TtlProposal(ttl_s, -expm1(-writes * ttl_s))

@@ -1,15 +1,15 @@
-"""What a TTL costs: expected, by a model of reads and writes, and in hindsight.
+"""The cost of a TTL: expected, by a model of reads and writes, and in hindsight.
 
 The model: reads and writes of a key are Poisson processes. A copy is handed out at a miss, with
 TTL T. Each write to the key within T invalidates (price a, in units of a miss) and keeps the key
-in the filter until T, so that what is read in between goes to the origin (price s for each read: 1,
-or less while clients have not seen the write). The next copy is handed out at the first read
-after T. With r reads for each write and u = T · (writes in a second), the cost of a read is
+in the filter until T, so that reads in between go to the origin (price s for each read: 1, or less
+while clients have not seen the write). The next copy is handed out at the first read after T. With
+r reads for each write and u = T · (writes in a second), the cost of a read is
 
     C(u) = (1 + a·u + r·s·(u - 1 + e^-u)) / (1 + r·u)
 
-Its derivative vanishes where  e^u · (1 + (a - r + r·s) / (r²·s)) = 1 + 1/r + u,  and it pays to
-keep anything only if r > a. For r large, u is close to √(2/r): T = √(2 / (reads · writes)).
+Its derivative vanishes where  e^u · (1 + (a - r + r·s) / (r²·s)) = 1 + 1/r + u,  and caching pays
+only if r > a. For r large, u is close to √(2/r): T = √(2 / (reads · writes)).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Final, NamedTuple
 __all__ = ["After", "Belief", "SampleOutcome", "about_best", "best_writes_per_ttl", "cost"]
 
 _ROUNDS: Final = 12
-_CLOSE: Final = 1e-3
-_MOST: Final = 50.0
+_TOLERANCE: Final = 1e-3
+_MAX_U: Final = 50.0
 _STEPS: Final = 25
-"""Ratios that are remembered in a factor of e."""
-_LEAST: Final = 1e-6
+"""Cached ratios in a factor of e."""
+_MIN_RATIO: Final = 1e-6
 
 
 def best_writes_per_ttl(reads_per_write: float, invalidation: float, late: float = 1.0) -> float:
@@ -34,7 +34,7 @@ def best_writes_per_ttl(reads_per_write: float, invalidation: float, late: float
     It is 0 if nothing should be cached, and infinite if no TTL is too long.
 
     Args:
-        reads_per_write: Reads, those included that caches answer, for each write (r).
+        reads_per_write: Reads, including those that caches answer, for each write (r).
         invalidation: Price of an invalidation in units of a miss (a).
         late: Price of a read while the filter holds the key, in the same units (s).
     """
@@ -44,31 +44,31 @@ def best_writes_per_ttl(reads_per_write: float, invalidation: float, late: float
     excess, scarcity = (a - r + r * s) / (r * r * s) if s > 0 else -inf, 1 / r
     if excess <= -1:
         return inf
-    # With the first terms of e^u instead of e^u: no less than what is looked for. The function is
-    # convex, so that Newton's method comes from above and cannot go astray.
+    # The solution with the first terms of e^u only is no less than the root. The function is
+    # convex, so Newton's method converges from above.
     factor = 1 + excess
     u = (sqrt(max(0.0, excess**2 + 2 * factor * (scarcity - excess))) - excess) / factor
-    u = min(u, _MOST)
+    u = min(u, _MAX_U)
     for _ in range(_ROUNDS):
         rising = factor * exp(u)
         step = (rising - 1 - scarcity - u) / (rising - 1)
         u -= step
-        if abs(step) < _CLOSE * u:
+        if abs(step) < _TOLERANCE * u:
             break
     return max(u, 0.0)
 
 
 @lru_cache(maxsize=8_192)
-def _of_step(step: int, price_step: int, late: float) -> float:
+def _best_of_step(step: int, price_step: int, late: float) -> float:
     return best_writes_per_ttl(exp(step / _STEPS), exp(price_step / _STEPS), late)
 
 
 def about_best(reads_per_write: float, invalidation: float, late: float = 1.0) -> float:
-    """Return `best_writes_per_ttl` of ratio and price that are off by 2 % at most, quickly."""
+    """Return `best_writes_per_ttl` quickly, of ratio and price that are off by at most 2 %."""
     r, a = reads_per_write, invalidation
-    if not (_LEAST < r < 1 / _LEAST and _LEAST < a < 1 / _LEAST):
+    if not (_MIN_RATIO < r < 1 / _MIN_RATIO and _MIN_RATIO < a < 1 / _MIN_RATIO):
         return best_writes_per_ttl(r, a, late)
-    return _of_step(round(log(r) * _STEPS), round(log(a) * _STEPS), round(late, 2))
+    return _best_of_step(round(log(r) * _STEPS), round(log(a) * _STEPS), round(late, 2))
 
 
 class Belief(NamedTuple):
@@ -76,8 +76,8 @@ class Belief(NamedTuple):
 
     Attributes:
         best_s: The best TTL by the model, in seconds, beyond `unused_s`.
-        unused_s: For how long the copy is not used at first, in seconds.
-        reads: Of the key, those included that caches answer.
+        unused_s: How long the copy is not used at first (seconds).
+        reads: Of the key, including those that caches answer.
         writes: Of the key; more than 0.
         invalidation: Price of an invalidation.
         late: Price of a read while the filter holds the key.
@@ -105,7 +105,7 @@ class SampleOutcome(NamedTuple):
         ttl_s: The TTL that it was granted, in seconds.
         seen_s: The time from then until its key was written, or was read again, in seconds.
         written: Whether it was written; if not, there was no write by then.
-        after: What followed if it was invalidated; None: that was not recorded.
+        after: The accesses that followed an invalidation; None: not recorded.
     """
 
     ttl_s: float
@@ -120,15 +120,14 @@ class SampleOutcome(NamedTuple):
 
 
 def cost(ttl_s: float, belief: Belief, outcome: SampleOutcome) -> float:
-    """Return what the time of a copy would have cost with another TTL, in misses.
+    """Return the cost that the time of a copy would have had with another TTL, in misses.
 
-    One miss begins a copy. What is read before it is used goes to the origin, and so does what is
-    read from the first write until the TTL ends; each write until then invalidates. When the first
-    write came is known as far as was looked, and so is what followed until the granted TTL ended,
-    if that was looked at; beyond, the rates say what to expect. The next copy begins with the first
-    read after the end: what one copy costs counts as often as there would have been copies for each
-    that there was.
-    This is C(u), with a write that was seen in the place of one that is expected.
+    A copy starts with one miss. Reads before it is used go to the origin, and so do reads from the
+    first write until the TTL ends; each write until then invalidates. The first write is known if
+    it fell in the observed time, and so are the accesses after it until the granted TTL ended, if
+    they were recorded; beyond, the rates give the expectation. The next copy starts with the first
+    read after the end: the cost of a copy is multiplied by the number of copies that there would
+    have been for each actual one. This is C(u), with an observed write in place of an expected one.
     """
     reads, unused_s = belief.reads, belief.unused_s
     misses = 1 + reads * min(unused_s, ttl_s)
@@ -147,8 +146,8 @@ def _late(ttl_s: float, belief: Belief, outcome: SampleOutcome) -> tuple[float, 
     if (after := outcome.after) is None:
         late_s = ttl_s - max(outcome.seen_s, belief.unused_s)
         return belief.reads * max(0.0, late_s), 1 + expected
-    looked_s = outcome.ttl_s - outcome.seen_s
-    beyond_s = max(0.0, ahead_s - looked_s)
-    share = (ahead_s - beyond_s) / looked_s
+    observed_s = outcome.ttl_s - outcome.seen_s
+    beyond_s = max(0.0, ahead_s - observed_s)
+    share = (ahead_s - beyond_s) / observed_s
     reads = share * after.reads + beyond_s * belief.reads
     return reads, 1 + share * after.writes + beyond_s * belief.writes

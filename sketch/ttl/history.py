@@ -16,8 +16,8 @@ class TtlProposal(NamedTuple):
 
     Attributes:
         ttl_s: The TTL, in seconds.
-        expected: The share of such copies that will be invalidated, by the rates that are known.
-        belief: What it was chosen by; None: nothing is to be learned from it.
+        expected: The share of such copies that will be invalidated, by the known rates.
+        belief: The basis of the choice; None: nothing can be learned from it.
     """
 
     ttl_s: float
@@ -29,15 +29,15 @@ class TtlSample:
     """A proposal that was granted.
 
     It is observed until the copy's end, and then until the next read or write of its key shows that
-    nothing else came before.
+    no other came before.
     """
 
-    __slots__ = ("_begun_s", "_reads", "_writes", "_written_s", "end_s", "proposal")
+    __slots__ = ("_reads", "_start_s", "_writes", "_written_s", "end_s", "proposal")
 
     def __init__(self, proposal: TtlProposal, now_s: float, ttl_s: float) -> None:
         self.proposal = proposal
         self.end_s = now_s + ttl_s
-        self._begun_s = now_s
+        self._start_s = now_s
         self._written_s: float | None = None
         self._reads = self._writes = 0
 
@@ -53,7 +53,7 @@ class TtlSample:
         if now_s >= self.end_s:
             if self._written_s is None:
                 return SampleOutcome(
-                    self.end_s - self._begun_s, now_s - self._begun_s, written=True
+                    self.end_s - self._start_s, now_s - self._start_s, written=True
                 )
             return self._outcome(now_s)
         if self._written_s is None:
@@ -63,10 +63,10 @@ class TtlSample:
         return None
 
     def _outcome(self, now_s: float) -> SampleOutcome:
-        ttl_s = self.end_s - self._begun_s
+        ttl_s = self.end_s - self._start_s
         if self._written_s is None:
-            return SampleOutcome(ttl_s, now_s - self._begun_s, written=False)
-        seen_s = max(0.0, self._written_s - self._begun_s)
+            return SampleOutcome(ttl_s, now_s - self._start_s, written=False)
+        seen_s = max(0.0, self._written_s - self._start_s)
         return SampleOutcome(ttl_s, seen_s, True, After(self._reads, self._writes))
 
 
@@ -81,38 +81,38 @@ class CopyOutcome(Enum):
     """Its key was written after its end: a longer TTL would have made it stale."""
 
     UNCHANGED = "unchanged"
-    """Its key was read after its end and had not changed: a longer TTL would have done."""
+    """Its key was read after its end and had not changed: a longer TTL would have sufficed."""
 
 
-_NOTHING: Final = TtlProposal(0.0)
+_NO_PROPOSAL: Final = TtlProposal(0.0)
 
-_AS_PROPOSED: Final = 0.99
-"""TTLs are rounded: one of at least this share of the proposed TTL counts as proposed."""
+_PROPOSED_SHARE: Final = 0.99
+"""TTLs are rounded: at least this share of the proposed TTL counts as proposed."""
 
 
 class KeyHistory:
-    """Rates of a key, and the copy of it that may lie in caches; times are in seconds.
+    """Rates of a key, and the copy of it that caches may hold; times are in seconds.
 
-    Rates are weighted averages of times between arrivals, in which an arrival counts for `keep`
-    times as much with each that follows: counts and spans are kept apart, so that the time since
-    the last arrival can be counted in (a rate ages when nothing arrives), and so that a class's
-    rate can stand in while there are few.
+    Rates are weighted averages of times between arrivals; each arrival multiplies the weights of
+    earlier ones by `keep`. Counts and spans are separate, so that the time since the last arrival
+    can be included (a rate ages when nothing arrives), and so that a class's rate can stand in
+    while arrivals are few.
 
     Attributes:
         misses: Misses, weighted.
         miss_span_s: Times between them, weighted.
         idle_span_s: The same, less the times in which a copy answered: all reads were seen then.
-        missed_s: When the last one was.
-        writes: Writes, weighted; the first sight of a key is where counting begins, not counted.
-        written: Whether there was any write, the first sight included.
-        write_span_s: Times between them, weighted.
-        wrote_s: When the last one was; at first, when the key was first seen.
-        ttl_end_s: By then the TTL of every copy has ended.
-        held_end_s: Until then the sketch takes copies to be fresh: their receipt may be late.
-        stale_until_s: Until then the filter holds the key.
-        proposed: What was last proposed.
-        sample: A proposal that was granted, and of which it is not known yet what it leads to.
-        open: Whether a copy was handed out of which nothing has become yet.
+        missed_s: When the last miss was.
+        writes: Writes, weighted; counting starts at the first sight of a key, which does not count.
+        written: Whether there was any write, including the first sight.
+        write_span_s: Times between writes, weighted.
+        wrote_s: When the last write was; at first, when the key was first seen.
+        ttl_end_s: When the TTL of every copy has ended.
+        held_end_s: Until when the sketch considers copies fresh: their receipt may be late.
+        stale_until_s: Until when the filter holds the key.
+        proposed: The last proposal.
+        sample: A granted proposal whose outcome is not known yet.
+        open: Whether a copy was handed out whose outcome is not known yet.
     """
 
     __slots__ = (
@@ -139,13 +139,13 @@ class KeyHistory:
         self.writes = self.write_span_s = 0.0
         self.missed_s = self.wrote_s = now_s
         self.ttl_end_s = self.held_end_s = self.stale_until_s = now_s
-        self.proposed = _NOTHING
+        self.proposed = _NO_PROPOSAL
         self.sample: TtlSample | None = None
         self.open = self.written = False
         self._usable_s = self._usable_end_s = now_s
 
     def with_miss(self, now_s: float) -> tuple[float, float, float]:
-        """Return misses, times between them, and idle ones, with a miss that is going on."""
+        """Return misses, times between them, and idle times, including a current miss."""
         missed_s = self.missed_s
         gap = now_s - missed_s
         if gap <= 0:
@@ -159,7 +159,7 @@ class KeyHistory:
     def missed(self, now_s: float, keep: float) -> None:
         """Count a miss; earlier ones count for `keep` times as much from now on."""
         _, span, idle = self.with_miss(now_s)
-        # What is new counts in full.
+        # The new gap counts in full.
         gap, idle_gap = span - self.miss_span_s, idle - self.idle_span_s
         self.misses = self.misses * keep + 1
         self.miss_span_s = self.miss_span_s * keep + gap
@@ -186,8 +186,8 @@ class KeyHistory:
     ) -> CopyOutcome:
         """Record that a copy was handed out; return the outcome of the one before.
 
-        A copy with a TTL of 0 is none. It begins to answer after `transit_s`, and counts as fresh
-        for `margin_s` after its end.
+        A TTL of 0 means no copy. A copy starts to answer after `transit_s`, and counts as fresh for
+        `margin_s` after its end.
         """
         outcome = CopyOutcome.OPEN
         if self.open and now_s >= self.ttl_end_s:
@@ -197,10 +197,10 @@ class KeyHistory:
             self.open = True
             self.ttl_end_s = max(self.ttl_end_s, now_s + ttl_s)
             self.held_end_s = max(self.held_end_s, now_s + ttl_s + margin_s)
-            # Clients do not use copies of what is in the filter: they would be fetched again.
+            # Clients do not use copies of keys in the filter, but fetch them again.
             self._usable_s = max(now_s + transit_s, self.stale_until_s)
             self._usable_end_s = self.ttl_end_s
-            if self.sample is None and 0 < _AS_PROPOSED * self.proposed.ttl_s <= ttl_s:
+            if self.sample is None and 0 < _PROPOSED_SHARE * self.proposed.ttl_s <= ttl_s:
                 self.sample = TtlSample(self.proposed, now_s, ttl_s)
         return outcome
 
@@ -209,8 +209,8 @@ class KeyHistory:
         """Whether no write of the key was seen, nor any copy handed out."""
         return not self.written and self.ttl_end_s == self.wrote_s
 
-    def begun(self, now_s: float) -> None:
-        """Record the write with which counting begins."""
+    def start_counting(self, now_s: float) -> None:
+        """Record the write at which counting starts."""
         self.written = True
         self.wrote_s = now_s
 
@@ -233,23 +233,22 @@ class KeyHistory:
         return outcome
 
 
-_JUDGED: Final = 1_000
-"""The error is a mean over about so many copies."""
+_ERROR_COPIES: Final = 1_000
+"""The error is a mean over about this many copies."""
 
 
 @dataclass(slots=True)
 class Regret:
-    """Counts of one class, since the process began; of the keys that are remembered.
+    """Counts of one class since the process started, over the remembered keys.
 
     Attributes:
-        invalidations: Writes to keys of which copies were fresh: too long a TTL.
-        revalidations_paid: Misses of versions that had not changed since their copies ended: too
-            short a TTL.
+        invalidations: Writes to keys with fresh copies: the TTL was too long.
+        revalidations_paid: Misses of versions that had not changed since their copies ended: the
+            TTL was too short.
         stale_avoided: Writes to keys whose copies had ended before: a longer TTL would have made
             them stale.
-        judged: Copies of which it is known whether they were invalidated.
-        error: The excess of recent copies that were invalidated over those expected, as a share;
-            negative: fewer.
+        judged: Copies for which it is known whether they were invalidated.
+        error: The share of recent copies that were invalidated, less the expected share.
     """
 
     invalidations: int = 0
@@ -269,4 +268,4 @@ class Regret:
     def judge(self, sample: TtlProposal, *, invalidated: bool) -> None:
         self.judged += 1
         surprise = invalidated - sample.expected
-        self.error += (surprise - self.error) / min(self.judged, _JUDGED)
+        self.error += (surprise - self.error) / min(self.judged, _ERROR_COPIES)

@@ -1,4 +1,4 @@
-"""TTLs by cost: the best one of a model of reads and writes, corrected in hindsight."""
+"""TTLs by cost: the best TTL of a model of reads and writes, corrected in hindsight."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from sketch.ttl.rates import ClassRates, KeyRates, Memory
 
 __all__ = ["Learner", "LearnerSettings"]
 
-_FINE: Final = 2**0.5
-_STEEPEST: Final = 4
+_FINE_FACTOR: Final = 2**0.5
+_SLOPE_STEPS: Final = 4
 """Fine steps of the slope in either direction, to 4 and to a quarter: evidence may correct the
 model, not replace it."""
 
-_COARSE: Final = 2.0
-_SHORTEST_S: Final = 1.0
+_COARSE_FACTOR: Final = 2.0
+_MIN_LONGEST_S: Final = 1.0
 """The longest TTL is never shorter."""
 
-_TRUST: Final = 100.0
-"""At first, overruling the model's slope takes evidence of so many misses."""
+_SLOPE_TRUST: Final = 100.0
+"""At first, overruling the model's slope takes evidence of this many misses."""
 
-_CAREFREE: Final = 1.0
+_LONGEST_TRUST: Final = 1.0
 """There is no prior for the longest TTL: little evidence shortens it."""
 
 
 class Parameter:
-    """A positive number, chosen from a few by what each of them would have cost.
+    """A positive number, chosen from a few candidates by their costs in hindsight.
 
-    Costs are sums in which older ones count for less. They begin as the model has them: near the
-    best TTL T of many reads, a TTL of m · T costs (m + 1/m)/2 times as much; it takes `trust`
+    Costs are sums in which older ones count for less. They start with the costs of the model: near
+    the best TTL T of many reads, a TTL of m · T costs (m + 1/m)/2 times as much; it takes `trust`
     misses to overrule them.
 
     Attributes:
         value: The cheapest candidate, or between it and the next one.
-        candidates: Rising; each is the one before by the factor.
+        candidates: Rising; each is the previous one times the factor.
     """
 
     __slots__ = ("_costs", "_factor", "_keep", "candidates", "value")
@@ -57,7 +57,7 @@ class Parameter:
         self._costs = [trust * cosh(step * log(factor)) for step in steps]
 
     def adjust(self, costs: Iterable[float]) -> None:
-        """Add what a copy would have cost with each candidate, in misses."""
+        """Add the costs that a copy would have had with each candidate, in misses."""
         keep = self._keep
         if keep is None:
             return
@@ -69,20 +69,20 @@ class Parameter:
 
 
 def _vertex(costs: list[float], best: int) -> float:
-    """Return where the parabola through the least cost and its neighbours is least, in steps."""
+    """Return the minimum of the parabola through the least cost and its neighbours, in steps."""
     if not 0 < best < len(costs) - 1:
         return 0.0
-    before, least, after = costs[best - 1 : best + 2]
-    bend = before - 2 * least + after
+    before, minimum, after = costs[best - 1 : best + 2]
+    bend = before - 2 * minimum + after
     return (before - after) / (2 * bend) if bend > 0 else 0.0
 
 
 class LearnedParameters:
-    """What is learned of one class.
+    """The learned parameters of one class.
 
-    The time of the first write after a grant is seen whatever the TTL was. So each copy shows what
-    every other slope, or longest TTL, would have cost: none has to be tried. This is learning with
-    full information, where the leader is followed without exploring (Hannan, 1957).
+    The time of the first write after a grant is seen whatever the TTL was. So each copy shows the
+    cost of every other slope, or longest TTL, without trying it. This is learning with full
+    information, where the leader is followed without exploring (Hannan, 1957).
 
     Attributes:
         slope: The factor of the model's TTLs.
@@ -92,8 +92,10 @@ class LearnedParameters:
     __slots__ = ("longest_s", "slope")
 
     def __init__(self, longest_s: float, copies: int) -> None:
-        self.slope = Parameter(1.0, _FINE, _STEEPEST, _STEEPEST, copies, _TRUST)
-        self.longest_s = Parameter(longest_s, _COARSE, _halvings(longest_s), 0, copies, _CAREFREE)
+        self.slope = Parameter(1.0, _FINE_FACTOR, _SLOPE_STEPS, _SLOPE_STEPS, copies, _SLOPE_TRUST)
+        self.longest_s = Parameter(
+            longest_s, _COARSE_FACTOR, _halvings(longest_s), 0, copies, _LONGEST_TRUST
+        )
 
     def adjust(self, belief: Belief, outcome: SampleOutcome) -> None:
         """Adjust both by the outcome of a copy.
@@ -103,17 +105,19 @@ class LearnedParameters:
         """
         best_s, unused_s = belief.best_s, belief.unused_s
         slope, longest_s = self.slope.value, self.longest_s.value
-        wanted_s = slope * best_s + unused_s
-        ttls_s = [min(wanted_s, each) for each in self.longest_s.candidates]
+        model_ttl_s = slope * best_s + unused_s
+        ttls_s = [min(model_ttl_s, candidate) for candidate in self.longest_s.candidates]
         self.longest_s.adjust(cost(ttl_s, belief, outcome) for ttl_s in ttls_s)
-        # The slope is evaluated as if the rates were right: without what followed the write.
-        believed = outcome._replace(after=None)
-        ttls_s = [min(each * best_s + unused_s, longest_s) for each in self.slope.candidates]
-        self.slope.adjust(cost(ttl_s, belief, believed) for ttl_s in ttls_s)
+        # The slope is evaluated as if the rates were right: without the accesses after the write.
+        until_write = outcome._replace(after=None)
+        ttls_s = [
+            min(candidate * best_s + unused_s, longest_s) for candidate in self.slope.candidates
+        ]
+        self.slope.adjust(cost(ttl_s, belief, until_write) for ttl_s in ttls_s)
 
 
 def _halvings(longest_s: float) -> int:
-    return int(log2(longest_s / _SHORTEST_S)) if _SHORTEST_S < longest_s < inf else 0
+    return int(log2(longest_s / _MIN_LONGEST_S)) if _MIN_LONGEST_S < longest_s < inf else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class LearnerSettings(AdaptiveSettings):
     """How TTLs of one class are learned.
 
     Attributes:
-        unseen_s: For how long clients have not seen a write, on average: half of Δ.
+        unseen_s: How long clients have not seen a write, on average: half of Δ.
         copies: About how many copies slope and longest TTL are learned from; 0: none.
     """
 
@@ -130,13 +134,12 @@ class LearnerSettings(AdaptiveSettings):
 
 
 class Learner(Adaptive[LearnerSettings]):
-    """Grants the TTL that costs least, as far as it can be known.
+    """Grants the TTL of least cost, as far as it is known.
 
-    It differs from CATE in three things. It counts reads where no copy could answer them, and so
+    It differs from CATE in three points. It counts reads where no copy could answer them, and so
     knows how often a key is read, not only how often it is missed. It hands out no copies that no
     client would use, because the filter holds their keys for long. And it sets slope and longest
-    TTL of each class to what would have cost least, by what became of the copies
-    (`LearnedParameters`).
+    TTL of each class to the values of least cost, by the outcomes of copies (`LearnedParameters`).
     """
 
     def __init__(
@@ -146,11 +149,11 @@ class Learner(Adaptive[LearnerSettings]):
         self._parameters: dict[Partition, LearnedParameters] = {}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Set the terms of all classes; what was learned for other terms is forgotten."""
-        before = self._of_class
+        """Set the terms of all classes; parameters learned for other terms are forgotten."""
+        before = self._class_settings
         super().set_terms(terms)
         for partition in [*self._parameters]:
-            if self._of_class.get(partition) != before.get(partition):
+            if self._class_settings.get(partition) != before.get(partition):
                 del self._parameters[partition]
 
     @property
@@ -165,26 +168,26 @@ class Learner(Adaptive[LearnerSettings]):
         history: KeyHistory | None,
         now_s: float,
     ) -> TtlProposal:
-        settings = self._of_class.get(partition, self._settings)
+        settings = self._class_settings.get(partition, self._settings)
         parameters = self._parameters_of(partition, settings)
-        seen = rates.at_miss(key, history, now_s)
-        if seen.reads <= 0 or seen.writes <= 0:
-            return _REFUSED  # only others know the key, and not enough
-        held_s = max(0.0, history.stale_until_s - now_s) if history is not None else 0.0
-        model = _model(seen, settings)
-        free_s = held_s - self._memory.margin_s
-        if free_s > _LONG * model.best_s:
-            # Until the key leaves the filter copies answer only those who have revalidated them;
-            # another request comes by then, and a TTL that ends then keeps the key no longer.
+        key_rates = rates.at_miss(key, history, now_s)
+        if key_rates.reads <= 0 or key_rates.writes <= 0:
+            return _NO_TTL  # only other replicas know the key, and not enough
+        in_filter_s = max(0.0, history.stale_until_s - now_s) if history is not None else 0.0
+        model = _model(key_rates, settings)
+        free_s = in_filter_s - self._memory.margin_s
+        if free_s > _LONG_SHARE * model.best_s:
+            # Until the key leaves the filter, copies answer only clients that have revalidated
+            # them; another request comes by then, and a TTL that ends then does not prolong it.
             ttl_s = min(free_s, settings.longest_s)
-            return TtlProposal(ttl_s, -expm1(-ttl_s * seen.writes))
+            return TtlProposal(ttl_s, -expm1(-ttl_s * key_rates.writes))
         proposal = _proposal(
-            model._replace(unused_s=max(held_s, self._memory.transit_s)), parameters
+            model._replace(unused_s=max(in_filter_s, self._memory.transit_s)), parameters
         )
         violation = settings.constraints.violation(rates, now_s)
         if violation > 0:
             shorter_s = proposal.ttl_s * settings.constraints.penalty(violation)
-            return TtlProposal(shorter_s, -expm1(-shorter_s * seen.writes))
+            return TtlProposal(shorter_s, -expm1(-shorter_s * key_rates.writes))
         return proposal
 
     def _learn(self, partition: Partition, proposal: TtlProposal, outcome: SampleOutcome) -> None:
@@ -201,23 +204,23 @@ class Learner(Adaptive[LearnerSettings]):
         return parameters
 
 
-_REFUSED: Final = TtlProposal(0.0)
+_NO_TTL: Final = TtlProposal(0.0)
 
-_LONG: Final = 0.1
-"""Where the filter holds a key for this share of its best TTL, nothing longer is granted."""
+_LONG_SHARE: Final = 0.1
+"""If the filter holds a key for this share of its best TTL, no longer TTL is granted."""
 
 
-def _model(seen: KeyRates, settings: LearnerSettings) -> Belief:
+def _model(key_rates: KeyRates, settings: LearnerSettings) -> Belief:
     """Return the best TTL by the model, for a copy that is used at once."""
     weights = settings.weights
     price = 1 / weights.miss_per_invalidation
-    ratio = seen.reads / seen.writes
+    ratio = key_rates.reads / key_rates.writes
     u, late = about_best(ratio, price), 1.0
     if u > 0 and weights.stale != weights.miss:
-        unseen = min(1.0, settings.unseen_s * seen.writes / u)
+        unseen = min(1.0, settings.unseen_s * key_rates.writes / u)
         late = 1 + unseen * (weights.stale / weights.miss - 1)
         u = about_best(ratio, price, late)
-    return Belief(u / seen.writes, 0.0, seen.reads, seen.writes, price, late)
+    return Belief(u / key_rates.writes, 0.0, key_rates.reads, key_rates.writes, price, late)
 
 
 def _proposal(belief: Belief, parameters: LearnedParameters) -> TtlProposal:
@@ -229,5 +232,5 @@ def _proposal(belief: Belief, parameters: LearnedParameters) -> TtlProposal:
     written = -expm1(-writes)
     answered = belief.reads / belief.writes * (written + expm1(-belief.unused_s * belief.writes))
     if belief.best_s <= 0 or answered <= belief.invalidation * writes:
-        return _REFUSED
+        return _NO_TTL
     return TtlProposal(ttl_s, written, belief)

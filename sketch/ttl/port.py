@@ -15,12 +15,12 @@ __all__ = ["Static", "Terms", "TtlEstimator", "TtlGranted", "Weights"]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What each event costs, in any unit; docs/papers/cache_sketch.md, "TTL estimators".
+    """The cost of each event, in any unit; docs/papers/cache_sketch.md, "TTL estimators".
 
     Attributes:
-        invalidation: A write to something that caches hold: a purge, an entry of the filter.
+        invalidation: A write to a key that caches hold: a purge, an entry of the filter.
         stale: A read that is answered with an overwritten version.
-        miss: A read that the origin has to answer, revalidations included.
+        miss: A read that the origin has to answer, including revalidations.
         false_positives: The filter's false positive rate: all reads that it touches wrongly.
 
     Raises:
@@ -46,8 +46,8 @@ class Weights:
         self, invalidations: int, stale: int, misses: int, accesses: int, false_positives: float
     ) -> float:
         """Return the cost of each access, the paper's cost function."""
-        counted = self.invalidation * invalidations + self.stale * stale + self.miss * misses
-        return counted / max(accesses, 1) + self.false_positives * false_positives
+        total = self.invalidation * invalidations + self.stale * stale + self.miss * misses
+        return total / max(accesses, 1) + self.false_positives * false_positives
 
 
 class TtlGranted(NamedTuple):
@@ -67,9 +67,9 @@ class Terms(NamedTuple):
 class TtlEstimator:
     """Estimates TTLs, and is notified of every miss and of every write; times are in seconds.
 
-    A replica sees only its share of the requests: what it measures is sent to the others (`share`),
-    and what they sent is taken in (`merge`), at any interval. Estimators do no input or output
-    themselves, and are used by one event loop. By default nothing is learned or shared.
+    A replica sees only its share of the requests: it sends its rates to the other replicas
+    (`share`) and merges theirs (`merge`), at any interval. Estimators do no input or output, and
+    are used by one event loop. By default nothing is learned or shared.
     """
 
     @property
@@ -78,10 +78,10 @@ class TtlEstimator:
         return {}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Set the terms of all classes; what is remembered of others is forgotten."""
+        """Set the terms of all classes; other classes are forgotten."""
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
-        """Return the TTL of a response that shows these keys, and missed: the shortest of theirs.
+        """Return the TTL of a missed response that shows these keys: the shortest of theirs.
 
         It is called before `missed`, and counts the current miss.
         """
@@ -92,8 +92,8 @@ class TtlEstimator:
     ) -> None:
         """Record that a response that shows these keys came from the origin.
 
-        `ttl_s` is what it was granted in the end, 0 if it must not be cached; None: what `ttl_s`
-        last returned for each key.
+        `ttl_s` is the TTL that it was finally granted, 0 if it must not be cached; None: the last
+        result of `ttl_s` for each key.
         """
 
     def wrote(
@@ -102,24 +102,24 @@ class TtlEstimator:
         """Record a write to these keys; the records of `created` did not exist before."""
 
     def filled(self, partition: Partition, false_positives: float) -> None:
-        """Record the filter's present false positive rate for a partition."""
+        """Record the filter's current false positive rate for a partition."""
 
     def share(self, now_s: float) -> Iterator[Any]:  # noqa: ARG002 - nothing by default
-        """Return what the other replicas are to know, as JSON; of bounded size.
+        """Return this replica's rates for the other replicas, as JSON of bounded size.
 
-        There is an entry for each class, computed when it is iterated: each takes milliseconds.
+        Each class has an entry, computed when it is iterated: each takes milliseconds.
         """
         return iter(())
 
-    def merge(self, others: Sequence[Any], now_s: float) -> None:
-        """Take in what all other replicas shared last; it replaces what was taken in before.
+    def merge(self, shares: Sequence[Any], now_s: float) -> None:
+        """Merge the last shares of all other replicas; they replace earlier ones.
 
-        Entries of another form are left out.
+        Malformed entries are skipped.
         """
 
 
 class Static(TtlEstimator):
-    """Gives every response the same TTL; the caller caps it by what the class allows."""
+    """Gives every response the same TTL; the caller caps it by the class's limit."""
 
     def __init__(self, ttl_s: float = math.inf) -> None:
         self._ttl_s = ttl_s

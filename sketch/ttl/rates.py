@@ -1,4 +1,4 @@
-"""The rates of a class and of its keys, in bounded memory, as all replicas see them together."""
+"""The rates of a class and of its keys over all replicas, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ from sketch.ttl.history import CopyOutcome, KeyHistory, Regret
 __all__ = ["ClassRates", "KeyRates", "Memory", "PeerRates", "Reservoir"]
 
 _PRIOR: Final = 0.25
-"""Arrivals for which the class's rate counts in a key's."""
+"""The weight of the class's rate in a key's rate, in arrivals."""
 
 _DOUBT: Final = 0.5
-"""Arrivals that are assumed where none was seen: to conclude from a short time that there never
-will be any would be too much."""
+"""Arrivals that are assumed where none was seen: a short time without any does not prove that there
+never will be one."""
 
-_LEAST_IDLE: Final = 0.001
+_MIN_IDLE: Final = 0.001
 """The least share of the time between two misses in which no copy answered."""
 
 _KEEP: Final = 0.999
 _FIRST_S: Final = 1.0
 
 _ADMITTED: Final = 0.25
-"""Share of the arrivals of unknown keys that enter a full sample: what is requested once seldom
-does, what is requested often soon is in, and histories are kept four times as long."""
+"""Share of the arrivals of unknown keys that enter a full sample: a key requested once seldom does,
+a key requested often soon does, and histories stay four times as long."""
 
 
 class Memory(NamedTuple):
     """How much is remembered.
 
     Attributes:
-        keys: Of each class, at most.
+        keys: The maximum of keys of each class.
         arrivals: How many arrivals a key's rate is averaged over.
-        peers_s: For how long the rates that other replicas sent hold.
-        transit_s: After which time a copy that was handed out begins to answer.
-        margin_s: For how long the sketch takes a copy to be fresh after its end: M of
-            docs/protocol.md.
+        peers_s: How long the rates that other replicas sent are valid.
+        transit_s: The time after which a copy that was handed out starts to answer.
+        margin_s: How long the sketch considers a copy fresh after its end: M of docs/protocol.md.
     """
 
     keys: int = 10_000
@@ -52,7 +51,7 @@ class KeyRates(NamedTuple):
 
     Attributes:
         misses: Reads that the origin answered.
-        reads: Reads, those that caches answered included; estimated from the times in which no
+        reads: Reads, including those that caches answered; estimated from the times in which no
             copy was fresh.
         writes: Writes; 0 only if the whole class has had none.
         written: Whether a write to the key has been seen.
@@ -65,7 +64,7 @@ class KeyRates(NamedTuple):
 
 
 class PeerRates(NamedTuple):
-    """Arrivals in a second that other replicas sent of a class, and of its most frequent keys.
+    """Rates of a class, and of its most frequent keys, that other replicas sent (per second).
 
     After `until_s` they are too old.
     """
@@ -77,13 +76,13 @@ class PeerRates(NamedTuple):
     until_s: float = 0.0
 
 
-_NOTHING: Final = PeerRates()
+_NO_PEERS: Final = PeerRates()
 
 
 class ArrivalRate:
     """A weighted average of the times between arrivals; times are in seconds.
 
-    `assumed` arrivals are counted besides those that are seen.
+    `assumed` arrivals are counted in addition to those that are seen.
     """
 
     __slots__ = ("_assumed", "_count", "_last_s", "_span_s")
@@ -113,7 +112,7 @@ class Reservoir:
     """Remembers at most `capacity` keys; a new one replaces any other.
 
     This is Aggarwal's reservoir for streams that change (VLDB 2006, algorithm 3.1): the probability
-    that an old arrival is still remembered falls exponentially with what came since.
+    that an old arrival is still remembered falls exponentially with later arrivals.
     """
 
     def __init__(self, capacity: int, random: Random) -> None:
@@ -156,7 +155,7 @@ class ClassRates:
         self.misses, self.writes, self.invalidations = (
             ArrivalRate(now_s, _DOUBT) for _ in range(3)
         )
-        self.peers = _NOTHING
+        self.peers = _NO_PEERS
         self.regret = Regret()
         self.false_positives = 0.0
         self._creations = 0
@@ -175,22 +174,22 @@ class ClassRates:
     def created(self, key: str, history: KeyHistory | None, now_s: float) -> None:
         """Record the write that creates a key, of which there is no copy.
 
-        It is no sign that keys change, but one that they do not: the more of them come while the
-        class is read, and no other writes, the less is assumed that any will. Those of an import,
-        before any read, say nothing.
+        Creations are a sign that keys do not change: the more of them come while the class is read,
+        without other writes, the fewer writes are assumed. Those of an import, before any read, do
+        not count.
         """
         if self._read:
             self._read = False
             self._creations += 1
             self.writes.assume(_DOUBT / (1 + self._creations))
-        self._begin(key, history, now_s)
+        self._start_counting(key, history, now_s)
 
     def wrote(self, key: str, history: KeyHistory | None, now_s: float) -> CopyOutcome:
         """Count a write to a key, `history` if it is remembered; return the outcome of its copy."""
         if history is None or history.is_new:
             if not self.keys.full:
                 self.writes.arrived(now_s)
-            self._begin(key, history, now_s)
+            self._start_counting(key, history, now_s)
             return CopyOutcome.OPEN
         outcome = history.wrote(now_s, self._keep)
         self.writes.arrived(now_s)
@@ -199,48 +198,50 @@ class ClassRates:
             self.invalidations.arrived(now_s)
         return outcome
 
-    def _begin(self, key: str, history: KeyHistory | None, now_s: float) -> None:
+    def _start_counting(self, key: str, history: KeyHistory | None, now_s: float) -> None:
         history = history or self.keys.admit(key, now_s)
         if history is not None:
-            history.begun(now_s)
+            history.start_counting(now_s)
 
     def at_miss(self, key: str, history: KeyHistory | None, now_s: float) -> KeyRates:
         """Return the rates of a key that is being missed; that miss is counted."""
         peers = self._peers(now_s)
         if history is None:
-            return self._unknown(key, peers, now_s)
-        known = _PRIOR * len(self.keys)
+            return self._unknown_key(key, peers, now_s)
+        prior_arrivals = _PRIOR * len(self.keys)
         class_misses, class_writes = self.misses.per_s(now_s), self.writes.per_s(now_s)
         count, span, idle = history.with_miss(now_s)
         # The class's rates count as `_PRIOR` arrivals in the spans that they would have taken.
-        misses = (count + _PRIOR) / (span + known / class_misses)
-        writes = (history.writes + _PRIOR) / (history.unwritten_s(now_s) + known / class_writes)
-        if peers is _NOTHING:
+        misses = (count + _PRIOR) / (span + prior_arrivals / class_misses)
+        writes = (history.writes + _PRIOR) / (
+            history.unwritten_s(now_s) + prior_arrivals / class_writes
+        )
+        if peers is _NO_PEERS:
             # While no copy answered, all reads were misses.
-            least = _LEAST_IDLE * span
-            reads = misses * span / (max(least, idle)) if span > 0 else misses
+            min_idle_s = _MIN_IDLE * span
+            reads = misses * span / (max(min_idle_s, idle)) if span > 0 else misses
             return KeyRates(misses, reads, writes, history.written)
         of_key = peers.keys.get(key)
-        misses = _together(misses, of_key and of_key[0], class_misses, peers.misses)
-        writes = _together(writes, of_key and of_key[1], class_writes, peers.writes)
+        misses = _add_peers(misses, of_key and of_key[0], class_misses, peers.misses)
+        writes = _add_peers(writes, of_key and of_key[1], class_writes, peers.writes)
         reads = _reads(misses, (span - idle) / count if count else 0.0)
         return KeyRates(misses, reads, writes, history.written or bool(of_key and of_key[1]))
 
-    def _unknown(self, key: str, peers: PeerRates, now_s: float) -> KeyRates:
+    def _unknown_key(self, key: str, peers: PeerRates, now_s: float) -> KeyRates:
         """Return the rates of a key that this replica does not remember."""
         if (of_key := peers.keys.get(key)) is not None:
             return KeyRates(of_key[0], of_key[0], of_key[1], of_key[1] > 0)
-        known = max(len(self.keys), 1)
-        misses = (self.misses.per_s(now_s) + peers.misses) / known
-        writes = (self.writes.per_s(now_s) + peers.writes) / known
-        # What is new has not been written; what was forgotten may have been.
+        keys = max(len(self.keys), 1)
+        misses = (self.misses.per_s(now_s) + peers.misses) / keys
+        writes = (self.writes.per_s(now_s) + peers.writes) / keys
+        # A new key has not been written; a forgotten one may have been.
         return KeyRates(misses, misses, writes, self.keys.full and writes > 0)
 
     def _peers(self, now_s: float) -> PeerRates:
-        return self.peers if now_s < self.peers.until_s else _NOTHING
+        return self.peers if now_s < self.peers.until_s else _NO_PEERS
 
     def alone(self, now_s: float) -> bool:
-        """Whether no other replica has reported recently that it sees anything of the class."""
+        """Whether no other replica has recently reported accesses to the class."""
         peers = self._peers(now_s)
         return peers.misses == peers.writes == 0
 
@@ -249,8 +250,8 @@ class ClassRates:
         return self.invalidations.per_s(now_s) + self._peers(now_s).invalidations
 
 
-def _together(own: float, peers: float | None, class_own: float, class_peers: float) -> float:
-    """Add what others sent of a key; if they sent nothing, in proportion to the class."""
+def _add_peers(own: float, peers: float | None, class_own: float, class_peers: float) -> float:
+    """Add the peers' rate of a key; if they sent none, in proportion to the class."""
     if peers is not None:
         return own + peers
     return own * (1 + class_peers / class_own) if class_own > 0 else own
@@ -260,4 +261,4 @@ def _reads(misses: float, cached_s: float) -> float:
     """Return the reads in a second if a copy answers for `cached_s` after each miss."""
     if misses <= 0:
         return 0.0
-    return 1 / max(1 / misses - cached_s, _LEAST_IDLE / misses)
+    return 1 / max(1 / misses - cached_s, _MIN_IDLE / misses)

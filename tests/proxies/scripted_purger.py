@@ -15,7 +15,7 @@ class ScriptedPurger:
     """Keeps what it was sent; fails while `broken`, answers nothing while `hanging`."""
 
     name: str
-    most: int = 200
+    max_keys: int = 200
     broken: bool = False
     hanging: bool = False
     sent: list[tuple[str, ...]] = field(default_factory=list)

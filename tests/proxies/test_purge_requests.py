@@ -69,7 +69,7 @@ async def test_cloudflare_gets_few_tags_at_a_time() -> None:
     request = await sent(cloudflare("cdn", "zone1", SECRET))
     assert request.url.path == "/client/v4/zones/zone1/purge_cache"
     assert json.loads(request.content) == {"tags": TAGS}
-    assert TagPurger(cloudflare("cdn", "zone1", SECRET), Api()).most == 30
+    assert TagPurger(cloudflare("cdn", "zone1", SECRET), Api()).max_keys == 30
 
 
 async def test_any_other_api_is_described_in_the_settings() -> None:

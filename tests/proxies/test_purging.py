@@ -189,10 +189,10 @@ def test_a_key_waits_until_the_last_purge_that_was_taken_is_acknowledged() -> No
         waiting.take(now, [purge])
     for purge in (later, first):  # their requests may end in any order
         waiting.confirm("one", [purge])
-    waiting.acknowledged([first])
+    waiting.forget([first])
     assert waiting.is_confirmed("one", later)
     assert waiting.event(1.0) == PurgesWaiting(1, 1.0, 1)
-    waiting.acknowledged([later])
+    waiting.forget([later])
     assert waiting.event(1.0) == PurgesWaiting(0, 0.0, 0)
 
 
@@ -241,7 +241,7 @@ async def test_no_purge_is_taken_while_every_purger_fails(writes: Writes) -> Non
 
 
 async def test_requests_name_as_many_keys_as_the_purger_takes(writes: Writes) -> None:
-    purger = ScriptedPurger("few", most=3)
+    purger = ScriptedPurger("few", max_keys=3)
     await writes.write(*(f"articles/{number}#main" for number in range(8)))
     async with purging(writes, purger):
         await until(lambda: len(keys_sent(purger)) == 8)
@@ -308,7 +308,7 @@ async def test_purging_needs_a_purger(writes: Writes) -> None:
 async def test_purging_now_is_confirmed_by_all_and_leaves_the_queue_responsible(
     writes: Writes,
 ) -> None:
-    one, other = ScriptedPurger("one", most=1), ScriptedPurger("other")
+    one, other = ScriptedPurger("one", max_keys=1), ScriptedPurger("other")
     worker = Purging(writes.sketch, [one, other], lambda: [PARTITION], lambda event: None)
     await writes.write("articles/a#main", "articles/b#main")
     assert await worker.purge_now("news", ["articles/a#main", "articles/b#main"], 10.0)

@@ -1,4 +1,4 @@
-"""Clients for programs on asyncio; `portolan_client.blocking` has the same, and describes it."""
+"""Clients for programs on asyncio; `portolan_client.blocking` describes the same interface."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from portolan_client.objects import Read
 from portolan_client.problems import NotFound, TransactionAborted
 from portolan_client.queries import Page
 from portolan_client.retries import NO_ANSWER, Attempts, Retries, pauses_s
-from portolan_client.transactions import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transaction
+from portolan_client.transactions import FIRST_PAUSE_S, MAX_PAUSE_S, Transaction
 
 __all__ = ["AsyncAdminClient", "AsyncClient", "AsyncTransaction"]
 
@@ -58,7 +58,7 @@ class _AsyncConnection:
         await self._http.aclose()
 
     async def send(self, call: Call[T]) -> T:
-        """Send a request, again where that is safe, and return its result.
+        """Send a request, with retries where they are safe, and return its result.
 
         Raises:
             Problem: The service refused.
@@ -76,7 +76,7 @@ class _AsyncConnection:
             await asyncio.sleep(pause)
 
 
-def _sent(
+def _sending(
     build: Callable[P, Call[T]],
 ) -> Callable[Concatenate[_AsyncConnection, P], Coroutine[Any, Any, T]]:
     @wraps(build)
@@ -86,7 +86,7 @@ def _sent(
     return method
 
 
-def _paged(
+def _paging(
     build: Callable[P, Call[Page]],
 ) -> Callable[Concatenate[_AsyncConnection, P], AsyncIterator[JsonObject]]:
     @wraps(build)
@@ -103,7 +103,7 @@ def _paged(
     return method
 
 
-def _summed(
+def _summing(
     build: Callable[P, Call[WriteSummary]],
 ) -> Callable[Concatenate[_AsyncConnection, P], Coroutine[Any, Any, WriteSummary]]:
     @wraps(build)
@@ -137,33 +137,33 @@ class AsyncClient(_AsyncConnection):
         url, pinned = data_url(base_url, database), pinned_headers(headers, schema_version)
         super().__init__(url, credential, timeout_s, pinned, transport, retries)
 
-    get = _sent(objects.get)
-    get_many = _sent(objects.get_many)
-    put = _sent(objects.put)
-    create = _sent(objects.create)
-    patch = _sent(objects.patch)
-    update = _sent(objects.update)
-    patch_by = _sent(objects.patch_by)
-    update_by = _sent(objects.update_by)
-    delete = _sent(objects.delete)
-    query = _sent(queries.query)
-    iterate = _paged(queries.query)
-    patch_where = _summed(filtered_writes.patch_where)
-    update_where = _summed(filtered_writes.update_where)
-    delete_where = _summed(filtered_writes.delete_where)
-    batch = _sent(operations.batch)
-    commit = _sent(operations.commit)
+    get = _sending(objects.get)
+    get_many = _sending(objects.get_many)
+    put = _sending(objects.put)
+    create = _sending(objects.create)
+    patch = _sending(objects.patch)
+    update = _sending(objects.update)
+    patch_by = _sending(objects.patch_by)
+    update_by = _sending(objects.update_by)
+    delete = _sending(objects.delete)
+    query = _sending(queries.query)
+    iterate = _paging(queries.query)
+    patch_where = _summing(filtered_writes.patch_where)
+    update_where = _summing(filtered_writes.update_where)
+    delete_where = _summing(filtered_writes.delete_where)
+    batch = _sending(operations.batch)
+    commit = _sending(operations.commit)
 
     async def transact(
         self, work: Callable[[AsyncTransaction], Awaitable[T]], *, attempts: int = 10
     ) -> T:
-        """Await `work` and commit what it has added; again if that is aborted.
+        """Await `work` and commit its operations; retry if the commit is aborted.
 
         Raises:
-            TransactionAborted: The last attempt was aborted, too.
-            Problem: One of the writes was refused, so that none was executed.
+            TransactionAborted: The last attempt was aborted.
+            Problem: One of the writes was refused, so none was executed.
         """
-        pauses = pauses_s(attempts - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        pauses = pauses_s(attempts - 1, FIRST_PAUSE_S, MAX_PAUSE_S)
         transaction = AsyncTransaction(self)
         while True:
             result = await work(transaction)
@@ -221,9 +221,9 @@ class AsyncTransaction(Transaction):
         Raises:
             NotFound: It is absent.
         """
-        seen = self.recall(class_name, id_, fields)
-        if seen is not None:
-            return seen
+        recorded = self.recall(class_name, id_, fields)
+        if recorded is not None:
+            return recorded
         try:
             read = await self._client.send(self.read(class_name, id_, fields))
         except NotFound as absent:
@@ -251,6 +251,6 @@ class AsyncAdminClient(_AsyncConnection):
     ) -> None:
         super().__init__(admin_url(base_url), credential, timeout_s, headers, transport, retries)
 
-    schema = _sent(schemas.schema)
-    put_schema = _sent(schemas.put_schema)
-    drop_database = _sent(schemas.drop_database)
+    schema = _sending(schemas.schema)
+    put_schema = _sending(schemas.put_schema)
+    drop_database = _sending(schemas.drop_database)

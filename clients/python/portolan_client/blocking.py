@@ -1,4 +1,4 @@
-"""Clients for programs that wait for each answer."""
+"""Clients for programs that block until each reply."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from portolan_client.objects import Read
 from portolan_client.problems import NotFound, TransactionAborted
 from portolan_client.queries import Page
 from portolan_client.retries import NO_ANSWER, Attempts, Retries, pauses_s
-from portolan_client.transactions import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transaction
+from portolan_client.transactions import FIRST_PAUSE_S, MAX_PAUSE_S, Transaction
 
 __all__ = ["AdminClient", "Client", "ClientTransaction"]
 
@@ -58,7 +58,7 @@ class _Connection:
         self._http.close()
 
     def send(self, call: Call[T]) -> T:
-        """Send a request, again where that is safe, and return its result.
+        """Send a request, with retries where they are safe, and return its result.
 
         Raises:
             Problem: The service refused.
@@ -76,8 +76,8 @@ class _Connection:
             time.sleep(pause)
 
 
-def _sent(build: Callable[P, Call[T]]) -> Callable[Concatenate[_Connection, P], T]:
-    """Make a method of the function that builds its call: that has its signature and its words."""
+def _sending(build: Callable[P, Call[T]]) -> Callable[Concatenate[_Connection, P], T]:
+    """Return a method that sends the call that a function builds, and has its signature."""
 
     @wraps(build)
     def method(self: _Connection, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -86,7 +86,7 @@ def _sent(build: Callable[P, Call[T]]) -> Callable[Concatenate[_Connection, P], 
     return method
 
 
-def _paged(
+def _paging(
     build: Callable[P, Call[Page]],
 ) -> Callable[Concatenate[_Connection, P], Iterator[JsonObject]]:
     @wraps(build)
@@ -100,7 +100,7 @@ def _paged(
     return method
 
 
-def _summed(
+def _summing(
     build: Callable[P, Call[WriteSummary]],
 ) -> Callable[Concatenate[_Connection, P], WriteSummary]:
     @wraps(build)
@@ -116,8 +116,8 @@ def _summed(
 class Client(_Connection):
     """Reads and writes one database. Used as ``with``, or closed by `close`.
 
-    A request is sent again after a lost connection, and when the service asks for it by
-    Retry-After. Each write has an Idempotency-Key, so that it takes effect once.
+    A request is retried after a lost connection, and when the service asks for it by Retry-After.
+    Each write has an Idempotency-Key, so that it takes effect once.
 
     Args:
         base_url: Of the data API, without ``/v1``.
@@ -125,10 +125,10 @@ class Client(_Connection):
         credential: A key or a token, or a function that returns one.
         timeout_s: For each step of a request (seconds).
         headers: Sent with each request.
-        transport: Sends the requests, if not the network: a cache, for example.
-        retries: How often a request is sent again.
+        transport: Sends the requests instead of the network: a cache, for example.
+        retries: How often a request is retried.
         schema_version: The version of the schema whose names all requests use, however fields are
-            renamed later; None: those in force.
+            renamed later; None: the version in force.
     """
 
     def __init__(
@@ -146,31 +146,31 @@ class Client(_Connection):
         url, pinned = data_url(base_url, database), pinned_headers(headers, schema_version)
         super().__init__(url, credential, timeout_s, pinned, transport, retries)
 
-    get = _sent(objects.get)
-    get_many = _sent(objects.get_many)
-    put = _sent(objects.put)
-    create = _sent(objects.create)
-    patch = _sent(objects.patch)
-    update = _sent(objects.update)
-    patch_by = _sent(objects.patch_by)
-    update_by = _sent(objects.update_by)
-    delete = _sent(objects.delete)
-    query = _sent(queries.query)
-    iterate = _paged(queries.query)
-    patch_where = _summed(filtered_writes.patch_where)
-    update_where = _summed(filtered_writes.update_where)
-    delete_where = _summed(filtered_writes.delete_where)
-    batch = _sent(operations.batch)
-    commit = _sent(operations.commit)
+    get = _sending(objects.get)
+    get_many = _sending(objects.get_many)
+    put = _sending(objects.put)
+    create = _sending(objects.create)
+    patch = _sending(objects.patch)
+    update = _sending(objects.update)
+    patch_by = _sending(objects.patch_by)
+    update_by = _sending(objects.update_by)
+    delete = _sending(objects.delete)
+    query = _sending(queries.query)
+    iterate = _paging(queries.query)
+    patch_where = _summing(filtered_writes.patch_where)
+    update_where = _summing(filtered_writes.update_where)
+    delete_where = _summing(filtered_writes.delete_where)
+    batch = _sending(operations.batch)
+    commit = _sending(operations.commit)
 
     def transact(self, work: Callable[[ClientTransaction], T], *, attempts: int = 10) -> T:
-        """Call `work` and commit what it has added; again if that is aborted.
+        """Call `work` and commit its operations; retry if the commit is aborted.
 
         Raises:
-            TransactionAborted: The last attempt was aborted, too.
-            Problem: One of the writes was refused, so that none was executed.
+            TransactionAborted: The last attempt was aborted.
+            Problem: One of the writes was refused, so none was executed.
         """
-        pauses = pauses_s(attempts - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        pauses = pauses_s(attempts - 1, FIRST_PAUSE_S, MAX_PAUSE_S)
         transaction = ClientTransaction(self)
         while True:
             result = work(transaction)
@@ -190,7 +190,7 @@ class Client(_Connection):
     ) -> Iterator[Change]:
         """Yield changes as they happen, without an end.
 
-        After a lost connection it goes on where it was; a change may come again then, with the
+        After a lost connection it resumes where it was; a change may then be repeated, with the
         same `id`.
 
         Args:
@@ -199,7 +199,7 @@ class Client(_Connection):
             reconnects: Attempts in a row that may fail, for about a minute by default.
 
         Raises:
-            Gone: The changes after the position are not kept any more: read the objects again.
+            Gone: The changes after the position are no longer kept: read the objects again.
             Unreachable: The service does not answer.
         """
         feed = Feed(class_name, after, reconnects)
@@ -239,9 +239,9 @@ class ClientTransaction(Transaction):
         Raises:
             NotFound: It is absent.
         """
-        seen = self.recall(class_name, id_, fields)
-        if seen is not None:
-            return seen
+        recorded = self.recall(class_name, id_, fields)
+        if recorded is not None:
+            return recorded
         try:
             read = self._client.send(self.read(class_name, id_, fields))
         except NotFound as absent:
@@ -259,8 +259,8 @@ class AdminClient(_Connection):
         credential: A key or a token, or a function that returns one.
         timeout_s: For each step of a request (seconds).
         headers: Sent with each request.
-        transport: Sends the requests, if not the network.
-        retries: How often a request is sent again.
+        transport: Sends the requests instead of the network.
+        retries: How often a request is retried.
     """
 
     def __init__(
@@ -275,6 +275,6 @@ class AdminClient(_Connection):
     ) -> None:
         super().__init__(admin_url(base_url), credential, timeout_s, headers, transport, retries)
 
-    schema = _sent(schemas.schema)
-    put_schema = _sent(schemas.put_schema)
-    drop_database = _sent(schemas.drop_database)
+    schema = _sending(schemas.schema)
+    put_schema = _sending(schemas.put_schema)
+    drop_database = _sending(schemas.drop_database)

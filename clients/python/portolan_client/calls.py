@@ -1,4 +1,4 @@
-"""A request and how its reply is read, without any input or output: both clients send these."""
+"""Requests, and how to read their replies, without any I/O: both clients send them."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Reply:
     @property
     def groups_behind(self) -> tuple[str, ...]:
         """The cache groups that a write over several systems has not reached yet."""
-        listed = self.headers.get("portolan-partial", "").split(",")
-        return tuple(name.strip() for name in listed if name.strip())
+        groups = self.headers.get("portolan-partial", "").split(",")
+        return tuple(name.strip() for name in groups if name.strip())
 
     def json(self) -> Any:
-        """Return the body; raises `BrokenReply` if it is no JSON, as a proxy's page."""
+        """Return the body; raises `BrokenReply` if it is not JSON, such as a proxy's page."""
         try:
             return json.loads(self.content)
         except (ValueError, RecursionError) as error:
-            raise BrokenReply(f"a reply of status {self.status} is no JSON") from error
+            raise BrokenReply(f"a reply of status {self.status} is not JSON") from error
 
     def json_object(self) -> JsonObject:
         body = self.json()
         if not isinstance(body, dict):
-            raise BrokenReply(f"a reply of status {self.status} is no JSON object")
+            raise BrokenReply(f"a reply of status {self.status} is not a JSON object")
         return body
 
 
@@ -58,7 +58,7 @@ class Call(Generic[T]):
 
     Attributes:
         path: Below the address of the client, percent-encoded.
-        read: Makes the result of a reply that is no problem.
+        read: Returns the result from a reply that is not a problem.
         repeatable: Whether the request may be sent again when its outcome is unknown.
     """
 
@@ -71,16 +71,16 @@ class Call(Generic[T]):
 
     @property
     def idempotency_key(self) -> str | None:
-        """By which the service recognises the call if it comes again; None: it is no write."""
+        """The key by which the service recognises a repeated call; None: it is not a write."""
         header = self.headers.get("Idempotency-Key")
         return None if header is None else unquoted(header)
 
     def result(self, reply: Reply) -> T:
-        """Return what the call is for.
+        """Return the result of the call.
 
         Raises:
             Problem: The service refused.
-            BrokenReply: What came is nothing that the service sends.
+            BrokenReply: The service does not send such a reply.
         """
         try:
             return self._result(reply)

@@ -13,25 +13,34 @@ from portolan_client.encoding import with_parameters
 from portolan_client.problems import BrokenReply, PortolanError, Problem, Unreachable
 from portolan_client.retries import NO_ANSWER, pauses_s
 
-__all__ = ["BEGINNING", "ENDS", "LARGEST", "SILENCE_S", "Change", "Event", "EventReader", "Feed"]
+__all__ = [
+    "BEGINNING",
+    "ENDS",
+    "MAX_EVENT_BYTES",
+    "SILENCE_S",
+    "Change",
+    "Event",
+    "EventReader",
+    "Feed",
+]
 
 BEGINNING: Final = "beginning"
-"""The position before all changes that are kept."""
+"""The position before all stored changes."""
 
 SILENCE_S: Final = 45.0
-"""After which a connection counts as lost: the service sends something each 15 seconds."""
+"""The silence after which a connection counts as lost: the service sends every 15 seconds."""
 
 ENDS: Final = (*NO_ANSWER, Problem)
 """Errors after which a stream may be requested again."""
 
 _TRANSIENT: Final = frozenset({408, 429, 502, 503, 504})
-"""Statuses after which the feed tries again: the service's, and a proxy's that has lost it."""
+"""Statuses after which the feed reconnects: the service's, and a proxy's that has lost it."""
 
-LARGEST: Final = 128 * 2**20
-"""Bytes of an event; the service's own have two objects at most."""
+MAX_EVENT_BYTES: Final = 128 * 2**20
+"""The service's events have at most two objects."""
 
 _FIRST_PAUSE_S: Final = 0.25
-_LONGEST_PAUSE_S: Final = 10.0
+_MAX_PAUSE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class Change:
         version: The new version of the group; it increases with every change.
         before: The previous values of the fields written; None: the object was absent.
         after: Their new values; None: the object is deleted.
-        position: Where to go on after this change.
+        position: Where to resume after this change.
     """
 
     id: str
@@ -60,7 +69,7 @@ class Change:
 
 
 class Feed:
-    """Where a reader of the feed is, and what it does when the stream ends.
+    """The position of a reader of the feed, and its retries when the stream ends.
 
     Args:
         class_name: Changes of one class only; None: of all.
@@ -72,20 +81,20 @@ class Feed:
         self._class_name = class_name
         self._position = after
         self._reconnects = reconnects
-        self._pauses = self._all_pauses()
+        self._pauses = self._new_pauses()
         self._reader = EventReader()
 
     def request(self) -> Call[None]:
-        """Return the request for the changes after the last one that was received."""
+        """Return the request for the changes after the last received one."""
         self._reader = EventReader()
         parameters = {"class": self._class_name, "after": self._position}
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         return Call("GET", with_parameters("changes", **parameters), lambda _: None, headers)
 
     def receive(self, chunk: bytes) -> Iterator[Change]:
-        """Yield the changes that are complete."""
+        """Yield the complete changes."""
         for event in self._reader.receive(chunk):
-            self._pauses = self._all_pauses()
+            self._pauses = self._new_pauses()
             self._position = event.id or self._position
             if event.data:
                 yield _change(event)
@@ -97,8 +106,8 @@ class Feed:
             cause: Why the stream ended, one of `ENDS`; None: the service has ended it.
 
         Raises:
-            Problem: `cause`, if it does not pass, or too many attempts have failed in a row.
-            Unreachable: So many have had no reply, or streams that ended at once.
+            Problem: `cause`, if it is permanent, or if too many attempts have failed in a row.
+            Unreachable: Too many attempts had no reply, or streams that ended at once.
         """
         error = cause
         if cause is not None and not isinstance(cause, PortolanError):
@@ -108,11 +117,11 @@ class Feed:
         pause = next(self._pauses, None)
         if pause is None:
             raise error or Unreachable("the service ends the stream of changes at once")
-        asked = error.retry_after_s if isinstance(error, Problem) else None
-        return pause + min(asked or 0.0, _LONGEST_PAUSE_S)
+        retry_after_s = error.retry_after_s if isinstance(error, Problem) else None
+        return pause + min(retry_after_s or 0.0, _MAX_PAUSE_S)
 
-    def _all_pauses(self) -> Iterator[float]:
-        return pauses_s(self._reconnects, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+    def _new_pauses(self) -> Iterator[float]:
+        return pauses_s(self._reconnects, _FIRST_PAUSE_S, _MAX_PAUSE_S)
 
 
 def _change(event: Event) -> Change:
@@ -132,40 +141,40 @@ def _change(event: Event) -> Change:
             event.id or "",
         )
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise BrokenReply(f"an event of the feed is no change: {error!r}") from error
+        raise BrokenReply(f"an event of the feed is not a change: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event, or the id that a later one would have; then `data` is empty."""
+    """An event; with empty `data`, only the id that a later one would have."""
 
     id: str | None
     data: bytes
 
 
 class EventReader:
-    """Makes server-sent events (HTML, section 9.2.6) of the bytes of a stream, however divided."""
+    """Parses server-sent events (HTML, section 9.2.6) from the chunks of a stream."""
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []
+        self._buffer: list[bytes] = []
         self._bytes = 0
         self._id: str | None = None
         self._data: list[bytes] = []
 
     def receive(self, chunk: bytes) -> list[Event]:
-        """Return the events that are complete.
+        """Return the complete events.
 
-        Lines end as the service writes them: an event may hold every other character that some
-        read as the end of a line.
+        Only a line feed ends a line, as the service writes it: an event may hold other characters
+        that some parsers read as the end of a line.
         """
         self._bytes += len(chunk)
-        if self._bytes > LARGEST:
+        if self._bytes > MAX_EVENT_BYTES:
             raise BrokenReply("an event of the stream is too large")
-        self._rest.append(chunk)
+        self._buffer.append(chunk)
         if b"\n" not in chunk:
             return []
-        *lines, rest = b"".join(self._rest).split(b"\n")
-        self._rest = [rest]
+        *lines, rest = b"".join(self._buffer).split(b"\n")
+        self._buffer = [rest]
         return [event for line in lines if (event := self._event(line)) is not None]
 
     def _event(self, line: bytes) -> Event | None:

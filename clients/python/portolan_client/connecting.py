@@ -1,4 +1,4 @@
-"""What both clients give to httpx."""
+"""The arguments and requests of both clients for httpx."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Bearer(httpx.Auth):
 def http_options(
     url: str, credential: Credential | None, timeout_s: float, headers: Mapping[str, str] | None
 ) -> dict[str, Any]:
-    """Return the arguments of an httpx client, but for its transport."""
+    """Return the arguments of an httpx client, except its transport."""
     return {
         "base_url": url,
         "auth": None if credential is None else _Bearer(credential),
@@ -53,9 +53,9 @@ def http_options(
 
 
 def pinned_headers(headers: Mapping[str, str] | None, version: int | None) -> Mapping[str, str]:
-    """Add the version of the schema that requests are pinned to, if there is one."""
-    pinned = {} if version is None else {"Portolan-Schema": str(version)}
-    return {**(headers or {}), **pinned}
+    """Add the version of the schema that requests are pinned to, if any."""
+    pin = {} if version is None else {"Portolan-Schema": str(version)}
+    return {**(headers or {}), **pin}
 
 
 def data_url(base_url: str, database: str) -> str:

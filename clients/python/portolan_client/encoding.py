@@ -1,4 +1,4 @@
-"""How names, values and preferences are written into requests."""
+"""Encodes names, values and preferences in requests."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _ROUTES: Final = frozenset({"query", "import", "export"})
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How fresh a read has to be; without any, it is linearizable where no view answers.
+    """How fresh a read has to be; by default, it is linearizable where no view answers.
 
     Attributes:
-        consistency: ``strong``: as the systems hold it now. ``bounded``: from a materialised view,
-            where there is one.
-        max_staleness_s: The oldest that the answer of a view may be (seconds).
+        consistency: ``strong``: the current state of the systems. ``bounded``: from a materialised
+            view, where one exists.
+        max_staleness_s: The maximum age of a view's answer (seconds).
         at_least: The position of a write that the answer must contain (`Written.position`).
     """
 
@@ -43,12 +43,12 @@ class Freshness:
     @property
     def headers(self) -> dict[str, str]:
         """Prefer (RFC 7240); a value that the service does not know is refused, not ignored."""
-        wanted = [
+        values = [
             f"consistency={self.consistency}" if self.consistency else "",
             "" if self.max_staleness_s is None else f"max-staleness={self.max_staleness_s:.6f}",
             f"at-least={quoted(self.at_least)}" if self.at_least else "",
         ]
-        preferences = [each for each in wanted if each]
+        preferences = [value for value in values if value]
         return {"Prefer": ", ".join([*preferences, "handling=strict"])} if preferences else {}
 
 
@@ -59,16 +59,16 @@ def quoted(text: str) -> str:
 
 
 def unquoted(string: str) -> str:
-    """Return the text that `quoted` has made a string of."""
+    """Return the text of a string that `quoted` returned."""
     return re.sub(r"\\(.)", r"\1", string[1:-1])
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a value as JSON, with decimals, times, bytes and sets as the service takes them.
+    """Return a value as JSON, with decimals, times, bytes and sets in the service's form.
 
     Raises:
         ValueError: It is not finite, or a time has no zone.
-        TypeError: It is of a type that has no JSON.
+        TypeError: Its type has no JSON form.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_encode_other)
     return text.encode()
@@ -89,7 +89,7 @@ def _encode_other(value: Any) -> Any:
         case Mapping():
             return dict(value)
         case _:
-            raise TypeError(f"{type(value).__name__} has no JSON")
+            raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def path_of(*segments: str) -> str:
@@ -100,12 +100,12 @@ def path_of(*segments: str) -> str:
 def _segment(text: str) -> str:
     if text in {"", ".", ".."}:
         raise ValueError(f"{text!r} cannot be part of an address")
-    # An id that is also the name of a route is told apart by an escape it would not need.
+    # A redundant escape distinguishes an id from a route of the same name.
     return f"%{ord(text[0]):x}{text[1:]}" if text in _ROUTES else quote(text, safe="")
 
 
 def field_names(fields: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return names in the canonical form, without which no cache keeps an answer."""
+    """Return names in the canonical form, the only one that caches store."""
     if fields is None:
         return None
     names = tuple(sorted({fields} if isinstance(fields, str) else set(fields)))
@@ -115,5 +115,5 @@ def field_names(fields: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def with_parameters(path: str, **parameters: str | None) -> str:
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return f"{path}?{urlencode(given, safe=',', quote_via=quote)}" if given else path
+    present = {name: value for name, value in parameters.items() if value is not None}
+    return f"{path}?{urlencode(present, safe=',', quote_via=quote)}" if present else path

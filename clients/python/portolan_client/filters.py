@@ -12,17 +12,17 @@ class Filter:
     """A condition; combined by ``&``, ``|`` and ``~``.
 
     Attributes:
-        document: The condition as the service takes it.
+        document: The condition in the service's form.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = dict(document)
 
     def __and__(self, other: Filter) -> Filter:
-        return _combined("and", self, other)
+        return _combine("and", self, other)
 
     def __or__(self, other: Filter) -> Filter:
-        return _combined("or", self, other)
+        return _combine("or", self, other)
 
     def __invert__(self) -> Filter:
         return Filter({"not": self.document})
@@ -36,7 +36,7 @@ class Filter:
 
 
 class Field:
-    """A field, a path into a document or map (``address.city``), or of what is joined."""
+    """A field, or a path into a document, a map (``address.city``) or a joined object."""
 
     # Fields are compared into filters, so none is equal to another and none can be a key.
     __hash__ = None  # type: ignore[assignment]
@@ -78,7 +78,7 @@ class Field:
         return self._compare("contains", value)
 
     def exists(self) -> Filter:
-        """Return the condition for what is not missing, null included."""
+        """Return the condition for values that are not missing, including null."""
         return Filter({"exists": self._path})
 
     def _compare(self, operator: str, value: Any) -> Filter:
@@ -89,8 +89,8 @@ def field(path: str) -> Field:
     return Field(path)
 
 
-def _combined(operator: str, *filters: Filter) -> Filter:
-    """Combine conditions in one list, however many: the service bounds how deep they are nested."""
-    documents = [each.document for each in filters]
+def _combine(operator: str, *filters: Filter) -> Filter:
+    """Combine conditions in one flat list: the service bounds how deeply they are nested."""
+    documents = [filter_.document for filter_ in filters]
     nested = (document.get(operator, [document]) for document in documents)
-    return Filter({operator: [condition for each in nested for condition in each]})
+    return Filter({operator: [condition for conditions in nested for condition in conditions]})

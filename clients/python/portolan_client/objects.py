@@ -44,7 +44,7 @@ _STALENESS: Final = re.compile(r"bound=(\d[\d.e+-]*), measured=(\d[\d.]*)")
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """How old the answer of a materialised view may be: its bound, and what was measured (s)."""
+    """The staleness of a materialised view's answer: its bound, and the measured one (s)."""
 
     bound_s: float
     measured_s: float
@@ -55,9 +55,9 @@ class Read:
     """An object, or some of its fields, as it was read.
 
     Attributes:
-        fields: Those that were requested; None: all.
+        fields: The requested fields; None: all.
         etag: The version that was read.
-        staleness: None: the answer is of the systems themselves.
+        staleness: Of a materialised view's answer; None: the systems answered.
         partial: Cache groups that a write over several systems has not reached yet.
     """
 
@@ -72,7 +72,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write did.
+    """The result of a write.
 
     Attributes:
         value: The object; after a patch the fields that it named; None after a delete.
@@ -92,7 +92,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Objects by their ids, and the ids of those that are not there."""
+    """Objects by their ids, and the ids of absent objects."""
 
     items: Sequence[JsonObject]
     missing: Sequence[str] = field(default=())
@@ -108,12 +108,12 @@ def get(
 ) -> Call[Read]:
     """Read an object, or some of its fields.
 
-    With `known`, an earlier read of the same, only a change is transferred; if there is none, the
+    With `known`, an earlier read of the same, only a change is transferred; without a change, the
     result is `known`.
 
     Raises:
         NotFound: It is absent.
-        ValueError: `known` is of something else.
+        ValueError: `known` is a read of something else.
     """
     names = field_names(fields)
     headers = dict(freshness.headers) if freshness else {}
@@ -122,8 +122,8 @@ def get(
             raise ValueError("known is a read of something else")
         if known.etag is not None:
             headers["If-None-Match"] = known.etag
-    path = with_parameters(path_of(class_name, id_), fields=_joined(names))
-    return Call("GET", path, partial(_read, class_name, id_, names, known), headers)
+    path = with_parameters(path_of(class_name, id_), fields=_join(names))
+    return Call("GET", path, partial(_parse_read, class_name, id_, names, known), headers)
 
 
 def get_many(
@@ -133,11 +133,11 @@ def get_many(
     fields: Iterable[str] | None = None,
     freshness: Freshness | None = None,
 ) -> Call[Found]:
-    """Read objects by their ids, a thousand at most."""
-    # A comma divides ids, so one within an id is escaped; and so is what begins an escape.
-    listed = ",".join(id_.replace("%", "%25").replace(",", "%2C") for id_ in ids)
-    path = with_parameters(path_of(class_name), ids=listed, fields=_joined(field_names(fields)))
-    return Call("GET", path, _found, freshness.headers if freshness else {})
+    """Read at most a thousand objects by their ids."""
+    # Commas separate ids, so those within an id are escaped, and so is the sign of an escape.
+    id_list = ",".join(id_.replace("%", "%25").replace(",", "%2C") for id_ in ids)
+    path = with_parameters(path_of(class_name), ids=id_list, fields=_join(field_names(fields)))
+    return Call("GET", path, _parse_many, freshness.headers if freshness else {})
 
 
 def put(
@@ -150,7 +150,7 @@ def put(
     if_none_match: str | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Written]:
-    """Make an object, or exactly some fields of it, what `value` says.
+    """Set an object, or exactly some fields of it, to `value`.
 
     Raises:
         PreconditionFailed: `if_match` does not hold, or `if_none_match` (``*``: no object).
@@ -165,10 +165,10 @@ def create(
     """Create an object, under the `id` in `value` or one that the service chooses.
 
     Raises:
-        AlreadyExists: There is an object with that id.
+        AlreadyExists: An object with that id exists.
     """
     return _write(
-        "POST", path_of(class_name), _write_headers(JSON, idempotency_key), value, _created
+        "POST", path_of(class_name), _write_headers(JSON, idempotency_key), value, _parse_created
     )
 
 
@@ -188,7 +188,7 @@ def patch(
     the whole object, where one system holds it.
     """
     headers = _write_headers(JSON, idempotency_key, if_match, representation=representation)
-    path = _patched(class_name, id_, upsert=upsert)
+    path = _patch_path(class_name, id_, upsert=upsert)
     return _write("PATCH", path, headers, changes, _written_to(id_))
 
 
@@ -204,13 +204,13 @@ def update(
 ) -> Call[Written]:
     """Change an object by operators that its store applies: ``{"stock": {"inc": -1}}``.
 
-    With `upsert` an object that does not exist is created, by what they make of its defaults.
+    With `upsert` an object that does not exist is created, by operators on its defaults.
 
     Raises:
         Conflict: The result would break a bound of the field; nothing was done.
     """
     headers = _write_headers(UPDATE, idempotency_key, if_match, representation=representation)
-    path = _patched(class_name, id_, upsert=upsert)
+    path = _patch_path(class_name, id_, upsert=upsert)
     return _write("PATCH", path, headers, operators, _written_to(id_))
 
 
@@ -233,10 +233,10 @@ def patch_by(
 
     Raises:
         Invalid: The fields are not those of a unique constraint, or the patch changes them.
-        NotUnique: Another object has other values of the new one.
+        NotUnique: Another object has unique values of the new one.
     """
     headers = _write_headers(JSON, idempotency_key, representation=representation)
-    return _write("PATCH", _keyed(class_name, key), headers, changes, _created)
+    return _write("PATCH", _key_path(class_name, key), headers, changes, _parse_created)
 
 
 def update_by(
@@ -249,16 +249,16 @@ def update_by(
 ) -> Call[Written]:
     """Change an object by operators, or create it, as `patch_by` does by a patch."""
     headers = _write_headers(UPDATE, idempotency_key, representation=representation)
-    return _write("PATCH", _keyed(class_name, key), headers, operators, _created)
+    return _write("PATCH", _key_path(class_name, key), headers, operators, _parse_created)
 
 
-def _keyed(class_name: str, key: Mapping[str, Any]) -> str:
+def _key_path(class_name: str, key: Mapping[str, Any]) -> str:
     condition = {"and": [{"eq": [name, value]} for name, value in key.items()]}
     filter_ = encode_json(condition).decode()
     return with_parameters(path_of(class_name), filter=filter_, upsert="true")
 
 
-def _patched(class_name: str, id_: str, *, upsert: bool) -> str:
+def _patch_path(class_name: str, id_: str, *, upsert: bool) -> str:
     return with_parameters(path_of(class_name, id_), upsert="true" if upsert else None)
 
 
@@ -280,7 +280,7 @@ def delete(
 
 
 def key_header(idempotency_key: str | None) -> dict[str, str]:
-    """Return the key by which the service recognises a request that is sent again."""
+    """Return the key by which the service recognises a repeated request."""
     return {"Idempotency-Key": quoted(idempotency_key or uuid.uuid4().hex)}
 
 
@@ -313,14 +313,14 @@ def _write_headers(
 
 
 def _resource(class_name: str, id_: str, fields: Iterable[str] | None) -> str:
-    return with_parameters(path_of(class_name, id_), fields=_joined(field_names(fields)))
+    return with_parameters(path_of(class_name, id_), fields=_join(field_names(fields)))
 
 
-def _joined(names: tuple[str, ...] | None) -> str | None:
+def _join(names: tuple[str, ...] | None) -> str | None:
     return None if names is None else ",".join(names)
 
 
-def _read(
+def _parse_read(
     class_name: str, id_: str, fields: tuple[str, ...] | None, known: Read | None, reply: Reply
 ) -> Read:
     if reply.not_modified and known is not None:
@@ -334,7 +334,7 @@ def _staleness(reply: Reply) -> Staleness | None:
     return Staleness(float(match[1]), float(match[2])) if match else None
 
 
-def _found(reply: Reply) -> Found:
+def _parse_many(reply: Reply) -> Found:
     body = reply.json_object()
     return Found(body["items"], body["missing"])
 
@@ -343,7 +343,7 @@ def _written_to(id_: str) -> Callable[[Reply], Written]:
     return lambda reply: _written(id_, reply, reply.json_object() if reply.content else None)
 
 
-def _created(reply: Reply) -> Written:
+def _parse_created(reply: Reply) -> Written:
     value = reply.json_object()
     return _written(value["id"], reply, value)
 

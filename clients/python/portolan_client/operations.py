@@ -1,4 +1,4 @@
-"""Many operations in one request: each by itself (a batch), or all or none (a transaction)."""
+"""Many operations in one request: each separately (a batch), or all or none (a transaction)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Absent", "Operation", "Result", "batch", "commit"]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One of many operations, made by one of the methods below."""
+    """One of many operations, returned by one of the methods below."""
 
     document: Mapping[str, Any]
 
     @classmethod
     def get(cls, class_name: str, id_: str, *, if_none_match: str | None = None) -> Self:
-        """Read an object, in a batch; of the version of `if_none_match` the status is 304."""
+        """Read an object, in a batch; the status is 304 if it has the version `if_none_match`."""
         return cls._of("get", class_name, id_, if_none_match=if_none_match)
 
     @classmethod
@@ -34,7 +34,7 @@ class Operation:
     def put(
         cls, class_name: str, id_: str, value: Mapping[str, Any], *, if_match: str | None = None
     ) -> Self:
-        """Make an object what `value` says, whether it exists or not."""
+        """Set an object to `value`, whether it exists or not."""
         return cls._of("put", class_name, id_, body=value, if_match=if_match)
 
     @classmethod
@@ -79,10 +79,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one operation.
+    """The result of one operation.
 
     Attributes:
-        problem: Why it failed; None: it did not.
+        problem: Why it failed; None: it succeeded.
     """
 
     status: int
@@ -95,7 +95,7 @@ class Result:
     problem: Problem | None
 
     def raise_for_problem(self) -> Self:
-        """Return the result, if it is no failure; raises its `Problem`."""
+        """Return the result; raises its `Problem` if it failed."""
         if self.problem is not None:
             raise self.problem
         return self
@@ -103,7 +103,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """An object that was not there when a transaction has read it."""
+    """An object that was absent when a transaction read it."""
 
     class_name: str
     id: str
@@ -112,8 +112,8 @@ class Absent:
 def batch(
     operations: Iterable[Operation], *, idempotency_key: str | None = None
 ) -> Call[list[Result]]:
-    """Execute operations, a thousand at most; each takes effect, or fails, by itself."""
-    return _post("batch", {"operations": _documents(operations)}, idempotency_key, _results)
+    """Execute at most a thousand operations; each takes effect, or fails, separately."""
+    return _post("batch", {"operations": _documents(operations)}, idempotency_key, _parse_batch)
 
 
 def commit(
@@ -122,15 +122,15 @@ def commit(
     *,
     idempotency_key: str | None = None,
 ) -> Call[list[Result]]:
-    """Execute all writes if nothing of `reads` has changed, else none of them.
+    """Execute all writes if none of `reads` has changed, else none of them.
 
     Raises:
-        TransactionAborted: Something that was read has changed.
-        Problem: One of the writes was refused, so that none was executed.
+        TransactionAborted: An object that was read has changed.
+        Problem: One of the writes was refused, so none was executed.
         ValueError: A read has no version.
     """
-    body = {"reads": [_seen(read) for read in reads], "operations": _documents(operations)}
-    return _post("transactions", body, idempotency_key, _committed)
+    body = {"reads": [_read_document(read) for read in reads], "operations": _documents(operations)}
+    return _post("transactions", body, idempotency_key, _parse_commit)
 
 
 def _post(
@@ -144,22 +144,22 @@ def _documents(operations: Iterable[Operation]) -> list[Mapping[str, Any]]:
     return [operation.document for operation in operations]
 
 
-def _seen(read: Read | Absent) -> JsonObject:
+def _read_document(read: Read | Absent) -> JsonObject:
     etag = read.etag if isinstance(read, Read) else None
     if isinstance(read, Read) and etag is None:
         raise ValueError(f"{read.class_name}/{read.id} was read without a version")
     return {"class": read.class_name, "id": read.id, "etag": etag}
 
 
-def _results(reply: Reply) -> list[Result]:
-    return [_result(each) for each in reply.json()]
+def _parse_batch(reply: Reply) -> list[Result]:
+    return [_parse_result(document) for document in reply.json()]
 
 
-def _committed(reply: Reply) -> list[Result]:
-    return [_result(each) for each in reply.json_object()["results"]]
+def _parse_commit(reply: Reply) -> list[Result]:
+    return [_parse_result(document) for document in reply.json_object()["results"]]
 
 
-def _result(document: JsonObject) -> Result:
+def _parse_result(document: JsonObject) -> Result:
     problem = document.get("problem")
     return Result(
         document["status"],

@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree of exceptions below `PortolanError`."""
+"""The client's exceptions, one tree below `PortolanError`."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ _SERVER_ERROR: Final = 500
 
 
 class PortolanError(Exception):
-    """Every error that the client raises by itself.
+    """The base class of the client's errors.
 
     Attributes:
-        idempotency_key: Of the write that failed; under this key the same call can be repeated, and
-            takes effect once. None: it was no write.
+        idempotency_key: Key of the failed write; under this key the same call can be repeated, and
+            takes effect once. None: it was not a write.
     """
 
     idempotency_key: str | None = None
 
 
 class Unreachable(PortolanError):
-    """No reply came that can be read; a write may or may not have taken effect."""
+    """No readable reply came; a write may or may not have taken effect."""
 
 
 class BrokenReply(PortolanError):
-    """A reply came that is not the service's: a proxy's page, for example."""
+    """The reply is not the service's: a proxy's page, for example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class Problem(PortolanError):
     Attributes:
         status: The status code.
         kind: The last segment of the problem's type, such as ``not-found``; empty if there is none.
-        detail: What happened, for people.
-        locations: Where the mistakes are.
+        detail: A description for people.
+        locations: The locations of the mistakes.
         instance: The id of the request, as in the service's log.
-        retry_after_s: After which time to try again, if the service says so (seconds).
-        members: All members of the problem, those of its type included.
+        retry_after_s: The delay before a retry, if the service states one (seconds).
+        members: All members of the problem, including those of its type.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class Problem(PortolanError):
         self.kind = _kind_of(members)
         self.detail = str(members.get("detail") or members.get("title") or "")
         self.locations = tuple(
-            Location(str(each.get("pointer", "")), str(each.get("detail", "")))
-            for each in _objects(members.get("errors"))
+            Location(str(error.get("pointer", "")), str(error.get("detail", "")))
+            for error in _objects(members.get("errors"))
         )
         self.instance = str(members.get("instance", ""))
         self.retry_after_s = retry_after_s
         self.members = members
-        unnamed = [at for at in self.locations if at.pointer not in self.detail]
-        where = "".join(f"; {at.pointer}: {at.detail}" for at in unnamed)
+        others = [at for at in self.locations if at.pointer not in self.detail]
+        where = "".join(f"; {at.pointer}: {at.detail}" for at in others)
         super().__init__(f"{status} {self.kind}: {self.detail}{where}")
 
 
 class Invalid(Problem):
-    """The request says something that cannot be; `locations` name it. Others would fail alike."""
+    """The request is invalid, at `locations`; a retry would also fail."""
 
 
 class Unauthenticated(Problem):
@@ -114,7 +114,7 @@ class Forbidden(Problem):
 
 
 class NotFound(Problem):
-    """404: there is no such object, class or database."""
+    """404: the object, class or database does not exist."""
 
 
 class Conflict(Problem):
@@ -134,7 +134,7 @@ class DanglingReference(Conflict):
 
 
 class StillReferenced(Conflict):
-    """Foreign keys forbid to delete an object; nothing was written."""
+    """Foreign keys forbid the deletion of an object; nothing was written."""
 
     @property
     def references(self) -> Sequence[Mapping[str, Any]]:
@@ -160,21 +160,21 @@ class Locked(Conflict):
 
 
 class TransactionAborted(Conflict):
-    """What a transaction has read is no longer so; nothing of it was done."""
+    """An object that a transaction read has changed; none of its writes was executed."""
 
     @property
     def changed(self) -> Sequence[tuple[str, str]]:
-        """Class and id of each object that has changed; none if only others' writes came first."""
+        """Class and id of each changed object; none if only other clients' writes came first."""
         changed = _objects(self.members.get("changed"))
-        return [(str(each.get("class")), str(each.get("id"))) for each in changed]
+        return [(str(object_.get("class")), str(object_.get("id"))) for object_ in changed]
 
 
 class Gone(Problem):
-    """410: the position of a feed, or a cursor, is not kept any more."""
+    """410: the position of a feed, or a cursor, is no longer kept."""
 
 
 class SchemaRetired(Problem):
-    """410: the version of the schema that the client is pinned to is not served any more."""
+    """410: the version of the schema that the client is pinned to is no longer served."""
 
     @property
     def present(self) -> int | None:
@@ -192,7 +192,7 @@ class TooLarge(Problem):
 
 
 class PreconditionRequired(Problem):
-    """428: this class is written with `if_match` only."""
+    """428: this class accepts writes only with `if_match`."""
 
 
 class RateLimited(Problem):
@@ -200,7 +200,7 @@ class RateLimited(Problem):
 
 
 class ServerError(Problem):
-    """5xx: the service has a defect, or what stands before it has."""
+    """5xx: the service, or a proxy before it, has a defect."""
 
 
 class Unavailable(ServerError):
@@ -212,10 +212,10 @@ class OutcomeUnknown(Unavailable):
 
 
 class StorageFull(ServerError):
-    """507: the tenant has as many objects as it may have."""
+    """507: the tenant has reached its limit of objects."""
 
 
-_OF_STATUS: Final[Mapping[int, type[Problem]]] = {
+_BY_STATUS: Final[Mapping[int, type[Problem]]] = {
     400: Invalid,
     401: Unauthenticated,
     403: Forbidden,
@@ -236,7 +236,7 @@ _OF_STATUS: Final[Mapping[int, type[Problem]]] = {
     507: StorageFull,
 }
 
-_OF_KIND: Final[Mapping[str, type[Problem]]] = {
+_BY_KIND: Final[Mapping[str, type[Problem]]] = {
     "already-exists": AlreadyExists,
     "constraint-violated": ConstraintViolated,
     "dangling-reference": DanglingReference,
@@ -265,7 +265,7 @@ def problem_from(
     status: int, members: Mapping[str, Any], retry_after_s: float | None = None
 ) -> Problem:
     default = ServerError if status >= _SERVER_ERROR else Problem
-    type_ = _OF_KIND.get(_kind_of(members)) or _OF_STATUS.get(status, default)
+    type_ = _BY_KIND.get(_kind_of(members)) or _BY_STATUS.get(status, default)
     return type_(status, members, retry_after_s)
 
 
@@ -273,5 +273,5 @@ def _kind_of(members: Mapping[str, Any]) -> str:
     return str(members.get("type", "")).rpartition("/")[2]
 
 
-def _objects(listed: Any) -> list[dict[str, Any]]:
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

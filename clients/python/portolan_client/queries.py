@@ -1,4 +1,4 @@
-"""Queries: objects that meet a condition, with what they refer to, or groups of them."""
+"""Queries: objects that meet a condition, with joined objects, or groups of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Join:
 
     Attributes:
         reference: A field of the class, or of an earlier join (``employer.parent``).
-        fields: Those that are shown; None: all.
+        fields: The returned fields; None: all.
     """
 
     alias: str
@@ -42,9 +42,9 @@ class ReverseJoin:
         class_name: The class of these objects.
         reference: Its field.
         where: A condition on them.
-        order: Paths; with ``-`` before it one descends.
-        limit: How many at most are added to one object, 10 by default and 100 at most.
-        fields: Those that are shown; None: all.
+        order: Paths; a leading ``-`` means descending.
+        limit: The maximum of objects added to one object, by default 10 and at most 100.
+        fields: The returned fields; None: all.
     """
 
     alias: str
@@ -57,7 +57,7 @@ class ReverseJoin:
 
     @property
     def document(self) -> JsonObject:
-        return _given(
+        return _without_null(
             {
                 "as": self.alias,
                 "class": self.class_name,
@@ -72,12 +72,12 @@ class ReverseJoin:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Makes groups of objects, and computes a value of each.
+    """Groups objects, and computes values of each group.
 
     Attributes:
-        compute: By the name of each value its function and path: ``{"mean": ("avg", "hits")}``, or
+        compute: The function and path of each value by its name: ``{"mean": ("avg", "hits")}``, or
             ``("count", "*")``.
-        group: The paths whose values make a group; none: all objects are one.
+        group: The paths whose values form a group; none: all objects form one.
         having: A condition on the results.
     """
 
@@ -94,7 +94,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of the objects, or groups, that a query finds.
+    """A page of the objects, or groups, that a query finds.
 
     Attributes:
         next: The cursor of the next page; None: this is the last.
@@ -126,11 +126,11 @@ def query(
 
     Args:
         class_name: The class.
-        where: A condition; a mapping is one as the service takes it.
-        order: Paths; with ``-`` before it one descends.
-        limit: Objects in a page, 100 by default and 1,000 at most.
-        after: The cursor of a page before (`Page.next`).
-        fields: Those that are shown.
+        where: A condition; a mapping is one in the service's form.
+        order: Paths; a leading ``-`` means descending.
+        limit: Objects in a page, by default 100 and at most 1,000.
+        after: The cursor of the previous page (`Page.next`).
+        fields: The returned fields.
         join: Objects that are added by a reference, of the class or to it.
         aggregate: Groups instead of objects.
         allow_scan: Whether all objects of the class may be read.
@@ -139,7 +139,7 @@ def query(
 
     Raises:
         Invalid: A condition is malformed, or no index serves it (`kind` is ``needs-scan``).
-        NotFound: There is no such class.
+        NotFound: The class does not exist.
     """
     joins = [join] if isinstance(join, Join | ReverseJoin) else join
     members: JsonObject = {
@@ -148,13 +148,13 @@ def query(
         "limit": limit,
         "after": after,
         "fields": None if fields is None else list(fields),
-        "join": [each.document for each in joins] or None,
+        "join": [join_.document for join_ in joins] or None,
         "aggregate": None if aggregate is None else aggregate.document,
         "allow_scan": allow_scan or None,
         "explain": explain or None,
     }
     headers = {**JSON, **(freshness.headers if freshness else {})}
-    return _call(f"{path_of(class_name)}/query", _given(members), headers)
+    return _call(f"{path_of(class_name)}/query", _without_null(members), headers)
 
 
 def _call(path: str, body: JsonObject, headers: Mapping[str, str]) -> Call[Page]:
@@ -168,13 +168,13 @@ def _page(path: str, body: JsonObject, headers: Mapping[str, str], reply: Reply)
     return Page(document["items"], cursor, document.get("explain"), following)
 
 
-def _given(members: JsonObject) -> JsonObject:
-    return {name: each for name, each in members.items() if each is not None}
+def _without_null(members: JsonObject) -> JsonObject:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _levels(order: str | Iterable[str]) -> list[Any] | None:
     levels = [order] if isinstance(order, str) else order
-    return [_level(each) for each in levels] or None
+    return [_level(path) for path in levels] or None
 
 
 def _condition(where: Filter | Mapping[str, Any]) -> JsonObject:

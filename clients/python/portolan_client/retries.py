@@ -1,4 +1,4 @@
-"""Whether, and after which time, a request is sent again."""
+"""Whether, and after which pause, a request is retried."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _LOST: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 """The connection could not be made, or was lost before the reply was complete."""
 
 NO_ANSWER: Final = (*_LOST, httpx.TimeoutException, httpx.ProxyError, httpx.DecodingError)
-"""Everything after which there is no reply; a time-out is the caller's bound, and not repeated."""
+"""Errors without a reply; a time-out is the caller's bound, and is not retried."""
 
 _KEY_IN_USE: Final = 409
 """With Retry-After: the service still works on the first request with the same key."""
 
-_LATER: Final = frozenset({_KEY_IN_USE, 429, 503})
-"""Statuses that say with Retry-After that nothing stands against the same request, but the time."""
+_RETRYABLE: Final = frozenset({_KEY_IN_USE, 429, 503})
+"""Statuses that, with Retry-After, permit the same request at a later time."""
 
-_LEAST_WAIT_S: Final = 1.0
-"""What a wait for a key counts at least, so that they end however little the service asks for."""
+_MIN_WAIT_S: Final = 1.0
+"""The minimum that a wait for a key counts, so that repeated short waits end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a request is sent, and how long it is waited for in between.
+    """How often a request is sent, and the pauses in between.
 
     Attributes:
-        attempts: Requests at most, the first one included, but for those that wait for a key. With
-            one attempt nothing is sent again.
+        attempts: The maximum of requests, including the first one, except those that wait for a
+            key. With one attempt nothing is retried.
         first_pause_s: The longest pause after the first lost connection; it doubles (seconds).
         longest_pause_s: The longest pause; a service that asks for more gets no other attempt.
-        key_in_use_s: For how long in all a write whose connection was lost is sent again while the
-            service still works on its first attempt, for some 10 s at most (seconds).
+        key_in_use_s: How long in total a write whose connection was lost is retried while the
+            service still works on its first attempt, for at most some 10 s (seconds).
     """
 
     attempts: int = 4
@@ -58,7 +58,7 @@ class Attempts:
     def __init__(self, call: Call[Any], retries: Retries) -> None:
         self._call = call
         count = retries.attempts if call.repeatable else 1
-        self._longest_s = retries.longest_pause_s
+        self._max_pause_s = retries.longest_pause_s
         self._spread_s = retries.first_pause_s
         self._pauses = pauses_s(count - 1, retries.first_pause_s, retries.longest_pause_s)
         self._key_in_use_s = retries.key_in_use_s if count > 1 else 0.0
@@ -77,9 +77,9 @@ class Attempts:
     def pause_after(self, reply: Reply) -> float | None:
         """Return the pause before the next attempt (seconds); None: the reply is final."""
         seconds = reply.headers.get("retry-after", "")
-        if reply.status not in _LATER or not (seconds.isascii() and seconds.isdigit()):
+        if reply.status not in _RETRYABLE or not (seconds.isascii() and seconds.isdigit()):
             return None
-        if float(seconds) > self._longest_s:
+        if float(seconds) > self._max_pause_s:
             return None
         if reply.status == _KEY_IN_USE:
             return self._pause_for_key(float(seconds))
@@ -90,13 +90,13 @@ class Attempts:
         # By time, since the service may work on one request for longer than all attempts last.
         if self._key_in_use_s <= 0:
             return None
-        self._key_in_use_s -= max(seconds, _LEAST_WAIT_S)
-        return seconds + self._spread_s * random.random()  # noqa: S311 - spreads those who wait
+        self._key_in_use_s -= max(seconds, _MIN_WAIT_S)
+        return seconds + self._spread_s * random.random()  # noqa: S311 - spreads retries
 
 
-def pauses_s(count: int, first_s: float, longest_s: float) -> Iterator[float]:
-    """Yield pauses that double; each is random below its bound, so that clients do not agree."""
+def pauses_s(count: int, first_s: float, max_s: float) -> Iterator[float]:
+    """Yield pauses that double; each is random below its bound, so that clients spread."""
     bound = first_s
     for _ in range(count):
-        yield bound * random.random()  # noqa: S311 - spreads those who wait
-        bound = min(2 * bound, longest_s)
+        yield bound * random.random()  # noqa: S311 - spreads retries
+        bound = min(2 * bound, max_s)

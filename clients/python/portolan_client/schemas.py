@@ -16,15 +16,15 @@ __all__ = ["Schema", "drop_database", "put_schema", "schema"]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema in force, or what it would be.
+    """A schema in force, or as it would be.
 
     Attributes:
         version: Counts the changes of the schema.
         document: The schema, with all defaults.
-        placements: By node (``products.stock``) its system, and why.
+        placements: The system of each node (``products.stock``), and why.
         moves: Data that the change would move.
         violations: Constraints that existing objects break.
-        notes: What else has to be known, in sentences.
+        notes: Further notes, in sentences.
     """
 
     database: str
@@ -51,12 +51,12 @@ def put_schema(
     backfill: bool = False,
     unchecked: bool = False,
 ) -> Call[Schema]:
-    """Put a schema in force: all of it, which is placed on the systems.
+    """Put a whole schema in force, and place it on the systems.
 
     Args:
         database: Its name.
         document: The schema.
-        dry_run: Only report what it would do.
+        dry_run: Only report its effects.
         if_version: The version that it replaces; 0: there must be none.
         drop: Classes that leave it, with all their objects.
         backfill: Give objects that lack a required field its default.
@@ -64,16 +64,16 @@ def put_schema(
 
     Raises:
         Invalid: The schema has mistakes, or no system can serve it.
-        PreconditionFailed: It has another version than `if_version`.
+        PreconditionFailed: The version is not `if_version`.
         ConstraintViolated: Existing objects break a constraint.
         Conflict: Data would move.
     """
     flags = {"dry_run": dry_run, "backfill": backfill, "unchecked": unchecked}
-    parameters = [(name, "true") for name, given in flags.items() if given]
+    parameters = [(name, "true") for name, is_set in flags.items() if is_set]
     query = urlencode([*parameters, *(("drop", name) for name in drop)])
     path = f"{_path(database)}?{query}" if query else _path(database)
     headers = JSON if if_version is None else {**JSON, "If-Match": f'"{if_version}"'}
-    # Without an Idempotency-Key a second attempt might overwrite what another has put meanwhile.
+    # Without an Idempotency-Key a second attempt might overwrite what another client has put.
     return Call("PUT", path, _schema, headers, encode_json(document), repeatable=dry_run)
 
 

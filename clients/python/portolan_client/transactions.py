@@ -1,4 +1,4 @@
-"""Transactions: what was read, and what is written if all of it is unchanged."""
+"""Transactions: reads, and the writes to execute if all reads are unchanged."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from portolan_client.objects import Read, get
 from portolan_client.operations import Absent, Operation, Result, commit
 from portolan_client.problems import NotFound
 
-__all__ = ["FIRST_PAUSE_S", "LONGEST_PAUSE_S", "Transaction"]
+__all__ = ["FIRST_PAUSE_S", "MAX_PAUSE_S", "Transaction"]
 
 FIRST_PAUSE_S = 0.01
-LONGEST_PAUSE_S = 0.4
-"""Pauses between attempts, which others' transactions on the same objects need to end (seconds)."""
+MAX_PAUSE_S = 0.4
+"""Pauses between attempts, in which other transactions on the same objects can end (seconds)."""
 
 _Key: TypeAlias = tuple[str, str, tuple[str, ...] | None]
 
@@ -24,10 +24,10 @@ _Key: TypeAlias = tuple[str, str, tuple[str, ...] | None]
 class Transaction:
     """One attempt: it reads each resource once, and collects the writes.
 
-    It does not read what it has written: read first.
+    It cannot read an object that it has written: read first.
 
     Args:
-        is_repeated: Whether an attempt before was aborted.
+        is_repeated: Whether an earlier attempt was aborted.
     """
 
     def __init__(self, *, is_repeated: bool = False) -> None:
@@ -42,8 +42,8 @@ class Transaction:
     def read(self, class_name: str, id_: str, fields: Iterable[str] | None) -> Call[Read]:
         """Return the call that reads an object.
 
-        What a cache or a materialised view holds may be what the attempt before was aborted for,
-        so a repeated one passes all of them by.
+        A copy in a cache or a materialised view may have caused the last abort, so a repeated
+        attempt bypasses them.
         """
         if not self._is_repeated:
             return get(class_name, id_, fields=fields)
@@ -51,21 +51,21 @@ class Transaction:
         return replace(call, headers={**call.headers, "Cache-Control": "no-cache"})
 
     def recall(self, class_name: str, id_: str, fields: Iterable[str] | None) -> Read | None:
-        """Return what was read before, or None; raises the `NotFound` of an absent object."""
-        seen = self._reads.get((class_name, id_, field_names(fields)))
-        if isinstance(seen, NotFound):
-            raise seen
-        return seen
+        """Return an earlier read, or None; raises the `NotFound` of an absent object."""
+        outcome = self._reads.get((class_name, id_, field_names(fields)))
+        if isinstance(outcome, NotFound):
+            raise outcome
+        return outcome
 
     def record(
-        self, class_name: str, id_: str, fields: Iterable[str] | None, seen: Read | NotFound
+        self, class_name: str, id_: str, fields: Iterable[str] | None, outcome: Read | NotFound
     ) -> None:
-        """Let the commit depend on a read: absence is validated like a version."""
-        self._reads[class_name, id_, field_names(fields)] = seen
+        """Make the commit depend on a read: absence is validated like a version."""
+        self._reads[class_name, id_, field_names(fields)] = outcome
 
     def commit(self) -> Call[list[Result]]:
         reads = [
-            Absent(class_name, id_) if isinstance(seen, NotFound) else seen
-            for (class_name, id_, _), seen in self._reads.items()
+            Absent(class_name, id_) if isinstance(outcome, NotFound) else outcome
+            for (class_name, id_, _), outcome in self._reads.items()
         ]
         return commit(self._operations, reads)

@@ -1,4 +1,4 @@
-"""``portolan simulate``: which lifetimes would be best, tried out in virtual time."""
+"""``portolan simulate``: compares TTL estimators by a simulation in virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # help must not wait for numpy
 __all__ = ["simulate"]
 
 _errors = Console(stderr=True, highlight=False)
-_FURTHER: Final = ("invalidations", "stale", "stalest", "ops/s")
+_COUNT_COLUMNS: Final = ("invalidations", "stale", "stalest", "ops/s")
 
 
 _Workload = Annotated[
@@ -38,11 +38,11 @@ _Clients = Annotated[int, typer.Option(min=1, help="Clients that share them.")]
 _Caches = Annotated[str, typer.Option(help="Caches on the way: any of client, proxy, cdn.")]
 _Bound = Annotated[float, typer.Option(min=0.01, help="Δ in seconds.")]
 _Margin = Annotated[float, typer.Option(min=0, help="M in seconds.")]
-_Longest = Annotated[float, typer.Option(min=0.1, help="The longest TTL in seconds.")]
+_LongestTtl = Annotated[float, typer.Option(min=0.1, help="The longest TTL in seconds.")]
 _Origin = Annotated[
     str, typer.Option(help="One way to the origin: constant(ms), normal(ms, ms), …")
 ]
-_Which = Annotated[
+_EstimatorName = Annotated[
     Literal["all", "static", "cate", "learner", "oracle"],
     typer.Option(help="Which estimator; all compares them."),
 ]
@@ -68,9 +68,9 @@ def simulate(
     caches: _Caches = "client,cdn",
     bound: _Bound = 1.0,
     margin: _Margin = 0.0,
-    longest: _Longest = 600.0,
+    longest: _LongestTtl = 600.0,
     origin: _Origin = "constant(86.54)",
-    estimator: _Which = "all",
+    estimator: _EstimatorName = "all",
     ratio: _Ratio = "linear",
     starts: _Starts = 3,
     weights: _Costs = "0.2,1,1,1",
@@ -90,13 +90,13 @@ def simulate(
 
     shares = WORKLOADS[workload]
     work = YcsbWorkload(shares, operations, records, rate, clients, warm_up=warm_up)
-    chosen = tuple(name for name in ESTIMATORS if estimator in (name, "all"))
+    estimators = tuple(name for name in ESTIMATORS if estimator in (name, "all"))
     try:
         world = _world(work, caches, origin, (bound, margin, longest), seed)
-        question = Question(_weights(weights), ratio, starts, chosen)
+        question = Question(_weights(weights), ratio, starts, estimators)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    comparison = _compared(world, question)
+    comparison = _compare(world, question)
     _errors.print(_table(comparison))
     try:
         _write(comparison, out, json, report)
@@ -132,7 +132,7 @@ def _weights(text: str) -> Weights:
     return Weights(*numbers)
 
 
-def _compared(world: World, question: Question) -> SimulationReport:
+def _compare(world: World, question: Question) -> SimulationReport:
     from sketch.instruments.simulate.comparison import compare
     from sketch.instruments.simulate.engine import Prepared
 
@@ -140,12 +140,12 @@ def _compared(world: World, question: Question) -> SimulationReport:
     with Progress(*columns, console=_errors, transient=True) as progress:
         task = progress.add_task("Drawing accesses", total=None)
         return compare(
-            Prepared.of(world), question, lambda what: progress.update(task, description=what)
+            Prepared.of(world), question, lambda step: progress.update(task, description=step)
         )
 
 
 def _table(comparison: SimulationReport) -> Table:
-    table = Table("estimator", "cost", "hits", "origin", *_FURTHER)
+    table = Table("estimator", "cost", "hits", "origin", *_COUNT_COLUMNS)
     for entry in comparison.entries:
         tally = entry.run.tally
         table.add_row(

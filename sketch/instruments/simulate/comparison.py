@@ -20,61 +20,61 @@ __all__ = ["ESTIMATORS", "EstimatorResult", "Question", "SimulationReport", "com
 
 _SLOPE_STEP: Final = 0.05
 _LONGEST_FACTOR: Final = 2.0
-_LEAST_LONGEST_S: Final = 0.1
-_MOST_LONGEST_S: Final = 600.0
-_STEPS: Final = 50
-"""From each start, at most."""
+_MIN_LONGEST_S: Final = 0.1
+_MAX_LONGEST_S: Final = 600.0
+_MAX_STEPS: Final = 50
+"""From each starting point."""
 
 
-class Summit(NamedTuple):
+class Optimum(NamedTuple):
     slope: float
     longest_s: float
     cost: float
     evaluations: int
 
 
-_LEVELS: Final = 1 + int(log(_MOST_LONGEST_S / _LEAST_LONGEST_S, _LONGEST_FACTOR))
+_LEVELS: Final = 1 + int(log(_MAX_LONGEST_S / _MIN_LONGEST_S, _LONGEST_FACTOR))
 
 _Point = tuple[int, int]
-"""Steps of the slope from 0, and steps of the longest TTL down from the longest one."""
+"""Steps of the slope from 0, and steps of the longest TTL down from its maximum."""
 
 
-def hill_climbing(cost: Callable[[float, float], float], starts: int, seed: int) -> Summit:
-    """Find the slope and the longest TTL that cost least (docs/papers/cache_sketch.md).
+def hill_climbing(cost: Callable[[float, float], float], starts: int, seed: int) -> Optimum:
+    """Find the slope and the longest TTL of least cost (docs/papers/cache_sketch.md).
 
-    The first climb begins with the best longest TTL for a slope of 0, by which rates do not
-    matter: left and right of it are hills of their own. Slopes of the others begin anywhere in
-    [0, 1] and may become negative; longest TTLs begin anywhere on a logarithmic scale. Points lie
-    on a grid, so that climbs that meet go on as one.
+    The first climb starts at the best longest TTL for a slope of 0, at which rates do not matter:
+    there are separate hills on both sides of it. The others start at random slopes in [0, 1], which
+    may become negative, and at random longest TTLs on a logarithmic scale. Points lie on a grid, so
+    that climbs that meet continue as one.
     """
     random = Random(seed)  # noqa: S311 - a sample, not a secret
-    known: dict[_Point, float] = {}
+    costs: dict[_Point, float] = {}
 
-    def at(point: _Point) -> float:
-        if point not in known:
-            known[point] = cost(*_placed(point))
-        return known[point]
+    def cost_at(point: _Point) -> float:
+        if point not in costs:
+            costs[point] = cost(*_settings_at(point))
+        return costs[point]
 
-    feet = [min(((0, level) for level in range(_LEVELS)), key=at)]
-    while len(feet) < starts:
-        feet.append((round(random.random() / _SLOPE_STEP), random.randrange(_LEVELS)))
-    for foot in feet:
-        here = foot
-        for _ in range(_STEPS):
-            best = min((here, *_around(here)), key=at)
-            if best == here:
+    starting_points = [min(((0, level) for level in range(_LEVELS)), key=cost_at)]
+    while len(starting_points) < starts:
+        starting_points.append((round(random.random() / _SLOPE_STEP), random.randrange(_LEVELS)))
+    for starting_point in starting_points:
+        current = starting_point
+        for _ in range(_MAX_STEPS):
+            best = min((current, *_neighbours(current)), key=cost_at)
+            if best == current:
                 break
-            here = best
-    best = min(known, key=at)
-    return Summit(*_placed(best), known[best], len(known))
+            current = best
+    best = min(costs, key=cost_at)
+    return Optimum(*_settings_at(best), costs[best], len(costs))
 
 
-def _placed(point: _Point) -> tuple[float, float]:
+def _settings_at(point: _Point) -> tuple[float, float]:
     slope, level = point
-    return slope * _SLOPE_STEP, _MOST_LONGEST_S * _LONGEST_FACTOR**-level
+    return slope * _SLOPE_STEP, _MAX_LONGEST_S * _LONGEST_FACTOR**-level
 
 
-def _around(point: _Point) -> Iterator[_Point]:
+def _neighbours(point: _Point) -> Iterator[_Point]:
     slope, level = point
     yield slope - 1, level
     yield slope + 1, level
@@ -87,19 +87,19 @@ def _around(point: _Point) -> Iterator[_Point]:
 Name = Literal["static", "cate", "learner", "oracle"]
 ESTIMATORS: Final[tuple[Name, ...]] = ("static", "cate", "learner", "oracle")
 
-Say = Callable[[str], None]
+OnStep = Callable[[str], None]
 _GRID: Final = 2.0
-_SHORTEST_S: Final = 0.05
-_REFINED: Final = 3
-_BEFORE_S: Final = 1e-5
-"""Copies of the oracle end so long before the write arrives: clocks are rounded to microseconds."""
+_MIN_TTL_S: Final = 0.05
+_REFINEMENTS: Final = 3
+_LEAD_S: Final = 1e-5
+"""The oracle's copies end this long before the write: clocks are rounded to microseconds."""
 
 
 class Oracle(Static):
     """Lets every copy end just before its record is written.
 
-    Nothing is ever invalidated, stale, or in the filter; what is left is one miss for each version
-    that is read, as many as any cache has to have.
+    Nothing is ever invalidated, stale, or in the filter; the only misses are one for each version
+    that is read, the minimum of any cache.
 
     `writes_s` are the times when writes of each key reach the origin, in order.
     """
@@ -113,13 +113,13 @@ class Oracle(Static):
 
     def _until(self, key: str, now_s: float) -> float:
         writes = self._writes_s.get(key, ())
-        following = bisect_right(writes, now_s)
-        return max(0.0, writes[following] - now_s - _BEFORE_S) if following < len(writes) else inf
+        index = bisect_right(writes, now_s)
+        return max(0.0, writes[index] - now_s - _LEAD_S) if index < len(writes) else inf
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is compared; the search for CATE's parameters begins at `starts` points."""
+    """What to compare; the search for CATE's parameters starts at `starts` points."""
 
     weights: Weights = field(default=Weights())
     ratio: Ratio = "linear"
@@ -172,9 +172,11 @@ class SimulationReport:
         }
 
 
-def compare(prepared: Prepared, question: Question, say: Say = lambda _: None) -> SimulationReport:
-    """Run every estimator on the same accesses; `say` is called with each step's name."""
-    makers: dict[Name, Callable[[Prepared, Question, Say], EstimatorResult]] = {
+def compare(
+    prepared: Prepared, question: Question, on_step: OnStep = lambda _: None
+) -> SimulationReport:
+    """Run every estimator on the same accesses; `on_step` is called with each step's name."""
+    makers: dict[Name, Callable[[Prepared, Question, OnStep], EstimatorResult]] = {
         "static": best_static,
         "cate": best_cate,
         "learner": _learner,
@@ -182,27 +184,27 @@ def compare(prepared: Prepared, question: Question, say: Say = lambda _: None) -
     }
     entries = []
     for name in question.estimators:
-        say(name)
-        entries.append(makers[name](prepared, question, say))
+        on_step(name)
+        entries.append(makers[name](prepared, question, on_step))
     return SimulationReport(prepared, question, entries)
 
 
-def best_static(prepared: Prepared, question: Question, say: Say) -> EstimatorResult:
+def best_static(prepared: Prepared, question: Question, on_step: OnStep) -> EstimatorResult:
     """Sweep static TTLs from none to the longest, and more closely around the best."""
     runs: dict[float, SimulationRun] = {}
 
     def cost(ttl_s: float) -> float:
         if ttl_s not in runs:
-            say(f"static, {ttl_s:.3g} s")
+            on_step(f"static, {ttl_s:.3g} s")
             runs[ttl_s] = simulate(prepared, lambda _: Static(ttl_s))
         return runs[ttl_s].tally.cost(question.weights)
 
     ttls_s, ttl_s = [0.0], prepared.world.longest_s
-    while ttl_s >= _SHORTEST_S:
+    while ttl_s >= _MIN_TTL_S:
         ttls_s.append(ttl_s)
         ttl_s /= _GRID
     best, step = min(ttls_s, key=cost), _GRID
-    for _ in range(_REFINED if best > 0 else 0):
+    for _ in range(_REFINEMENTS if best > 0 else 0):
         step **= 0.5
         longest = prepared.world.longest_s
         best = min((best, best / step, min(best * step, longest)), key=cost)
@@ -210,24 +212,26 @@ def best_static(prepared: Prepared, question: Question, say: Say) -> EstimatorRe
     return EstimatorResult("static", cost(best), {"ttl_s": best}, runs[best], tried)
 
 
-def best_cate(prepared: Prepared, question: Question, say: Say) -> EstimatorResult:
+def best_cate(prepared: Prepared, question: Question, on_step: OnStep) -> EstimatorResult:
     memory = Memory(margin_s=prepared.world.margin_s)
 
     def run(slope: float, longest_s: float) -> SimulationRun:
-        say(f"cate, slope {slope:.2f}, longest {longest_s:.3g} s")
+        on_step(f"cate, slope {slope:.2f}, longest {longest_s:.3g} s")
         settings = CateSettings(longest_s, ratio=question.ratio, slope=slope)
         return simulate(prepared, lambda _: Cate(settings, memory))
 
     def cost(slope: float, longest_s: float) -> float:
         return run(slope, longest_s).tally.cost(question.weights)
 
-    summit = hill_climbing(cost, question.starts, prepared.world.seed)
-    found = {"ratio": question.ratio, "slope": summit.slope, "longest_s": summit.longest_s}
-    again = run(summit.slope, summit.longest_s)
-    return EstimatorResult("cate", summit.cost, {**found, "evaluations": summit.evaluations}, again)
+    optimum = hill_climbing(cost, question.starts, prepared.world.seed)
+    parameters = {"ratio": question.ratio, "slope": optimum.slope, "longest_s": optimum.longest_s}
+    best_run = run(optimum.slope, optimum.longest_s)
+    return EstimatorResult(
+        "cate", optimum.cost, {**parameters, "evaluations": optimum.evaluations}, best_run
+    )
 
 
-def _learner(prepared: Prepared, question: Question, _: Say) -> EstimatorResult:
+def _learner(prepared: Prepared, question: Question, _: OnStep) -> EstimatorResult:
     settings = LearnerSettings(prepared.world.longest_s, question.weights)
     memory = Memory(margin_s=prepared.world.margin_s)
     run = simulate(prepared, lambda _: Learner(settings, memory))
@@ -242,6 +246,6 @@ def _learner(prepared: Prepared, question: Question, _: Say) -> EstimatorResult:
     return EstimatorResult("learner", run.tally.cost(question.weights), learned, run)
 
 
-def _oracle(prepared: Prepared, question: Question, _: Say) -> EstimatorResult:
-    run = simulate(prepared, lambda known: Oracle(known.writes_s()))
+def _oracle(prepared: Prepared, question: Question, _: OnStep) -> EstimatorResult:
+    run = simulate(prepared, lambda accesses: Oracle(accesses.writes_s()))
     return EstimatorResult("oracle", run.tally.cost(question.weights), {}, run)

@@ -1,4 +1,4 @@
-"""Virtual time: accesses begin as scheduled, and what follows from them happens in order."""
+"""The simulation in virtual time: accesses start as scheduled, events happen in order."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from sketch.ttl.port import TtlEstimator
 
 __all__ = ["Prepared", "SimulationRun", "simulate"]
 
-_REFRESHED: Final = 0.8
-"""Clients fetch the filter anew after this share of Δ, so that it is there in time."""
+_REFRESH_SHARE: Final = 0.8
+"""Clients fetch a new filter after this share of Δ, so that it arrives in time."""
 
 _NEVER: Final = float("-inf")
 
@@ -46,11 +46,11 @@ class _Client:
 
 
 class _Read(NamedTuple):
-    """A read that is under way: of whom, when it began, what had been acknowledged then."""
+    """A read that is under way: its client, its key, and when it began."""
 
     client: _Client
     key: int
-    begun_s: float
+    start_s: float
     revalidates: bool
 
 
@@ -82,48 +82,48 @@ class Simulation:
         self._order = count()
 
     def run(self) -> SimulationCounts:
-        self._begin_clients()
-        accesses, names, events = self._accesses, self._clients, self._events
+        self._start_clients()
+        accesses, clients, events = self._accesses, self._clients, self._events
         lists = (accesses.begin_s.tolist(), accesses.key.tolist(), accesses.client.tolist())
-        now = counted_s = 0.0
+        now = count_start_s = 0.0
         for number, (now, key, client, write) in enumerate(
             zip(*lists, accesses.write.tolist(), strict=True)
         ):
-            # Never empty: clients that refresh, and the measurement, schedule themselves again.
+            # Never empty: refreshing clients, and the measurement, reschedule themselves.
             while events[0][0] <= now:
-                at, _, happens, what = heappop(events)
-                happens(at, *what)
+                at, _, handler, arguments = heappop(events)
+                handler(at, *arguments)
             if number == accesses.first:
                 self.tally.restart()
-                counted_s = now
+                count_start_s = now
             if write:
                 self._at(self._arrivals[number], self._write, key)
             else:
-                self._read(now, key, names[client])
+                self._read(now, key, clients[client])
         self._finish()
-        self.tally.virtual_s = now - counted_s
+        self.tally.virtual_s = now - count_start_s
         self.tally.operations = self._world.workload.operations
         return self.tally
 
-    def _begin_clients(self) -> None:
-        period = self._world.bound_s * _REFRESHED
+    def _start_clients(self) -> None:
+        period = self._world.bound_s * _REFRESH_SHARE
         for number, client in enumerate(self._clients):
             # Spread over a period, so that clients do not fetch at the same instant.
             self._at(period * number / len(self._clients), self._refresh, client)
         self._at(period, self._measure)
 
     def _finish(self) -> None:
-        """Process all events that have begun; those that repeat for ever are dropped."""
+        """Process all pending events, except those that repeat for ever."""
         endless = (self._refresh, self._measure)
         while self._events:
-            at, _, happens, what = heappop(self._events)
-            if happens not in endless:
-                happens(at, *what)
+            at, _, handler, arguments = heappop(self._events)
+            if handler not in endless:
+                handler(at, *arguments)
 
-    def _at(self, time: float, happens: Callable[..., None], *what: Any) -> None:
-        heappush(self._events, (time, next(self._order), happens, what))
+    def _at(self, time: float, handler: Callable[..., None], *arguments: Any) -> None:
+        heappush(self._events, (time, next(self._order), handler, arguments))
 
-    def _way(self) -> float:
+    def _one_way_s(self) -> float:
         """Draw the time from a client to the origin, or back."""
         time = 0.0
         for hop in self._hops:
@@ -136,11 +136,11 @@ class Simulation:
         revalidates = self._is_suspect(now, key, client)
         if copy is not None and self._may_use(now, copy, client, revalidates=revalidates):
             self.tally.client_hits += 1
-            self._done(now, copy.version, _Read(client, key, now, revalidates=False))
+            self._finish_read(now, copy.version, _Read(client, key, now, revalidates=False))
             return
         read = _Read(client, key, now, revalidates)
         if revalidates:
-            self._at(now + self._way(), self._at_origin, read)
+            self._at(now + self._one_way_s(), self._at_origin, read)
         else:
             self._at(now + self._hops[0](), self._at_layer, 0, read)
 
@@ -161,7 +161,7 @@ class Simulation:
             return True
         if not client.contains(self._names[key][0]):
             return False
-        if not self._origin.held(key, client.generated_s):
+        if not self._origin.was_in_filter(key, client.generated_s):
             self.tally.false_positives += 1
         return True
 
@@ -185,14 +185,14 @@ class Simulation:
             self.tally.needless += cached is not None and cached.version == version
         else:
             self.tally.misses += 1
-        copy = _Copy(version, end_s, read.begun_s)
+        copy = _Copy(version, end_s, read.start_s)
         self._answer(now + self._store(), len(self._copies), copy, read)
 
     def _answer(self, now: float, level: int, copy: _Copy, read: _Read) -> None:
         self._at(now + self._hops[level](), self._arrive, level - 1, copy, read)
 
     def _arrive(self, now: float, level: int, copy: _Copy, read: _Read) -> None:
-        """An answer reaches a cache, which keeps it, or the client."""
+        """A response reaches a cache, which stores it, or the client."""
         fresh = now < copy.end_s
         if level >= 0:
             if fresh:
@@ -201,29 +201,29 @@ class Simulation:
             return
         if fresh and self._world.client_caches:
             read.client.copies[read.key] = copy
-        self._done(now, copy.version, read)
+        self._finish_read(now, copy.version, read)
 
-    def _done(self, now: float, version: int, read: _Read) -> None:
-        self.tally.latencies.append(now - read.begun_s)
+    def _finish_read(self, now: float, version: int, read: _Read) -> None:
+        self.tally.latencies.append(now - read.start_s)
         acknowledged = self._acknowledged[read.key]
         if version >= len(acknowledged):
             return
         overwritten_s = acknowledged[version]
-        if overwritten_s < read.begun_s:
+        if overwritten_s < read.start_s:
             self.tally.stale += 1
-            age_s = read.begun_s - overwritten_s
+            age_s = read.start_s - overwritten_s
             self.tally.stalest_s = max(self.tally.stalest_s, age_s)
             self.tally.beyond_bound += age_s > self._world.bound_s
 
     def _write(self, now: float, key: int) -> None:
         self.tally.writes += 1
-        token, held = self._origin.begin(now, key)
-        self._at(now + self._store(), self._written, key, token, held)
+        token, is_cached = self._origin.begin(now, key)
+        self._at(now + self._store(), self._finish_write, key, token, is_cached)
 
-    def _written(self, now: float, key: int, token: str, held: bool) -> None:
+    def _finish_write(self, now: float, key: int, token: str, is_cached: bool) -> None:
         self._origin.end(now, key, token)
         self._acknowledged[key].append(now)
-        if held:
+        if is_cached:
             for layer, copies in zip(self._world.layers, self._copies, strict=True):
                 if layer.purged:
                     self._at(now + self._purge(), self._forget, copies, key)
@@ -232,23 +232,23 @@ class Simulation:
         copies.pop(key, None)
 
     def _refresh(self, now: float, client: _Client) -> None:
-        self._at(now + self._way(), self._send_filter, client, now)
-        self._at(now + self._world.bound_s * _REFRESHED, self._refresh, client)
+        self._at(now + self._one_way_s(), self._send_filter, client, now)
+        self._at(now + self._world.bound_s * _REFRESH_SHARE, self._refresh, client)
 
     def _send_filter(self, now: float, client: _Client, sent_s: float) -> None:
-        plain = self._origin.filter(now)
-        self._at(now + self._way(), self._take_filter, client, (sent_s, now), plain)
+        filter_ = self._origin.filter(now)
+        self._at(now + self._one_way_s(), self._receive_filter, client, (sent_s, now), filter_)
 
-    def _take_filter(
-        self, _: float, client: _Client, times_s: tuple[float, float], plain: BloomFilter
+    def _receive_filter(
+        self, _: float, client: _Client, times_s: tuple[float, float], filter_: BloomFilter
     ) -> None:
         if times_s[0] > client.filter_s:
             client.filter_s, client.generated_s = times_s
-            client.contains = plain.contains
+            client.contains = filter_.contains
 
     def _measure(self, now: float) -> None:
         self._origin.measure(now)
-        self._at(now + self._world.bound_s * _REFRESHED, self._measure)
+        self._at(now + self._world.bound_s * _REFRESH_SHARE, self._measure)
 
 
 Estimators = Callable[["Prepared"], TtlEstimator]
@@ -256,7 +256,7 @@ Estimators = Callable[["Prepared"], TtlEstimator]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A world in which the accesses, and the arrivals of writes at the origin, are drawn."""
+    """A world with randomly drawn accesses and arrivals of writes at the origin."""
 
     world: World
     accesses: Schedule
@@ -299,7 +299,7 @@ class SimulationRun:
 
 def simulate(prepared: Prepared, estimators: Estimators) -> SimulationRun:
     estimator = estimators(prepared)
-    # Seeded again, so that a run is the same whatever ran before it.
+    # A new generator: a run does not depend on the runs before it.
     random = np.random.default_rng((prepared.world.seed, 1))
     engine = Simulation(prepared.world, prepared.accesses, prepared.arrivals_s, estimator, random)
     started = process_time()

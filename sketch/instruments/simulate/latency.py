@@ -1,4 +1,4 @@
-"""How long things take in virtual time."""
+"""Distributions of latencies in virtual time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Latency", "parse", "stream"]
 
-_AT_ONCE: Final = 4_096
+_BATCH: Final = 4_096
 _PATTERN: Final = re.compile(r"\s*([a-z]+)\(([^()]*)\)\s*")
 
 _Draw: TypeAlias = Callable[..., NDArray[np.float64]]
@@ -28,11 +28,11 @@ _KINDS: Final[dict[str, tuple[_Draw, tuple[bool, ...]]]] = {
         (True, False),
     ),
     "exponential": (
-        lambda random, count, mean, least: least + random.exponential(mean, count),
+        lambda random, count, mean, minimum: minimum + random.exponential(mean, count),
         (True, True),
     ),
 }
-"""How times are drawn, never negative ones, and which numbers of a distribution are times."""
+"""How times, never negative, are drawn; and which parameters of a distribution are times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Latency:
     numbers: tuple[float, ...]
 
     def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw so many times, in seconds."""
+        """Draw `count` times, in seconds."""
         draw, _ = _KINDS[self.kind]
         return draw(random, count, *self.numbers)
 
@@ -56,22 +56,22 @@ def parse(text: str) -> Latency:
     a plain number.
 
     Raises:
-        ValueError: It is written differently.
+        ValueError: The text has another form.
     """
-    found = _PATTERN.fullmatch(text)
-    if found is None or found[1] not in _KINDS:
+    match = _PATTERN.fullmatch(text)
+    if match is None or match[1] not in _KINDS:
         raise ValueError(f"a latency is one of {', '.join(_KINDS)}, with numbers in parentheses")
-    _, are_times = _KINDS[found[1]]
-    numbers = [float(number) for number in found[2].split(",")]
+    _, are_times = _KINDS[match[1]]
+    numbers = [float(number) for number in match[2].split(",")]
     if len(numbers) != len(are_times) or not all(0 <= number < np.inf for number in numbers):
-        raise ValueError(f"{found[1]} takes {len(are_times)} numbers that are not negative")
+        raise ValueError(f"{match[1]} takes {len(are_times)} numbers that are not negative")
     pairs = zip(numbers, are_times, strict=True)
-    return Latency(found[1], tuple(n / 1_000 if is_time else n for n, is_time in pairs))
+    return Latency(match[1], tuple(n / 1_000 if is_time else n for n, is_time in pairs))
 
 
 def stream(latency: Latency, random: np.random.Generator) -> Callable[[], float]:
-    def drawn() -> Iterator[Any]:
+    def draws() -> Iterator[Any]:
         while True:
-            yield from latency.sample(random, _AT_ONCE).tolist()
+            yield from latency.sample(random, _BATCH).tolist()
 
-    return drawn().__next__
+    return draws().__next__

@@ -1,4 +1,4 @@
-"""The origin: a store, the server's sketch as it is, and an estimator."""
+"""The origin: a store, the real server's sketch, and an estimator."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sketch.ttl.port import TtlEstimator
 __all__ = ["PARTITION", "Origin"]
 
 PARTITION: Final = Partition("simulated", "records")
-_ALL: Final = 2**30
+_UNLIMITED: Final = 2**30
 
 
 class Origin:
-    """What reaches the origin, in the order in which it arrives; times are in seconds.
+    """Processes requests in the order of their arrival; times are in seconds.
 
     `keys` are the names of the records; the tally counts invalidations and the filter's size.
     """
@@ -36,9 +36,9 @@ class Origin:
         self._records = world.workload.records
         self._estimator = estimator
         self._tally = tally
-        self._written = 0
-        self._fresh_s = [0.0] * len(keys)
-        self._held_s = [0.0] * len(keys)
+        self._writes = 0
+        self._fresh_until_s = [0.0] * len(keys)
+        self._in_filter_until_s = [0.0] * len(keys)
         self._plain: tuple[int, BloomFilter] = (0, BloomFilter(world.shape))
         self.versions = [0] * len(keys)
 
@@ -51,19 +51,19 @@ class Origin:
         self._estimator.missed(PARTITION, names, now_s, ttl / 1e6)
         end_s = (now + ttl) / 1e6
         if ttl:
-            self._fresh_s[key] = max(self._fresh_s[key], end_s + self._margin_s)
+            self._fresh_until_s[key] = max(self._fresh_until_s[key], end_s + self._margin_s)
         return self.versions[key], end_s
 
     def begin(self, now_s: float, key: int) -> tuple[str, bool]:
         """Begin a write; return its token, and whether caches are to be purged."""
-        self._written += 1
-        token = str(self._written)
+        self._writes += 1
+        token = str(self._writes)
         now = int(now_s * 1e6)
-        held = bool(self._partition.begin(now, self._keys[key], token))
-        if held:
+        is_cached = bool(self._partition.begin(now, self._keys[key], token))
+        if is_cached:
             self._tally.invalidations += 1
-            self._held_s[key] = self._fresh_s[key]
-        return token, held
+            self._in_filter_until_s[key] = self._fresh_until_s[key]
+        return token, is_cached
 
     def end(self, now_s: float, key: int, token: str) -> None:
         version = self.versions[key] = self.versions[key] + 1
@@ -72,21 +72,21 @@ class Origin:
         self._partition.end(int(now_s * 1e6), token, {names[0]: version})
         self._estimator.wrote(PARTITION, names, now_s, created)
 
-    def held(self, key: int, at_s: float) -> bool:
-        """Whether a key belonged into the filter generated at some time."""
-        return self._held_s[key] > at_s
+    def was_in_filter(self, key: int, at_s: float) -> bool:
+        """Whether a key belonged in the filter that was generated at a time."""
+        return self._in_filter_until_s[key] > at_s
 
     def filter(self, now_s: float) -> BloomFilter:
-        self._partition.expire(int(now_s * 1e6), _ALL)
-        held = self._partition.filter
+        self._partition.expire(int(now_s * 1e6), _UNLIMITED)
+        counting = self._partition.filter
         revision, plain = self._plain
-        if held.revision != revision:
-            plain = BloomFilter.from_bits(self._shape, held.bits)
-            self._plain = held.revision, plain
+        if counting.revision != revision:
+            plain = BloomFilter.from_bits(self._shape, counting.bits)
+            self._plain = counting.revision, plain
         return plain
 
     def measure(self, now_s: float) -> None:
         plain = self.filter(now_s)
         rate = plain.false_positive_rate
-        self._tally.measured(rate, plain.estimated_count)
+        self._tally.record_filter(rate, plain.estimated_count)
         self._estimator.filled(PARTITION, rate)

@@ -1,4 +1,4 @@
-"""One page that shows a comparison: no scripts, nothing loaded, light and dark."""
+"""An HTML page that shows a comparison: no scripts, no external files, light and dark."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sketch.instruments.simulate.workload import YcsbWorkload
 __all__ = ["PlotsMissing", "cost_plot", "latency_plot", "page", "reads_plot", "sweep_plot"]
 
 _INK: Final = "#010203"
-"""Drawn in the colour of the page's text: replaced by `currentColor` in what is written."""
+"""Drawn in the colour of the page's text: the SVG has `currentColor` in its place."""
 
 _COLOURS: Final = ("#2a9d8f", "#e9a23b", "#d1495b", "#5b7db1", "#8e6bbf")
 _COLOUR_OF: Final = dict(zip(ESTIMATORS, _COLOURS, strict=False))
-_SHORTEST_S: Final = 0.04
+_ZERO_TTL_S: Final = 0.04
 """The abscissa of a TTL of 0 on a logarithmic scale."""
 
 
 class PlotsMissing(ImportError):
-    """Matplotlib is not there: it comes with the extra `plots`."""
+    """Matplotlib is not installed: it comes with the extra `plots`."""
 
 
 _SETTINGS: Final[Any] = {
@@ -53,7 +53,7 @@ def cost_plot(comparison: SimulationReport) -> str:
         for name, values in terms.items()
     }
     rates = [weights.false_positives * tally.filter_rate for tally in tallies]
-    return _stacked(comparison, {**shares, "false positives": rates}, "cost of an access")
+    return _stacked_bars(comparison, {**shares, "false positives": rates}, "cost of an access")
 
 
 def reads_plot(comparison: SimulationReport) -> str:
@@ -64,7 +64,7 @@ def reads_plot(comparison: SimulationReport) -> str:
         "origin: revalidation": [t.revalidations / max(1, t.reads) for t in tallies],
         "origin: miss": [t.misses / max(1, t.reads) for t in tallies],
     }
-    return _stacked(comparison, terms, "share of the reads")
+    return _stacked_bars(comparison, terms, "share of the reads")
 
 
 def sweep_plot(comparison: SimulationReport) -> str:
@@ -73,9 +73,14 @@ def sweep_plot(comparison: SimulationReport) -> str:
     def draw(axes: Any) -> None:
         if static is not None:
             ttls_s, costs = zip(*static.tried, strict=True)
-            shown = [max(ttl_s, _SHORTEST_S) for ttl_s in ttls_s]
+            abscissas = [max(ttl_s, _ZERO_TTL_S) for ttl_s in ttls_s]
             axes.plot(
-                shown, costs, marker="o", markersize=3, color=_COLOUR_OF["static"], label="static"
+                abscissas,
+                costs,
+                marker="o",
+                markersize=3,
+                color=_COLOUR_OF["static"],
+                label="static",
             )
         for entry in comparison.entries:
             if entry is not static:
@@ -86,7 +91,7 @@ def sweep_plot(comparison: SimulationReport) -> str:
         axes.set_ylabel("cost of an access")
         axes.set_ylim(bottom=0)
 
-    return _drawn(draw)
+    return _render(draw)
 
 
 def latency_plot(comparison: SimulationReport) -> str:
@@ -104,10 +109,10 @@ def latency_plot(comparison: SimulationReport) -> str:
         axes.set_xlabel("milliseconds")
         axes.set_ylabel("% of the reads answered")
 
-    return _drawn(draw)
+    return _render(draw)
 
 
-def _stacked(comparison: SimulationReport, terms: dict[str, list[float]], label: str) -> str:
+def _stacked_bars(comparison: SimulationReport, terms: dict[str, list[float]], label: str) -> str:
     names = [entry.name for entry in comparison.entries]
 
     def draw(axes: Any) -> None:
@@ -118,10 +123,10 @@ def _stacked(comparison: SimulationReport, terms: dict[str, list[float]], label:
         axes.invert_yaxis()
         axes.set_xlabel(label)
 
-    return _drawn(draw)
+    return _render(draw)
 
 
-def _drawn(draw: Callable[[Any], None]) -> str:
+def _render(draw: Callable[[Any], None]) -> str:
     """Return the SVG element; raises `PlotsMissing`."""
     try:
         from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
@@ -135,9 +140,9 @@ def _drawn(draw: Callable[[Any], None]) -> str:
         axes.set_facecolor("none")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        written = StringIO()
-        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
-    text = written.getvalue()
+        buffer = StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
     return text[text.index("<svg") :].replace(_INK, "currentColor")
 
 
@@ -178,8 +183,8 @@ def page(comparison: SimulationReport) -> str:
     body = "\n".join(
         [
             f"<h1>{title}</h1>",
-            f'<p class="faint">{escape(_scene(comparison))}</p>',
-            f"<p>{escape(_finding(comparison))}</p>",
+            f'<p class="faint">{escape(_describe_world(comparison))}</p>',
+            f"<p>{escape(_summarise(comparison))}</p>",
             _table(comparison),
             *_figures(comparison),
             "<h2>What the words mean</h2>",
@@ -203,7 +208,7 @@ origin because the filter held their key; <b>needless</b> ones found the version
 had. An <b>invalidation</b> is a write to something that caches held.</p>"""
 
 
-def _scene(comparison: SimulationReport) -> str:
+def _describe_world(comparison: SimulationReport) -> str:
     world, weights = comparison.prepared.world, comparison.question.weights
     work = world.workload
     caches = ["client"] * world.client_caches + [layer.name for layer in world.layers]
@@ -222,7 +227,7 @@ def _warm_up(work: YcsbWorkload) -> str:
     return f" (after {work.warm_up:,} that are not counted)" if work.warm_up else ""
 
 
-def _finding(comparison: SimulationReport) -> str:
+def _summarise(comparison: SimulationReport) -> str:
     static = comparison.of("static")
     if static is None or not static.cost:
         cheapest = min(comparison.entries, key=lambda entry: entry.cost)
@@ -281,13 +286,13 @@ def _figures(comparison: SimulationReport) -> list[str]:
         ),
     )
     return [
-        f"<h2>{title}</h2>\n<figure>{_own_ids(plot(comparison), number)}"
+        f"<h2>{title}</h2>\n<figure>{_unique_ids(plot(comparison), number)}"
         f"<figcaption>{escape(caption)}</figcaption></figure>"
         for number, (title, plot, caption) in enumerate(plots)
     ]
 
 
-def _own_ids(svg: str, number: int) -> str:
-    """Make the ids of a plot unique: several are in one page."""
+def _unique_ids(svg: str, number: int) -> str:
+    """Make the ids of a plot unique: a page has several plots."""
     svg = re.sub(r'\bid="', f'id="f{number}-', svg)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>f{number}-", svg)

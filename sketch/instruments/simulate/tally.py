@@ -1,4 +1,4 @@
-"""What a simulation counts."""
+"""The counters of a simulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["SimulationCounts"]
 
 @dataclass(slots=True)
 class SimulationCounts:
-    """Counts of one run, without its warm-up: of what happens from then on.
+    """Counts of one run, after its warm-up.
 
     Attributes:
         operations: Operations of the workload.
@@ -25,19 +25,19 @@ class SimulationCounts:
         shared_hits: Reads that shared caches answered.
         misses: Reads that the origin answered because no cache could.
         revalidations: Reads that the origin answered because the filter held their key.
-        needless: Revalidations of versions that were those of the caches.
+        needless: Revalidations that found the version that the client had.
         false_positives: Revalidations of keys that the filter held wrongly.
         old_filters: Revalidations because the filter was older than Δ.
-        invalidations: Writes to keys of which copies were fresh.
+        invalidations: Writes to keys with fresh copies.
         stale: Reads of versions overwritten by a write that was acknowledged before they began.
-        beyond_bound: Those overwritten by one that was acknowledged more than Δ before.
-        stalest_s: For how long a version that was read had been overwritten, at most.
+        beyond_bound: Stale reads whose overwrite was acknowledged more than Δ before.
+        stalest_s: The longest time since a version that was read had been overwritten.
         filter_rate: Mean false positive rate of the filter.
         filter_keys: Mean number of keys in it.
         filter_keys_most: The largest number.
-        filter_samples: How often the filter was looked at.
-        latencies: Of each read, in seconds.
-        virtual_s: How long it took in virtual time.
+        filter_samples: How often the filter was sampled.
+        latencies: The latency of each read (seconds).
+        virtual_s: The duration in virtual time (seconds).
     """
 
     operations: int = 0
@@ -66,7 +66,7 @@ class SimulationCounts:
         for name in self.__slots__:
             setattr(self, name, getattr(fresh, name))
 
-    def measured(self, rate: float, keys: float) -> None:
+    def record_filter(self, rate: float, keys: float) -> None:
         self.filter_samples += 1
         self.filter_rate += (rate - self.filter_rate) / self.filter_samples
         self.filter_keys += (keys - self.filter_keys) / self.filter_samples
@@ -74,7 +74,7 @@ class SimulationCounts:
 
     @property
     def origin_reads(self) -> int:
-        """Reads that the origin answered: what the cost calls misses."""
+        """Reads that the origin answered, which the cost function calls misses."""
         return self.misses + self.revalidations
 
     @property

@@ -24,8 +24,8 @@ _THINK_S: Final = 0.3
 class Mix:
     """Shares of the kinds of operations; together 1.
 
-    With `latest` the newest records are the most popular ones. In each of so many `seasons` other
-    records are, so that the rates of all records change in between.
+    With `latest` the newest records are the most popular ones. In each of the `seasons` other
+    records are popular, so that the rates of all records change in between.
     """
 
     about: str
@@ -50,10 +50,9 @@ WORKLOADS: Final[dict[str, Mix]] = {
 
 @dataclass(frozen=True, slots=True)
 class YcsbWorkload:
-    """What clients do: each operation begins at a random instant, and is of a random client.
+    """The clients' operations: each starts at a random instant, at a random client.
 
-    `warm_up` operations come before, of which nothing is counted. A scan is of any length up to
-    `longest_scan`.
+    `warm_up` operations come first and are not counted. A scan has any length up to `longest_scan`.
     """
 
     mix: Mix = WORKLOADS["b"]
@@ -69,7 +68,7 @@ class YcsbWorkload:
 class Schedule:
     """Accesses in the order in which they begin, as arrays of the same length.
 
-    `records` is how many there are in the end; `operations` include those of the warm-up; `first`
+    `records` is their number at the end; `operations` include those of the warm-up; `first`
     is the number of the first access that is counted.
     """
 
@@ -96,14 +95,14 @@ def schedule(workload: YcsbWorkload, random: np.random.Generator) -> Schedule:
     client = random.integers(0, workload.clients, count)
     length = np.where(kind == _SCAN, random.integers(1, workload.longest_scan + 1, count), 1)
     length = np.minimum(length, newest - key + 1)
-    counted_s = begin[min(workload.warm_up, count - 1)]
-    return _expanded(begin, kind, key, client, length, int(newest[-1]) + 1, counted_s)
+    count_start_s = begin[min(workload.warm_up, count - 1)]
+    return _expand(begin, kind, key, client, length, int(newest[-1]) + 1, count_start_s)
 
 
 def _keys(
     workload: YcsbWorkload, newest: NDArray[np.int64], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw records: the popular ones are anywhere, or are the newest."""
+    """Draw records: random ones are popular, or the newest."""
     keys: NDArray[np.int64]
     rank = zipf(workload.records, len(newest), random)
     if workload.mix.latest:
@@ -116,22 +115,22 @@ def _keys(
     return keys
 
 
-def zipf(things: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Draw ranks, 0 for the most popular thing, with YCSB's exponent."""
-    weights = np.arange(1, things + 1, dtype=np.float64) ** -_THETA
+def zipf(items: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Draw ranks, 0 for the most popular item, with YCSB's exponent."""
+    weights = np.arange(1, items + 1, dtype=np.float64) ** -_THETA
     bounds = np.cumsum(weights)
-    drawn: NDArray[np.int64] = np.searchsorted(bounds, random.random(count) * bounds[-1], "right")
-    return np.minimum(drawn, things - 1)
+    ranks: NDArray[np.int64] = np.searchsorted(bounds, random.random(count) * bounds[-1], "right")
+    return np.minimum(ranks, items - 1)
 
 
-def _expanded(
+def _expand(
     begin: NDArray[np.float64],
     kind: NDArray[np.int64],
     key: NDArray[np.int64],
     client: NDArray[np.int64],
     length: NDArray[np.int64],
     records: int,
-    counted_s: float,
+    count_start_s: float,
 ) -> Schedule:
     """Expand scans and read-modify-writes to single accesses, in the order of their times."""
     # `arange - first` counts 0, 1, … within each scan.
@@ -152,5 +151,5 @@ def _expanded(
         np.concatenate([writes, np.ones(int(modify.sum()), np.bool_)])[order],
         records,
         len(begin),
-        int(np.searchsorted(begins, counted_s)),
+        int(np.searchsorted(begins, count_start_s)),
     )

@@ -1,4 +1,4 @@
-"""What is simulated: the caches between clients and origin, and how far they are apart."""
+"""The simulated world: the caches between clients and origin, and their distances."""
 
 from __future__ import annotations
 
@@ -25,40 +25,42 @@ CACHES: Final[dict[str, Layer]] = {
     "proxy": Layer("proxy", parse("constant(1)")),
     "cdn": Layer("cdn", parse("constant(2)"), purged=True),
 }
-"""Shared caches, in the order in which they lie; the time to the CDN is the paper's."""
+"""Shared caches, the nearest to clients first; the time to the CDN is the paper's."""
 
 
 def layers_of(names: str) -> tuple[bool, tuple[Layer, ...]]:
     """Read a list of caches, separated by commas: client, proxy, cdn.
 
     Returns:
-        Whether clients have caches of their own, and the shared ones.
+        Whether clients have caches, and the shared caches.
 
     Raises:
-        ValueError: There is no such cache.
+        ValueError: A cache is unknown.
     """
-    given = {name.strip() for name in names.split(",") if name.strip()}
-    if unknown := given - {"client", *CACHES}:
+    requested = {name.strip() for name in names.split(",") if name.strip()}
+    if unknown := requested - {"client", *CACHES}:
         raise ValueError(f"there is no cache {', '.join(sorted(unknown))}")
-    return "client" in given, tuple(layer for name, layer in CACHES.items() if name in given)
+    return "client" in requested, tuple(
+        layer for name, layer in CACHES.items() if name in requested
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that a simulation depends on, apart from the estimator.
+    """The inputs of a simulation, except the estimator.
 
     Attributes:
-        workload: What clients do.
-        client_caches: Whether each client has a cache of its own.
+        workload: The clients' operations.
+        client_caches: Whether each client has a cache.
         layers: Shared caches, the one next to clients first.
         origin_one_way: From the last shared cache to the origin.
         store: A read or write of the store.
         purge: From the end of a write until the caches are purged.
         bound_s: Δ: no client uses an older filter.
-        shape: Of the filter.
-        margin_s: M: for how long the sketch takes a copy to be fresh after its end.
-        longest_s: The longest TTL of a copy, whatever an estimator says.
-        seed: Where random numbers begin.
+        shape: Shape of the filter.
+        margin_s: M: how long the sketch considers a copy fresh after its end.
+        longest_s: The longest TTL of a copy, whatever the estimator.
+        seed: Seed of the random numbers.
     """
 
     workload: YcsbWorkload = field(default=YcsbWorkload())

@@ -1,4 +1,4 @@
-"""Checks a trace by docs/protocol.md: how late its reads are by VIS, which holds, and by ACK."""
+"""Checks a trace against docs/protocol.md: how stale reads are by VIS, which holds, and ACK."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sketch.instruments.trace.order import ordered
+from sketch.instruments.trace.order import ordered_versions
 from sketch.instruments.trace.reading import (
-    LATEST_US,
+    MAX_TIME_US,
     NEVER,
     Trace,
     TraceMistake,
@@ -32,7 +32,7 @@ __all__ = ["check_trace"]
 
 
 def lateness(
-    trace: Trace, version: NDArray[np.int64], seen: NDArray[np.bool_]
+    trace: Trace, version: NDArray[np.int64], shows: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how late each operation is, and what it missed, in O(n log n).
 
@@ -42,7 +42,7 @@ def lateness(
     Args:
         trace: The operations.
         version: Their versions, in the order in which writes took effect.
-        seen: Operations that show a version when they end: all, or the acknowledged writes.
+        shows: Operations that show a version when they end: all, or the acknowledged writes.
 
     Returns:
         Microseconds, not negative; and the first operation that showed a newer version, or -1.
@@ -51,18 +51,18 @@ def lateness(
     order = np.lexsort((-version, trace.key))
     key, newest = trace.key[order], version[order]
     keys = np.concatenate(([0], np.cumsum(key[1:] != key[:-1]))) if count else key.astype(np.int64)
-    # Ends become ranks, so that the least one within each key is a single running minimum.
+    # Ends become ranks, so that the earliest of each key is a single running minimum.
     by_end = np.argsort(trace.end_us, kind="stable")
     rank = np.empty(count, np.int64)
     rank[by_end] = np.arange(count)
-    rank[~seen | (trace.end_us == NEVER)] = count
-    least = np.minimum.accumulate(rank[order] - keys * (count + 1))
+    rank[~shows | (trace.end_us == NEVER)] = count
+    minimum = np.minimum.accumulate(rank[order] - keys * (count + 1))
     before = _group_starts(keys, newest) - 1
-    # What rows of other keys have left of the minimum comes out beyond `count` here.
-    earliest = np.where(before >= 0, least[before] + keys * (count + 1), count)
+    # A minimum that stems from rows of another key comes out beyond `count` here.
+    earliest = np.where(before >= 0, minimum[before] + keys * (count + 1), count)
     missed = np.full(count, -1, np.int64)
-    known = earliest < count
-    missed[order[known]] = by_end[earliest[known]]
+    has_newer = earliest < count
+    missed[order[has_newer]] = by_end[earliest[has_newer]]
     late = np.where(missed >= 0, trace.start_us - trace.end_us[missed], 0)
     return np.maximum(late, 0), missed
 
@@ -77,26 +77,26 @@ def _group_starts(keys: NDArray[np.int64], version: NDArray[np.int64]) -> NDArra
 def writers(trace: Trace) -> tuple[NDArray[np.int64], tuple[int, int] | None]:
     """Return for each operation the write of its version, -1 if the trace has none.
 
-    Also returns two writes of one version, if there are any: that is a mistake in the trace.
+    Also returns two writes of one version, if any: they are a mistake in the trace.
     """
     order = np.lexsort((trace.end_us, ~trace.write, trace.version, trace.key))
     first = order[_group_starts(trace.key[order].astype(np.int64), trace.version[order])]
     write_of = np.full(len(order), -1, np.int64)
     write_of[order] = np.where(trace.write[first], first, -1)
     write_of[trace.version < 0] = -1
-    again = np.flatnonzero(trace.write & (write_of >= 0) & (write_of != np.arange(len(order))))
-    if not len(again):
+    duplicates = np.flatnonzero(trace.write & (write_of >= 0) & (write_of != np.arange(len(order))))
+    if not len(duplicates):
         return write_of, None
-    return write_of, (int(write_of[again[0]]), int(again[0]))
+    return write_of, (int(write_of[duplicates[0]]), int(duplicates[0]))
 
 
 def early_reads(trace: Trace, write_of: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the reads that ended before the write of their version began."""
-    began = np.where(write_of >= 0, trace.start_us[write_of], -1)
-    return np.flatnonzero(~trace.write & (trace.end_us < began))
+    write_start = np.where(write_of >= 0, trace.start_us[write_of], -1)
+    return np.flatnonzero(~trace.write & (trace.end_us < write_start))
 
 
-SHOWN: Final = 20
+MAX_EXAMPLES: Final = 20
 """How many reads, and contradictions, are listed."""
 
 
@@ -108,7 +108,7 @@ def check_trace(
     Without a bound, in seconds, only contradictions fail.
 
     Raises:
-        ValueError: A line is no operation (`TraceMistake`), or the bound is negative.
+        ValueError: A line is not an operation (`TraceMistake`), or the bound is negative.
         OSError: The file cannot be read.
     """
     report = check_file(path, None if delta_s is None else _microseconds(delta_s), promise)
@@ -119,7 +119,7 @@ def check_trace(
 def _microseconds(seconds: float) -> int:
     if not 0 <= seconds < inf:
         raise ValueError("a bound is a number of seconds that is not negative")
-    return round(min(seconds * 1e6, LATEST_US))
+    return round(min(seconds * 1e6, MAX_TIME_US))
 
 
 def check_file(path: Path, bound_us: int | None = None, promise: Promise = "vis") -> TraceReport:
@@ -134,10 +134,10 @@ def check(trace: Trace, bound_us: int | None = None, promise: Promise = "vis") -
     Raises:
         TraceMistake: Two writes made the same version of a key.
     """
-    write_of, twice = writers(trace)
-    if twice is not None:
-        what = f"writes what line {twice[0] + 1} has written already"
-        raise TraceMistake(trace.name, twice[1] + 1, what)
+    write_of, duplicates = writers(trace)
+    if duplicates is not None:
+        detail = f"writes the same version as line {duplicates[0] + 1}"
+        raise TraceMistake(trace.name, duplicates[1] + 1, detail)
     answered = trace.end_us < NEVER
     vis, disorder = _evaluate(trace, answered, write_of, bound_us)
     ack, _ = _evaluate(trace, answered & trace.write, write_of, bound_us)
@@ -148,20 +148,22 @@ def check(trace: Trace, bound_us: int | None = None, promise: Promise = "vis") -
     ]
     writes = int(trace.write.sum())
     reads = len(trace.write) - writes
-    wrong = len(early) + len(disorder)
-    shown = tuple(examples[:SHOWN])
+    contradictions = len(early) + len(disorder)
+    listed = tuple(examples[:MAX_EXAMPLES])
     keys = len(trace.names)
-    return TraceReport(trace.name, reads, writes, keys, promise, bound_us, vis, ack, wrong, shown)
+    return TraceReport(
+        trace.name, reads, writes, keys, promise, bound_us, vis, ack, contradictions, listed
+    )
 
 
 def _evaluate(
-    trace: Trace, seen: NDArray[np.bool_], write_of: NDArray[np.int64], bound_us: int | None
+    trace: Trace, shows: NDArray[np.bool_], write_of: NDArray[np.int64], bound_us: int | None
 ) -> tuple[Evaluation, NDArray[np.int64]]:
-    """Evaluate reads; also return the writes that came too late for the versions they made."""
-    late_us, missed = lateness(trace, ordered(trace, seen), seen)
+    """Evaluate reads; also return the writes that came too late for their versions."""
+    late_us, missed = lateness(trace, ordered_versions(trace, shows), shows)
     late = np.where(trace.write, 0, late_us)
     stale = np.flatnonzero(late)
-    worst = stale[np.argsort(-late[stale], kind="stable")[:SHOWN]]
+    worst = stale[np.argsort(-late[stale], kind="stable")[:MAX_EXAMPLES]]
     reads = tuple(
         StaleRead(
             line=int(read) + 1,
@@ -174,8 +176,8 @@ def _evaluate(
     )
     delta = int(late.max(initial=0))
     beyond = 0 if bound_us is None else int((late > bound_us).sum())
-    known = trace.write & (trace.version >= 0) & ~trace.by_value[trace.key]
-    return Evaluation(delta, len(stale), beyond, reads), np.flatnonzero(known & (late_us > 0))
+    versioned = trace.write & (trace.version >= 0) & ~trace.by_value[trace.key]
+    return Evaluation(delta, len(stale), beyond, reads), np.flatnonzero(versioned & (late_us > 0))
 
 
 def _line_of(operation: np.int64) -> int | None:
@@ -187,5 +189,5 @@ def _contradictions(
 ) -> list[Contradiction]:
     return [
         Contradiction(int(op) + 1, trace.names[trace.key[op]], f"its version {detail}")
-        for op in operations[:SHOWN]
+        for op in operations[:MAX_EXAMPLES]
     ]

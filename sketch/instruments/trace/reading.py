@@ -1,4 +1,4 @@
-"""Reads traces: one JSON object in each line, kept as columns of a few bytes."""
+"""Reads traces, one JSON object a line, into columns of a few bytes."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-__all__ = ["LATEST_US", "NEVER", "Trace", "TraceMistake", "lines_of", "read_trace"]
+__all__ = ["MAX_TIME_US", "NEVER", "Trace", "TraceMistake", "lines_of", "read_trace"]
 
 NEVER: Final = 2**62
 """The end of an operation that was never answered."""
 
-LONGEST_LINE: Final = 65_536
-LONGEST_KEY: Final = 4_096
-LATEST_US: Final = 2**53
-MOST_OPERATIONS: Final = 20_000_000
-MOST_NAMED: Final = 2**28
-"""Characters that the names of all keys may have together."""
+MAX_LINE_BYTES: Final = 65_536
+MAX_KEY_CHARACTERS: Final = 4_096
+MAX_TIME_US: Final = 2**53
+MAX_OPERATIONS: Final = 20_000_000
+MAX_NAME_CHARACTERS: Final = 2**28
+"""The limit for the names of all keys together."""
 
 _MEMBERS: Final = frozenset({"op", "key", "version", "value", "start_us", "end_us"})
 _VERSIONS, _VALUES = 1, 2
 
 
 class TraceMistake(ValueError):
-    """A line that cannot be, reported as ``name:line: what is wrong``."""
+    """An invalid line, reported as ``name:line: what is wrong``."""
 
-    def __init__(self, name: str, line: int, what: str) -> None:
-        super().__init__(f"{name}:{line}: {what}")
+    def __init__(self, name: str, line: int, detail: str) -> None:
+        super().__init__(f"{name}:{line}: {detail}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,12 +57,12 @@ class Trace:
 
 
 def lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Return the lines of a file; of one that is too long, a fragment that is too long as well."""
-    return iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
+    """Return the lines of a file; a line that is too long is cut to a fragment still too long."""
+    return iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
 
 
 def read_trace(lines: Iterable[bytes], name: str = "trace") -> Trace:
-    """Read a trace, one JSON object a line in any order; 29 bytes are kept of each operation.
+    """Read a trace, one JSON object a line in any order; each operation takes 29 bytes.
 
     Raises:
         TraceMistake: A line is not an operation; it names the file and the line.
@@ -81,21 +81,21 @@ def read_trace(lines: Iterable[bytes], name: str = "trace") -> Trace:
 class _Columns:
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
-        self._named = 0
+        self._name_characters = 0
         self._kinds = bytearray()
         self._key, self._write = array("i"), bytearray()
         self._version, self._start, self._end = array("q"), array("q"), array("q")
 
     def add(self, line: bytes) -> None:
-        if len(line) > LONGEST_LINE or len(self._key) >= MOST_OPERATIONS:
+        if len(line) > MAX_LINE_BYTES or len(self._key) >= MAX_OPERATIONS:
             raise ValueError(
-                "the line is too long" if len(line) > LONGEST_LINE else "too many lines"
+                "the line is too long" if len(line) > MAX_LINE_BYTES else "too many lines"
             )
         operation = orjson.loads(line)
         if type(operation) is not dict:
             raise ValueError("an operation is a JSON object")
         if not operation.keys() <= _MEMBERS:
-            raise ValueError(f"no member of an operation is called {_unknown(operation)}")
+            raise ValueError(f"no member of an operation is called {_unknown_member(operation)}")
         write = _is_write(operation.get("op"))
         start, end = _times(operation, write=write)
         version, kind = _version(operation, lost=end == NEVER)
@@ -106,12 +106,12 @@ class _Columns:
         self._end.append(end)
 
     def _key_of(self, key: Any, kind: int) -> int:
-        if type(key) is not str or len(key) > LONGEST_KEY:
-            raise ValueError(f"`key` is a string of at most {LONGEST_KEY} characters")
+        if type(key) is not str or len(key) > MAX_KEY_CHARACTERS:
+            raise ValueError(f"`key` is a string of at most {MAX_KEY_CHARACTERS} characters")
         index = self._index.get(key)
         if index is None:
-            self._named += len(key)
-            if self._named > MOST_NAMED:
+            self._name_characters += len(key)
+            if self._name_characters > MAX_NAME_CHARACTERS:
                 raise ValueError("the names of all keys together are too long")
             index = self._index[key] = len(self._kinds)
             self._kinds.append(0)
@@ -134,7 +134,7 @@ class _Columns:
         )
 
 
-def _unknown(operation: dict[str, Any]) -> str:
+def _unknown_member(operation: dict[str, Any]) -> str:
     return repr(min(operation.keys() - _MEMBERS)[:100])
 
 
@@ -148,13 +148,13 @@ def _is_write(op: Any) -> bool:
 
 def _times(operation: dict[str, Any], *, write: bool) -> tuple[int, int]:
     start, end = operation.get("start_us"), operation.get("end_us")
-    if type(start) is not int or not 0 <= start <= LATEST_US:
-        raise ValueError(f"`start_us` is an integer from 0 to {LATEST_US}")
+    if type(start) is not int or not 0 <= start <= MAX_TIME_US:
+        raise ValueError(f"`start_us` is an integer from 0 to {MAX_TIME_US}")
     if end is None and write:
         return start, NEVER
-    if type(end) is not int or not start <= end <= LATEST_US:
+    if type(end) is not int or not start <= end <= MAX_TIME_US:
         raise ValueError(
-            f"`end_us` is an integer from `start_us` to {LATEST_US};"
+            f"`end_us` is an integer from `start_us` to {MAX_TIME_US};"
             " only of writes it may be missing, if their outcome is unknown"
         )
     return start, end
@@ -164,7 +164,7 @@ def _version(operation: dict[str, Any], *, lost: bool) -> tuple[int, int]:
     """Return the version or the hash of the value, and which of both it is (0: neither)."""
     if ("version" in operation) == ("value" in operation):
         if lost and "value" not in operation:
-            return -1, 0  # its writer ended before it knew
+            return -1, 0  # its writer ended before it knew the version
         raise ValueError("an operation has either `version` or `value`")
     if "value" in operation:
         return _hash(operation["value"]), _VALUES

@@ -1,4 +1,4 @@
-"""What was found of a trace."""
+"""The findings of a trace."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Final, Literal, TypeAlias
 __all__ = ["Contradiction", "Evaluation", "Promise", "StaleRead", "TraceReport"]
 
 Promise: TypeAlias = Literal["vis", "ack"]
-"""What a read must not be older than by more than delta: anything that was acknowledged or read
-before (``vis``), or acknowledged writes only (``ack``)."""
+"""What a read may lag behind by at most delta: anything that was acknowledged or read before
+(``vis``), or acknowledged writes only (``ack``)."""
 
-_LONGEST_SHOWN: Final = 200
+_MAX_KEY_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class StaleRead:
-    """A read, and what it missed.
+    """A read, and the write that it missed.
 
     Attributes:
-        line: Of the read.
-        late_us: By how much it began after something newer had been seen.
-        seen_line: The operation that had shown something newer first: a write that was
-            acknowledged, or another read.
+        line: Line of the read.
+        late_us: How long after a newer version had been seen it began.
+        seen_line: The operation that first showed a newer version: an acknowledged write, or
+            another read.
         missed_line: The write that was missed; None if it is not in the trace.
     """
 
@@ -40,8 +40,8 @@ class Evaluation:
     Attributes:
         delta_us: The least delta for which the trace is delta-atomic.
         stale: Reads that were stale at all.
-        beyond: Reads that were staler than the bound; of no meaning without one.
-        worst: Some of those that were stalest, beginning with the worst.
+        beyond: Reads that were staler than the bound; meaningless without one.
+        worst: Some of the stalest reads, the worst first.
     """
 
     delta_us: int
@@ -83,7 +83,7 @@ class TraceReport:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing contradicts itself and, if there is a bound, no read is beyond it."""
+        """Whether there are no contradictions and, if there is a bound, no read is beyond it."""
         bounded = self.bound_us is None or self.deciding.delta_us <= self.bound_us
         return bounded and not self.contradictions
 
@@ -103,7 +103,10 @@ class TraceReport:
         lines += [_stale_read_text(self.name, read) for read in self.deciding.worst]
         if self.contradictions:
             lines.append(f"{self.contradictions} operations contradict the others:")
-        lines += [f"{self.name}:{it.line}: {_plain(it.key)}: {it.detail}" for it in self.examples]
+        lines += [
+            f"{self.name}:{example.line}: {_plain(example.key)}: {example.detail}"
+            for example in self.examples
+        ]
         lines.append("holds" if self.holds else "does not hold")
         return "\n".join(lines)
 
@@ -125,6 +128,6 @@ def _stale_read_text(name: str, read: StaleRead) -> str:
 
 
 def _plain(key: str) -> str:
-    """Return what may be printed of a key: no control sequences for the terminal."""
-    shown = key if len(key) <= _LONGEST_SHOWN else f"{key[:_LONGEST_SHOWN]}…"
-    return shown if shown.isprintable() else repr(shown)
+    """Return a key for printing, without control sequences for the terminal."""
+    text = key if len(key) <= _MAX_KEY_CHARACTERS else f"{key[:_MAX_KEY_CHARACTERS]}…"
+    return text if text.isprintable() else repr(text)

@@ -6,17 +6,17 @@ from typing import Final
 
 from redis_connection.scripts import Script, lua_module, lua_text
 from sketch.filter.shape import FilterShape
-from sketch.protocol.bounds import again_step_us, lifetime_us, microseconds
+from sketch.protocol.bounds import lifetime_us, microseconds, repeat_step_us
 from sketch.protocol.port import SketchLimits
 
 __all__ = ["script_of"]
 
 _FIRST: Final = ("head", "fast", "filter")
 _MODULES: Final = ("layout", "snapshots", "purges", "writes", "reads", "queries", "state")
-"""Each after those it needs."""
+"""In the order of their dependencies."""
 
 _REQUESTED_S: Final = 60.0
-"""For how long after a request for a result no write lease is cached."""
+"""How long after a request for a result no write lease is cached."""
 
 
 def script_of(limits: SketchLimits, shape: FilterShape) -> Script:
@@ -27,7 +27,7 @@ def script_of(limits: SketchLimits, shape: FilterShape) -> Script:
 
 
 def _constants(limits: SketchLimits, shape: FilterShape) -> str:
-    again = limits.purge_again_s
+    repeat_s = limits.purge_again_s
     numbers = {
         "FILTER_BITS": shape.bits,
         "HASHES": shape.hashes,
@@ -39,8 +39,8 @@ def _constants(limits: SketchLimits, shape: FilterShape) -> str:
         "LIFETIME_US": lifetime_us(limits),
         "PURGE_LEASE_US": microseconds(limits.purge_lease_s),
         "REQUESTED_US": microseconds(_REQUESTED_S),
-        "AGAIN_US": "false" if again is None else microseconds(again),
-        "AGAIN_STEP_US": again_step_us(limits),
+        "AGAIN_US": "false" if repeat_s is None else microseconds(repeat_s),
+        "AGAIN_STEP_US": repeat_step_us(limits),
     }
     lines = [f"local {name} = {number}" for name, number in numbers.items()]
     return "\n".join((*lines, f"local PLACES = '>{'I4' * shape.hashes}'"))

@@ -12,7 +12,7 @@ from sketch.filter.counting import CountingFilter
 from sketch.filter.hashing import hash_all, positions, positions_of
 from sketch.filter.shape import FilterShape
 from sketch.protocol.port import FilterSnapshot
-from sketch.protocol.union import full_bits, united
+from sketch.protocol.union import full_bits, unite
 
 KEYS = st.lists(st.text(max_size=20), max_size=40)
 SHAPES = st.builds(
@@ -125,7 +125,7 @@ def test_a_union_has_all_keys_and_is_as_old_as_its_oldest_member(
     members: list[tuple[list[str], int, bool]], shape: FilterShape
 ) -> None:
     """A reader adds its bound to that time: a later one would hide what was written since."""
-    union = united(
+    union = unite(
         [
             FilterSnapshot(
                 shape,

@@ -49,7 +49,7 @@ def test_events_do_not_depend_on_how_they_arrive(cuts: list[int]) -> None:
 
 
 def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes_module, "LARGEST", 100)
+    monkeypatch.setattr(changes_module, "MAX_EVENT_BYTES", 100)
     reader = EventReader()
     for _ in range(10):
         assert len(list(reader.receive(b"data: " + b"x" * 60 + b"\n\n"))) == 1

@@ -174,7 +174,7 @@ async def session(
 
 
 def simulated(seed: int, mode: Literal["eager", "lazy"]) -> History:
-    few = mock.patch.object(renewing, "FEW", seed % 2)  # there are not many objects
+    few = mock.patch.object(renewing, "MAX_SINGLE", seed % 2)  # there are not many objects
     with few:
         return run_virtually(run(seed, mode))
 

@@ -68,7 +68,7 @@ def test_a_new_clock_is_unknown_until_it_is_observed() -> None:
     world, clock = World([]), SketchClock(KEPT_S)
     for second in range(5):
         clock.note(second, world.shows_us(second))
-    clock.begin_anew()
+    clock.reset()
     assert clock.latest_us(5.0) == math.inf
     clock.note(5.0, 0)
     assert not clock.is_known(5.0)

@@ -16,7 +16,7 @@ from app.cli import command_line
 from sketch.instruments.trace import reading
 from sketch.instruments.trace.check import check, check_file, check_trace
 from sketch.instruments.trace.reading import (
-    LONGEST_LINE,
+    MAX_LINE_BYTES,
     NEVER,
     Trace,
     TraceMistake,
@@ -109,7 +109,7 @@ HOSTILE = [
     b"\xff",
     b"{" * 60_000,
     b"[" * 60_000,
-    b"1" * (LONGEST_LINE + 1),
+    b"1" * (MAX_LINE_BYTES + 1),
     line("drop", 1, 0, 1),
     line("read", 1, 5, 4),
     line("read", 1, 5, None),
@@ -149,7 +149,7 @@ def test_a_version_is_written_once() -> None:
 
 
 def test_names_may_not_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_NAMED", 3)
+    monkeypatch.setattr(reading, "MAX_NAME_CHARACTERS", 3)
     lines = [line("read", 1, 0, 1, key=key) for key in ("ab", "ab", "c", "d")]
     with pytest.raises(TraceMistake, match=r"^trace:4: the names"):
         read_trace(lines)
@@ -159,7 +159,7 @@ def test_a_line_without_end_is_not_read_to_its_end() -> None:
     stream = BytesIO(b"x" * 10_000_000)
     with pytest.raises(TraceMistake):
         read_trace(lines_of(stream))
-    assert stream.tell() == LONGEST_LINE + 1
+    assert stream.tell() == MAX_LINE_BYTES + 1
 
 
 def test_keys_that_are_used_for_very_long_are_refused() -> None:
