@@ -36,7 +36,7 @@ def backup(directory: Directory, *, database: Databases = None, data_dir: DataDi
         from app.service.mediators import reading_mediator
         from mediator.archive.backup import Backup
 
-        async with reading(settings) as mediator:
+        async with reading_mediator(settings) as mediator:
             with progress_display() as show:
                 archive = Backup(mediator.installation, partial(_show_progress, show))
                 manifest = await archive.write(directory, database or None)
@@ -66,11 +66,11 @@ def restore(
     """Restore a backup. Nothing else should write to its databases meanwhile."""
 
     async def load(settings: MediatorSettings) -> None:
-        from app.service.mediators import writing
+        from app.service.mediators import writing_mediator
         from app.settings.main import CacheSettings
         from mediator.archive.restore import Restoration
 
-        async with writing(settings, CacheSettings()) as mediator:
+        async with writing_mediator(settings, CacheSettings()) as mediator:
             with progress_display() as show:
                 restoration = Restoration(mediator.installation, partial(_show_progress, show))
                 restored = await restoration.run(

@@ -167,7 +167,7 @@ async def build(
     telemetry.start(refresh)
     application = traced(DataApp(data, authoriser), telemetry.traces)
     file = _systems_file(settings, mediator)
-    history = PeriodicTask("history of requests", EVERY_S, recent.requests.sample)
+    history = PeriodicTask("history of requests", SAMPLE_PERIOD_S, recent.requests.sample)
     tasks = [history, *mediator.admission.periodic_tasks()]
     scheduler = Scheduler([*tasks, *([file.periodic_task()] if file else [])])
     scheduler.start()

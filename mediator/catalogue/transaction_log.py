@@ -132,7 +132,7 @@ class CatalogueTransactions:
     async def find_open(
         self, database: str, records: Sequence[Sequence[str]]
     ) -> dict[str, TransactionEntry]:
-        arguments = (database, _json(records), LONGEST_LEASE_S)
+        arguments = (database, _json(records), MAX_LEASE_S)
         rows = await self._catalogue.fetch(_FIND_OPEN, *arguments, retry=True)
         return {row["intent"]: _entry(row) for row in rows}
 

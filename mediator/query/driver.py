@@ -87,7 +87,7 @@ class Driver:
             query.limit,
             after,
             deadline_s=remaining_s,
-            most_bytes=max_bytes,
+            max_bytes=max_bytes,
         )
         page = await self._bounded(
             partial(store.documents, request, projection.names, projection.joins)

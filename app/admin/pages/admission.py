@@ -53,7 +53,7 @@ async def change(request: Request, control: Control, author: By) -> Response:
     form = await read_form(request, _FIELDS, _MAX_FORM_BYTES)
     # A browser sends CRLF; positions are those of its editor.
     text, action = form.get("rules", "").replace("\r\n", "\n"), form.get("do")
-    version = parse_integer(form.get("version", "0"), "version", least=0)
+    version = parse_integer(form.get("version", "0"), "version", minimum=0)
     draft = {"text": text, "version": version, "events": form.get("events")}
     try:
         if action == "try":

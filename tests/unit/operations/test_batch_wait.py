@@ -71,7 +71,7 @@ def test_calls_of_a_pipelining_store_never_wait() -> None:
 def test_a_batch_of_large_objects_is_small() -> None:
     wait = measured(WaitBound(0.01), 0.002, 0.025, 10)
     assert wait.max_calls == 9
-    assert measured(WaitBound(0.01, 0.02), 0.002, 0.025, 10).most == 1
+    assert measured(WaitBound(0.01, 0.02), 0.002, 0.025, 10).max_calls == 1
 
 
 @given(
