@@ -185,6 +185,6 @@ class QueryRegistry:
             pairs = parse_pairs(text.encode())
             read = parse_parameters(pairs, database.schema, partition.class_name, most=MOST_LIMIT)
         except (MediatorError, HttpError) as error:
-            _log.info("a query of %s is not understood: %s", "/".join(partition), error)
+            _log.info("a registered query of %s cannot be parsed: %s", "/".join(partition), error)
             return None
         return RegisteredQuery(read.query)
