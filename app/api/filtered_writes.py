@@ -285,11 +285,11 @@ def _select(test: Callable[[Any], bool], outcomes: Outcomes) -> list[Outcome]:
 def _parse(routed: RoutedRequest) -> _Request:
     """Parse the parameters: conditions as in a listing, and two flags."""
     if routed.preconditions() is not NO_PRECONDITIONS:
-        raise Invalid("If-Match and If-None-Match mean nothing to many objects.")
+        raise Invalid("If-Match and If-None-Match are not supported for many objects.")
     pairs = parse_pairs(routed.request.query)
     for name in _LISTING_PARAMETERS:
         if any(name == parameter for parameter, _ in pairs):
-            raise wrong_parameter(name, f"means nothing to {routed.request.method}")
+            raise wrong_parameter(name, f"is not supported by {routed.request.method}")
     flags: dict[str, bool] = {}
     conditions = []
     for name, text in pairs:

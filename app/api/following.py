@@ -216,7 +216,7 @@ def last_event_id(routed: RoutedRequest, pattern: str) -> str | None:
     text = routed.request.headers.get(b"last-event-id")
     if text and not re.fullmatch(pattern, text, re.ASCII):
         locations = [Location("Last-Event-ID", "must be the id of an event")]
-        raise Invalid("This is no id of an event.", locations=locations)
+        raise Invalid("The Last-Event-ID is malformed.", locations=locations)
     return text or None
 
 

@@ -22,7 +22,7 @@ from mediator.views.service import IncrementalViews, view_document
 __all__ = ["IncrementalViewRoutes"]
 
 _MAX_VIEW_BYTES: Final = 2**16
-"""Bytes of a view: the replica that maintains it keeps it in memory."""
+"""Bytes of a view: its holder keeps it in memory."""
 
 
 @dataclass(eq=False)

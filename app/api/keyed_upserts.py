@@ -68,7 +68,7 @@ class _Key:
         """Refuse a patch that changes them; raise `Invalid`, with the locations of fields."""
         fields = resource.schema.fields
         changed = [
-            Location(f"/{name}", "must be what the address says")
+            Location(f"/{name}", "must be the value in the address")
             for name in self.values
             if claim_of(fields, [name], values) != claim_of(fields, [name], self.values)
         ]
@@ -161,7 +161,7 @@ class _Upsert:
         assert isinstance(operation, Update | ReadModifyWrite)
         if operation.fingerprint is None:
             return None
-        # A patch of a single system finds only that system's fragment of the creation.
+        # The patch may concern a single system, which has its fragment of the creation already.
         return await self.routed.plane.recall(operation, whole=True)
 
     def _creation(self, patch_of_new: PlannedOperation, new: WriteTarget) -> PlannedOperation:

@@ -194,8 +194,12 @@ class DataApi:
         """
         version = parse_integer(field, HEADER, minimum=1, maximum=_MAX_VERSION)
         if self._former_schemas is None or not routed.route.is_pinnable:
-            locations = [Location(HEADER, "means nothing here")]
-            raise HttpError(INVALID, "No version can be pinned here.", locations=locations)
+            locations = [Location(HEADER, "is not supported by this route")]
+            raise HttpError(
+                INVALID,
+                "Requests of this route cannot be pinned to a version.",
+                locations=locations,
+            )
         if routed.route.scopes is None and not routed.access.may_enter(routed.database):
             return
         find = self._former_schemas.find

@@ -157,7 +157,7 @@ def _require_target(routed: RoutedRequest, target: Source) -> None:
     if target.kind == "stream":
         require_stream(routed, Scope.WRITE, target.name)
         return
-    # The query does not write on behalf of its creator, so its objects would have no owner.
+    # The query does not write on behalf of its creator, who would not own the objects.
     routed.access.require(Scope.WRITE, routed.database, target.name)
     routed.access.require_changes(routed.database, target.name)
     if routed.access.meter.room <= 0:

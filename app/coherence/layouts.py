@@ -65,9 +65,9 @@ def merge_layouts(stored: dict[str, Any], new: dict[str, Any]) -> tuple[dict[str
     added = not set(new["object_groups"]) <= set(stored["object_groups"])
     names = new["names"]
     renamed = any(names.get(stored_as, name) != name for stored_as, name in stored["names"].items())
-    is_recreated = stored["generation"] != new["generation"]
+    has_new_generation = stored["generation"] != new["generation"]
     has_new_visibility = stored["visibility"] != new["visibility"]
-    if is_recreated or moved or added or renamed or has_new_visibility:
+    if has_new_generation or moved or added or renamed or has_new_visibility:
         return new, True
     return {**new, "groups": {**old_groups, **new_groups}}, False
 

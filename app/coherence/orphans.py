@@ -94,7 +94,7 @@ class Recovery:
                 "%d writes to %s are not recovered yet: %s", len(failures), name, failures[0]
             )
         if recovered := len(page) - len(failures):
-            _log.info("%d writes to %s that nobody ended were recovered", recovered, name)
+            _log.info("%d orphaned writes to %s were recovered", recovered, name)
         if is_last:
             del self._skipped[partition]
         else:

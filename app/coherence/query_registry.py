@@ -187,6 +187,6 @@ class QueryRegistry:
                 pairs, database.schema, partition.class_name, max_limit=MAX_LIMIT
             )
         except (MediatorError, HttpError) as error:
-            _log.info("a query of %s is not understood: %s", "/".join(partition), error)
+            _log.info("a registered query of %s cannot be parsed: %s", "/".join(partition), error)
             return None
         return RegisteredQuery(read.query)

@@ -207,7 +207,7 @@ class SketchGuard:
                 await self.queries.catch_up(partition)
             else:  # others wrote the same keys: the values before this write are unknown
                 exclusive = False
-        raise SketchUnavailable("Queries are registered faster than they are learned.")
+        raise SketchUnavailable("Queries are registered faster than this replica can fetch them.")
 
     def _report(self, partition: Partition, affected: AffectedQueries) -> None:
         if affected.numbers:

@@ -89,7 +89,7 @@ def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
 
 
 def is_own(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether one of our pages, the user or an unnamed site makes the browser send a request."""
+    """Whether Sec-Fetch-Site is absent, or names our site or the user as the source."""
     return headers.get(b"sec-fetch-site", b"none") in _SAME_SITE
 
 

@@ -38,7 +38,7 @@ def check_head(
     names = [name for name, _ in fields]
     if version not in _VERSIONS:
         # Not 505: proxies take servers that answer 5xx out of service.
-        raise _refuse("Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        raise _refuse("Only HTTP/1.1 and HTTP/1.0 are supported.")
     if names.count(b"host") != 1:
         if version == "1.1" or b"host" in names:
             raise _refuse("A request has exactly one Host field.")  # RFC 9112, section 3.2

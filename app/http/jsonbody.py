@@ -78,14 +78,12 @@ def require_list(body: Any, name: str, limit: int) -> list[Any]:
     if not isinstance(elements, list):
         elements = []
     check_count(elements, name, limit)
-    if unknown := [
-        Location(f"/{member}", "is not known here") for member in members if member != name
-    ]:
-        raise Invalid(f"The body has more than {name}.", locations=unknown)
+    if unknown := [Location(f"/{member}", "is unknown") for member in members if member != name]:
+        raise Invalid(f"The body may only have the member {name}.", locations=unknown)
     return elements
 
 
 def check_count(elements: Sequence[Any], name: str, limit: int) -> None:
     if not 1 <= len(elements) <= limit:
         locations = [Location(f"/{name}", f"1 to {limit:,} {name} are expected")]
-        raise Invalid(f"The body has no {name} that can be taken.", locations=locations)
+        raise Invalid(f"The number of {name} is not allowed.", locations=locations)

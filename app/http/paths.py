@@ -34,7 +34,7 @@ def decode_segment(raw: bytes, pointer: str) -> str:
     """Percent-decode one segment of a path; refuse an escaped slash, which ids cannot contain."""
     text = decode_text(raw, pointer)
     if "/" in text:
-        raise _refuse(pointer, "a slash cannot be part of it")
+        raise _refuse(pointer, "it cannot contain a slash")
     return text
 
 

@@ -82,7 +82,9 @@ class Http1Protocol(HttpToolsProtocol):
         self._received += len(data)
         super().data_received(data)
         if self._received - self._progress > HEAD_LIMIT and not self._reading_ended:
-            detail = f"There are more than {HEAD_LIMIT} bytes that are no body: send fewer fields."
+            detail = (
+                f"There are more than {HEAD_LIMIT} bytes outside of the body: send fewer fields."
+            )
             self._refuse(HttpError(HEAD_TOO_LARGE, detail))
 
     def on_message_begin(self) -> None:
@@ -127,7 +129,7 @@ class Http1Protocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if not self._reading_ended:
             # The error that is being handled says more than the message of uvicorn.
-            detail = f"The request is no HTTP/1.1 (RFC 9112): {sys.exception() or msg}."
+            detail = f"The request is not valid HTTP/1.1 (RFC 9112): {sys.exception() or msg}."
             self._refuse(HttpError(INVALID, detail))
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -249,7 +251,7 @@ def _head(cycle: RequestResponseCycle, status: int, headers: list[tuple[bytes, b
     lines = b"".join(map(_LINE, fields))
     # The only CR and LF of a field are at its end; more of them would split it.
     if not lines.count(b"\r") == lines.count(b"\n") == len(fields) or b"\0" in lines:
-        raise ValueError("a field of the answer has what no field may have")
+        raise ValueError("a field of the answer contains a line break or NUL")
     return b"%b%b\r\n" % (STATUS_LINE[status], lines)
 
 

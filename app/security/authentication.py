@@ -20,7 +20,7 @@ from mediator.base.errors import Unauthenticated
 __all__ = ["Authenticator", "as_bearer"]
 
 _MAX_FIELD_LENGTH: Final = 16_384
-_BAD_KEY: Final = "The key is not known, has ended or was revoked."
+_BAD_KEY: Final = "The key is unknown, has expired or was revoked."
 
 
 @dataclass(eq=False)
@@ -62,7 +62,7 @@ class Authenticator:
             raise _refuse(_BAD_KEY)
         principal = await self._tokens.principal(credential)
         if not principal.operates and principal.tenant not in self._access_cache.current.tenants:
-            raise _refuse("The token's tenant is not known here.")
+            raise _refuse("The token's tenant is unknown.")
         return principal
 
     def _by_key(self, id_: str, secret: str) -> Principal:

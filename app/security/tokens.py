@@ -113,9 +113,9 @@ def _key_id(token: str) -> str | None:
 def _principal(claims: dict[str, Any]) -> Principal:
     subject, tenant, scope = claims["sub"], claims[TENANT_CLAIM], claims.get("scope", "")
     if not isinstance(subject, str) or not is_subject(subject):
-        raise _refuse("its subject is none")
+        raise _refuse("its subject is invalid")
     if not isinstance(tenant, str) or not NAME.fullmatch(tenant) or not isinstance(scope, str):
-        raise _refuse("its tenant or its scope is none")
+        raise _refuse("its tenant or its scope is invalid")
     return Principal(subject, tenant, _grants(scope))
 
 
@@ -123,7 +123,7 @@ def _expiry(claims: dict[str, Any]) -> float:
     try:
         return float(claims["exp"])  # the library accepts whole numbers of any size
     except OverflowError:
-        raise _refuse("its end is none") from None
+        raise _refuse("its expiry is invalid") from None
 
 
 def _grants(scope: str) -> frozenset[Grant]:
@@ -134,7 +134,7 @@ def _grants(scope: str) -> frozenset[Grant]:
 
 
 def _refuse(reason: str) -> Unauthenticated:
-    return Unauthenticated(f"The token is not good: {reason}.", presented=True)
+    return Unauthenticated(f"The token is invalid: {reason}.", presented=True)
 
 
 ALGORITHMS: Final = frozenset(
@@ -221,7 +221,7 @@ def _read(raw: bytes) -> dict[str, PyJWK]:
     document = orjson.loads(raw)
     jwks = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(jwks, list) or len(raw) > _MAX_KEY_SET_BYTES:
-        raise ValueError("that is no key set")
+        raise ValueError("the document is not a key set")
     keys: dict[str, PyJWK] = {}
     for jwk in jwks[:_MAX_KEYS]:
         key = _key(jwk)

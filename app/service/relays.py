@@ -89,7 +89,7 @@ class RelayProcess:
             name, members = orjson.loads(line)
             event: Observation = _FORWARDED_EVENTS[name](**members)
         except (ValueError, LookupError, TypeError):
-            _log.warning("the process of the relays sent something that is not understood")
+            _log.warning("the relay process sent an unknown message")
         else:
             self._observe(event)
 
@@ -135,7 +135,7 @@ async def _relay(options: dict[str, Any], pipe: asyncio.StreamReader) -> None:
 async def _stop(mediator: Mediator) -> None:
     """Stop the mediator within a time limit; a crash would lose nothing either."""
     if not await ended_within(_STOP_TIMEOUT_S, mediator.stop()):
-        _log.warning("the relays do not end; they are cut off")
+        _log.warning("the relays do not stop in time; the process exits")
         os._exit(1)
 
 

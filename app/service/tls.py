@@ -133,14 +133,16 @@ class Certificate:
         elif isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
             reason = f"the key in {self.key} is not that of the certificate in {self.chain}"
         elif isinstance(error, _Encrypted):
-            reason = f"the key in {self.key} is encrypted, and nobody is there to give the password"
+            reason = (
+                f"the key in {self.key} is encrypted, and a service cannot prompt for its password"
+            )
         else:
             reason = f"{files} hold no certificate and key in PEM"
         return MissingSetting(f"The {self.port} port cannot speak TLS: {reason}.")
 
     def _warn(self, ends: datetime) -> None:
         if ends <= datetime.now(UTC):
-            _log.warning("the certificate of the %s port ended at %s", self.port, ends)
+            _log.warning("the certificate of the %s port expired at %s", self.port, ends)
 
 
 class _Encrypted(ValueError):

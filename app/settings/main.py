@@ -276,11 +276,11 @@ class CacheSettings(BaseSettings):
     cache_margin_s: float = Field(
         5.0,
         ge=3,
-        description="Maximum of seconds from a call of the sketch to the receipt of the answer by"
-        " the last cache.",
+        description="Upper bound in seconds of the time from a call of the sketch to the receipt of"
+        " the answer by the last cache.",
     )
     cache_layers: int = Field(
-        1, ge=1, le=8, description="Shared caches in a row that send no Age of a copy."
+        1, ge=1, le=8, description="Shared caches in a row that do not send the age of a copy."
     )
     cache_queries: int = Field(
         10_000,
@@ -309,15 +309,15 @@ class CacheSettings(BaseSettings):
     )
     purge_again_s: PositiveFloat = Field(
         30.0,
-        description="Maximum of seconds in which a cache fetches an answer; a purge is repeated"
-        " after them.",
+        description="Longest time in seconds that a cache takes to fetch an answer; after it, a"
+        " purge is repeated.",
     )
     purge_first: list[str] = Field(
         default_factory=list,
         description="Classes, as `database/class`, whose writes wait for purges.",
     )
     purge_first_s: float = Field(
-        1.0, gt=0, le=60, description="Seconds for which such a write waits for purges."
+        1.0, gt=0, le=60, description="Seconds that such a write waits for purges at most."
     )
     probe_caches: list[Annotated[str, Field(pattern=HTTP_URL, max_length=2000)]] = Field(
         default_factory=list,

@@ -83,9 +83,9 @@ class SystemsFile:
                     changed = await self._apply([system.registration() for system in systems])
                     self._applied = systems
                     if changed:
-                        _log.info("systems that are reached in another way: %s", ", ".join(changed))
+                        _log.info("systems with changed settings: %s", ", ".join(changed))
                 self._failure = ""
             except (MissingSetting, MediatorError) as error:
                 if str(error) != self._failure:
-                    _log.warning("%s What was applied before holds.", error)
+                    _log.warning("%s The earlier systems stay in use.", error)
                 self._failure = str(error)

@@ -98,7 +98,7 @@ async def _chunks(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         try:
             piece = await asyncio.to_thread(next, pieces, None)
         except OSError as error:
-            raise Unavailable("The result cannot be read on.", system="jobs") from error
+            raise Unavailable("The rest of the result cannot be read.", system="jobs") from error
         if piece is None:
             return
         yield piece

@@ -45,8 +45,8 @@ class RunRights:
             await self._require(access, Scope.READ, run.database, class_name)
             if not access.may_read_all_since(run.database, class_name, run.created):
                 detail = (
-                    f"Objects of {class_name} have owners, or had when the run was submitted, or"
-                    " the class is there no more: this is for administrators of it."
+                    f"Objects of {class_name} have owners, or had some when the run was submitted,"
+                    " or the class was dropped: only its administrators may see the run."
                 )
                 raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
         return lambda: all(
