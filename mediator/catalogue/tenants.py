@@ -19,7 +19,7 @@ from mediator.base.errors import AlreadyExists, Conflict, NotFound
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import access, api_keys, tenant_databases, tenants
 
-__all__ = ["MAX_KEYS", "MAX_KEYS_OF_TENANT", "CatalogueTenants", "changed"]
+__all__ = ["MAX_KEYS", "MAX_KEYS_OF_TENANT", "CatalogueTenants", "raise_version"]
 
 MAX_KEYS: Final = 10_000
 """Keys of all tenants but the operator's: replicas hold all of them in memory."""
@@ -133,11 +133,11 @@ class CatalogueTenants:
     async def _change(self) -> AsyncIterator[AsyncConnection]:
         async with self._catalogue.begin() as connection:
             # First: its row lock serialises changes, so what they check stays true.
-            await connection.execute(changed())
+            await connection.execute(raise_version())
             yield connection
 
 
-def changed() -> Insert:
+def raise_version() -> Insert:
     """Return the statement that raises the version, so that replicas read again."""
     increment = insert(access).values(only=1, version=1)
     return increment.on_conflict_do_update(

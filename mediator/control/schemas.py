@@ -160,7 +160,7 @@ class Schemas:
             if dry_run or before == stored.retired_before:
                 return replace(stored, retired_before=before)
             moment, retired = await self._catalogue.retire(stored, before)
-            await self._follower.has_updated(moment, retired)
+            await self._follower.adopt_update(moment, retired)
             return retired
 
     async def try_out(

@@ -137,7 +137,7 @@ class UniqueBuilds:
     async def _put(self, stored: StoredDatabase, former: StoredDatabase) -> None:
         route = await offload(True, route_of, stored)
         moment, put = await self._catalogue.put_layout(replace(stored, hold=None), former)
-        self._follower.has_put(moment, put, route)
+        self._follower.adopt_put(moment, put, route)
 
     def _until(self) -> datetime:
         return datetime.fromtimestamp(self.clock.now(), UTC) + timedelta(seconds=KEPT_S)
