@@ -160,6 +160,6 @@ def _decode(raw: Any) -> StoredRevision:
         check_storable(raw, _DEPTH + 1)
         at = None if line.at is None else line.at.astimezone(UTC)
     except (ValueError, OverflowError, InvalidValue) as error:
-        raise ArchiveInvalid("A line of the backup is no version of a schema.") from error
+        raise ArchiveInvalid("A line of the backup is not a version of a schema.") from error
     change = ChangeRecord(line.author, raw["changes"], raw["names"])
     return StoredRevision(line.version, raw["document"], at, change)

@@ -357,9 +357,9 @@ async def _check(
     if former is not None and row is not None and row.layout != former.layout:
         raise LayoutChanged(f"The layout of {database.name} was changed meanwhile; try again.")
     if database.hold is not None and (row is None or row.hold != database.hold.id):
-        raise Conflict(f"To place {database.name} anew took too long; try again.")
+        raise Conflict(f"Placing {database.name} elsewhere took too long; try again.")
     if database.hold is None and row is not None and row.live:
-        raise Conflict(f"Somebody else is placing {database.name} anew; try again.")
+        raise Conflict(f"Another change is placing {database.name} elsewhere; try again.")
     return row
 
 

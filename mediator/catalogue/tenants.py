@@ -65,7 +65,7 @@ class CatalogueTenants:
             NotFound: It was removed since its limits were seen.
         """
         if name == OPERATOR:
-            raise Conflict("The operator's tenant is there always, and has no limits.")
+            raise Conflict("The operator's tenant always exists, and has no limits.")
         values = {"limits": dict(limits)}
         new = insert(tenants).values(name=name, **values)
         row = new.on_conflict_do_update(index_elements=["name"], set_=values)
@@ -79,7 +79,7 @@ class CatalogueTenants:
         async with self._change() as connection:
             query = select(func.count()).where(tenant_databases.c.tenant == name)
             if (await connection.execute(query)).scalar_one():
-                raise Conflict(f"The tenant {name} owns databases; give them to nobody first.")
+                raise Conflict(f"The tenant {name} owns databases; take them from it first.")
             await connection.execute(delete(api_keys).where(api_keys.c.tenant == name))
             result = await connection.execute(delete(tenants).where(tenants.c.name == name))
             if not result.rowcount:
@@ -167,9 +167,9 @@ async def _expect_room(connection: AsyncConnection, tenant: str) -> None:
         await connection.execute(select(own_keys, tenant_keys).select_from(api_keys))
     ).one()
     if owned >= MAX_KEYS_OF_TENANT:
-        raise Conflict(f"The tenant has {owned} keys, as many as it may; revoke some first.")
+        raise Conflict(f"The tenant has {owned} keys, the maximum; revoke some first.")
     if tenant != OPERATOR and total >= MAX_KEYS:
-        raise Conflict(f"There are {total} keys, as many as there may be; revoke some first.")
+        raise Conflict(f"There are {total} keys, the maximum; revoke some first.")
 
 
 def _tenant(row: Row[Any], owners: Mapping[str, str]) -> Tenant:

@@ -27,7 +27,7 @@ __all__ = ["decide_change", "left_behind", "replaced_fragments", "without", "wou
 def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
     nodes = ", ".join(move["node"] for move in moves)
     return DataWouldMove(
-        f"The change would move or reinterpret data that is there: {nodes}.",
+        f"The change would move or reinterpret existing data: {nodes}.",
         extra={"plan": list(moves)},
     )
 

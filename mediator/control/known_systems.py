@@ -206,7 +206,7 @@ def check_same(name: str, old: SystemConfig, new: SystemConfig) -> None:
     if (old.kind, old.namespace) != (new.kind, new.namespace):
         raise Conflict(
             f"The system {name} cannot become one of another kind or namespace, which has none of"
-            " its objects: give the other one a name of its own."
+            " its objects: give the other one its own name."
         )
 
 

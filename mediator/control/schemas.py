@@ -133,7 +133,7 @@ class Schemas:
         await self.refresh()
         result = await self._catalogue.revision(self._expect(name).id, version)
         if result is None:
-            raise NotFound(f"There is no revision {version} of {name}, or not any more.")
+            raise NotFound(f"There is no revision {version} of {name}, or it is no longer stored.")
         return result
 
     async def index_builds(self, name: str) -> list[dict[str, Any]]:

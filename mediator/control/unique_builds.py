@@ -121,8 +121,8 @@ class UniqueBuilds:
             await self._put(_with_builds(stored, paused), stored)
         raise Conflict(
             f"Not all objects of {class_name} have claimed their values yet: that takes more than"
-            f" {BUILD_S:g} s. Send the same request again within {KEPT_S:g} s to go on; else"
-            " nothing was changed."
+            f" {BUILD_S:g} s. Send the same request again within {KEPT_S:g} s to continue;"
+            " otherwise nothing was changed."
         )
 
     async def _abandon(self, database: str, ids: Collection[str]) -> None:
