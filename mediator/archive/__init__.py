@@ -1,1 +1,1 @@
-"""Backups: what an installation holds, in files, and the way back."""
+"""Backups: an installation's data in files, and its restoration."""

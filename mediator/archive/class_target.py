@@ -312,7 +312,7 @@ class ClassTarget:
 
     def _check_values(self, line: _SavedObject, outcome: Outcome) -> None:
         if as_text(self._route.codec.encode(outcome.values or {})) != as_text(line.values):
-            raise Conflict(f"{self._address[1]}/{line.id} was put, and is not what was backed up.")
+            raise Conflict(f"{self._address[1]}/{line.id} was put, but differs from the backup.")
 
     async def _sweep(self, after: str | None, upto: str | None, keep: Collection[str]) -> None:
         """Delete the objects after one id and up to another, except for those in `keep`."""
@@ -361,7 +361,7 @@ def _line(raw: Any) -> _SavedObject:
     try:
         return _SavedObject(check_id(raw["id"]), dict(raw["versions"]), raw["values"])
     except (LookupError, TypeError, ValueError) as error:
-        raise ArchiveInvalid("A line of the backup is no object.") from error
+        raise ArchiveInvalid("A line of the backup is not an object.") from error
 
 
 def _check_versions(line: _SavedObject, put: Outcome) -> None:

@@ -145,7 +145,7 @@ class Manifest:
                 raise ArchiveInvalid(f"The backup is of another format: {format_!r}.")
             manifest = _READER.validate_python(members)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.") from error
+            raise ArchiveInvalid(f"{MANIFEST} is not the manifest of a backup.") from error
         databases = manifest.databases.items()
         names = [file_name for name, part in databases for file_name in (name, *part.classes)]
         histories = [part.history for _, part in databases if part.history is not None]
@@ -153,7 +153,7 @@ class Manifest:
         if not all(map(NAME.fullmatch, names)) or any(
             history.retired_before > history.version for history in histories
         ):
-            raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.")
+            raise ArchiveInvalid(f"{MANIFEST} is not the manifest of a backup.")
         return manifest
 
 
@@ -180,7 +180,7 @@ def create_directory(directory: Path) -> None:
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        raise ArchiveInvalid(f"{directory} is not empty: a backup wants a directory of its own.")
+        raise ArchiveInvalid(f"{directory} is not empty: a backup needs its own directory.")
 
 
 class LinesFile:

@@ -32,7 +32,7 @@ from mediator.catalogue.schema_revisions import (
     ChangeRecord,
     SchemaHistory,
     StoredRevision,
-    stored,
+    stored_revisions,
 )
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.schema.documents import check_storable
@@ -99,7 +99,7 @@ async def save_history(catalogue: Catalogue, path: Path, database: StoredDatabas
         OSError: The file cannot be written.
     """
     with LinesFile(path) as file:
-        async for revision in stored(catalogue, database.id):
+        async for revision in stored_revisions(catalogue, database.id):
             await asyncio.to_thread(file.write, [_encode(revision)])
         part = await asyncio.to_thread(file.finish)
     return HistoryPart(database.version, database.retired_before, part)
@@ -160,6 +160,6 @@ def _decode(raw: Any) -> StoredRevision:
         check_storable(raw, _DEPTH + 1)
         at = None if line.at is None else line.at.astimezone(UTC)
     except (ValueError, OverflowError, InvalidValue) as error:
-        raise ArchiveInvalid("A line of the backup is no version of a schema.") from error
+        raise ArchiveInvalid("A line of the backup is not a version of a schema.") from error
     change = ChangeRecord(line.author, raw["changes"], raw["names"])
     return StoredRevision(line.version, raw["document"], at, change)

@@ -84,7 +84,7 @@ class CatalogueAdmission:
                 change = change.where(admission_rules.c.version == version)
             changed = (await connection.execute(change.returning(*admission_rules.c))).first()
             if changed is None:
-                raise PreconditionFailed(f"The rules are not those of version {version} any more.")
+                raise PreconditionFailed(f"The rules no longer have version {version}.")
             if lets_go:
                 held_runs = update(runs).where(runs.c.held, runs.c.ended.is_(None))
                 await connection.execute(held_runs.values(held=False, version=runs.c.version + 1))

@@ -17,7 +17,7 @@ __all__ = [
     "MAX_NOTES",
     "NEWEST",
     "is_complete",
-    "keep_unchanged",
+    "lock_epoch",
     "moment_of",
     "next_moment",
     "notes_since",
@@ -31,7 +31,7 @@ NEWEST: Final = select(epoch.c.epoch, schema_changes.c.change).outerjoin_from(
 )
 
 
-async def keep_unchanged(connection: AsyncConnection) -> int:
+async def lock_epoch(connection: AsyncConnection) -> int:
     """Return the epoch, and block changes until the end of this transaction."""
     query = select(epoch.c.epoch).with_for_update(read=True)
     return int((await connection.execute(query)).scalar_one())

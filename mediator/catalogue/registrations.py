@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.epochs import keep_unchanged
+from mediator.catalogue.epochs import lock_epoch
 from mediator.catalogue.tables import secrets, systems
 from mediator.catalogue.used_systems import check_unused
 
@@ -61,7 +61,7 @@ class CatalogueSystems:
             Conflict: A class has data on it; `extra["classes"]` lists them.
         """
         async with self._catalogue.begin() as connection:
-            await keep_unchanged(connection)  # so no class is placed there after the check
+            await lock_epoch(connection)  # so no class is placed there after the check
             await check_unused(connection, name)
             await connection.execute(delete(systems).where(systems.c.name == name))
 

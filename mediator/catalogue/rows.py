@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.row_decoding import BACKUP_TABLES, DecodedRow, backup_columns
 from mediator.catalogue.tables import api_keys, databases, runs, tenant_databases, tenants
-from mediator.catalogue.tenants import changed
+from mediator.catalogue.tenants import raise_version
 
 __all__ = ["AddedRows", "CatalogueRows"]
 
@@ -78,7 +78,7 @@ class CatalogueRows:
             while (decoded := await asyncio.to_thread(next, remaining, None)) is not None:
                 if present is None and decoded.table in _ACCESS:
                     # Its row lock blocks changes of keys; only from here on, as runs come first.
-                    await connection.execute(changed())
+                    await connection.execute(raise_version())
                     present = await _PresentAccess.of(connection)
                 if present is not None and present.excludes(decoded) and not keys:
                     left_out += 1

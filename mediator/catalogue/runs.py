@@ -225,7 +225,7 @@ class CatalogueRuns:
                 return _run(row)
             result = await connection.execute(select(*_STORED).where(_is_run(database_id, run)))
             stored = _stored(result.first())
-        detail = f"The run is {stored.state}: only what failed or was cancelled is resumed."
+        detail = f"The run is {stored.state}: only failed or cancelled runs can be resumed."
         raise Conflict(detail, extra={"state": stored.state})
 
 

@@ -29,11 +29,11 @@ __all__ = [
     "SchemaRevision",
     "StoredRevision",
     "former",
-    "keep",
-    "keep_all",
     "newest",
     "read",
-    "stored",
+    "store",
+    "store_history",
+    "stored_revisions",
 ]
 
 REVISIONS_KEPT: Final = 100
@@ -126,7 +126,9 @@ class FormerVersion:
     changes: tuple[NameChanges, ...]
 
 
-async def keep(connection: AsyncConnection, database: StoredDatabase, change: ChangeRecord) -> None:
+async def store(
+    connection: AsyncConnection, database: StoredDatabase, change: ChangeRecord
+) -> None:
     """Store the schema that a database is about to have, and remove the oldest."""
     columns = schema_revisions.c
     now = func.clock_timestamp()  # the transaction may have waited for the epoch
@@ -139,7 +141,9 @@ async def keep(connection: AsyncConnection, database: StoredDatabase, change: Ch
     )
 
 
-async def keep_all(connection: AsyncConnection, database_id: str, history: SchemaHistory) -> None:
+async def store_history(
+    connection: AsyncConnection, database_id: str, history: SchemaHistory
+) -> None:
     """Store the history of a database that the same transaction is about to create.
 
     It takes seconds, so the transaction should hold no contended lock yet.
@@ -164,7 +168,7 @@ def _row(database_id: str, revision: StoredRevision) -> dict[str, Any]:
     }
 
 
-async def stored(catalogue: Catalogue, database_id: str) -> AsyncIterator[StoredRevision]:
+async def stored_revisions(catalogue: Catalogue, database_id: str) -> AsyncIterator[StoredRevision]:
     """Yield all stored versions of a schema, in their order; raises `Unavailable`."""
     columns, version = schema_revisions.c, 0
     while True:

@@ -40,7 +40,7 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.epochs import (
     NEWEST,
     is_complete,
-    keep_unchanged,
+    lock_epoch,
     moment_of,
     next_moment,
     notes_since,
@@ -70,7 +70,7 @@ __all__ = ["HOLD_S", "CatalogueSchemas", "LayoutChanged"]
 HOLD_S: Final = 30.0
 """Seconds after which a hold expires that its holder does not end."""
 
-ALONE_WITHIN_S: Final = 20.0
+PREPARATION_WAIT_S: Final = 20.0
 """Seconds for which a replica waits for others that prepare stores for the same database."""
 
 _CLEARING_PERIOD: Final = timedelta(hours=1)
@@ -103,13 +103,13 @@ class CatalogueSchemas:
 
     async def snapshot(self) -> CatalogueSnapshot:
         async with self._catalogue.begin() as connection:
-            await keep_unchanged(connection)
+            await lock_epoch(connection)
             return await _snapshot(connection)
 
     async def since(self, former: Moment) -> CatalogueSnapshot | Difference:
         """Read the changes since a moment; all databases, if they are not known."""
         async with self._catalogue.begin() as connection:
-            at = await keep_unchanged(connection)
+            at = await lock_epoch(connection)
             notes = await notes_since(connection, former.epoch)
             if not is_complete(notes, former, at):
                 return await _snapshot(connection)
@@ -158,7 +158,7 @@ class CatalogueSchemas:
                 await next_moment(connection, name)
 
     @asynccontextmanager
-    async def alone(
+    async def exclusive(
         self, database: StoredDatabase, version: int, former: StoredDatabase | None
     ) -> AsyncIterator[None]:
         """Keep other replicas from preparing stores for a database while the block runs.
@@ -170,7 +170,7 @@ class CatalogueSchemas:
             MediatorError: A change of this version and this layout would be refused, as by `put`.
             Conflict: Other replicas keep preparing them.
         """
-        lock = self._catalogue.locked(f"schema of {database.name}", ALONE_WITHIN_S)
+        lock = self._catalogue.locked(f"schema of {database.name}", PREPARATION_WAIT_S)
         async with lock as connection:
             await _check(connection, database, version, former)
             yield
@@ -197,7 +197,7 @@ class CatalogueSchemas:
         """
         async with self._catalogue.begin() as connection:
             if history is not None:  # first: all other changes wait for the epoch
-                await schema_revisions.keep_all(connection, database.id, history)
+                await schema_revisions.store_history(connection, database.id, history)
             new = await next_moment(connection, database.name)
             seen_version = 0 if history else database.version - 1
             before = await _check(connection, database, seen_version, former)
@@ -211,7 +211,7 @@ class CatalogueSchemas:
             row = insertion.on_conflict_do_update(index_elements=["name"], set_=values)
             await connection.execute(row)
             if history is None:
-                await schema_revisions.keep(connection, stored, change)
+                await schema_revisions.store(connection, stored, change)
         return new, stored
 
     async def put_layout(
@@ -357,9 +357,9 @@ async def _check(
     if former is not None and row is not None and row.layout != former.layout:
         raise LayoutChanged(f"The layout of {database.name} was changed meanwhile; try again.")
     if database.hold is not None and (row is None or row.hold != database.hold.id):
-        raise Conflict(f"To place {database.name} anew took too long; try again.")
+        raise Conflict(f"Placing {database.name} elsewhere took too long; try again.")
     if database.hold is None and row is not None and row.live:
-        raise Conflict(f"Somebody else is placing {database.name} anew; try again.")
+        raise Conflict(f"Another change is placing {database.name} elsewhere; try again.")
     return row
 
 

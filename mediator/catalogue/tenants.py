@@ -19,7 +19,7 @@ from mediator.base.errors import AlreadyExists, Conflict, NotFound
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import access, api_keys, tenant_databases, tenants
 
-__all__ = ["MAX_KEYS", "MAX_KEYS_OF_TENANT", "CatalogueTenants", "changed"]
+__all__ = ["MAX_KEYS", "MAX_KEYS_OF_TENANT", "CatalogueTenants", "raise_version"]
 
 MAX_KEYS: Final = 10_000
 """Keys of all tenants but the operator's: replicas hold all of them in memory."""
@@ -65,7 +65,7 @@ class CatalogueTenants:
             NotFound: It was removed since its limits were seen.
         """
         if name == OPERATOR:
-            raise Conflict("The operator's tenant is there always, and has no limits.")
+            raise Conflict("The operator's tenant always exists, and has no limits.")
         values = {"limits": dict(limits)}
         new = insert(tenants).values(name=name, **values)
         row = new.on_conflict_do_update(index_elements=["name"], set_=values)
@@ -79,7 +79,7 @@ class CatalogueTenants:
         async with self._change() as connection:
             query = select(func.count()).where(tenant_databases.c.tenant == name)
             if (await connection.execute(query)).scalar_one():
-                raise Conflict(f"The tenant {name} owns databases; give them to nobody first.")
+                raise Conflict(f"The tenant {name} owns databases; take them from it first.")
             await connection.execute(delete(api_keys).where(api_keys.c.tenant == name))
             result = await connection.execute(delete(tenants).where(tenants.c.name == name))
             if not result.rowcount:
@@ -133,11 +133,11 @@ class CatalogueTenants:
     async def _change(self) -> AsyncIterator[AsyncConnection]:
         async with self._catalogue.begin() as connection:
             # First: its row lock serialises changes, so what they check stays true.
-            await connection.execute(changed())
+            await connection.execute(raise_version())
             yield connection
 
 
-def changed() -> Insert:
+def raise_version() -> Insert:
     """Return the statement that raises the version, so that replicas read again."""
     increment = insert(access).values(only=1, version=1)
     return increment.on_conflict_do_update(
@@ -167,9 +167,9 @@ async def _expect_room(connection: AsyncConnection, tenant: str) -> None:
         await connection.execute(select(own_keys, tenant_keys).select_from(api_keys))
     ).one()
     if owned >= MAX_KEYS_OF_TENANT:
-        raise Conflict(f"The tenant has {owned} keys, as many as it may; revoke some first.")
+        raise Conflict(f"The tenant has {owned} keys, the maximum; revoke some first.")
     if tenant != OPERATOR and total >= MAX_KEYS:
-        raise Conflict(f"There are {total} keys, as many as there may be; revoke some first.")
+        raise Conflict(f"There are {total} keys, the maximum; revoke some first.")
 
 
 def _tenant(row: Row[Any], owners: Mapping[str, str]) -> Tenant:

@@ -1,1 +1,1 @@
-"""The control plane: systems, schemas, placements, and what is watched in the background."""
+"""The control plane: systems, schemas, placements, and background tasks."""

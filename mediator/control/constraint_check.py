@@ -101,7 +101,7 @@ class CheckReport:
         if self.violations:
             locations = [violation.location() for violation in islice(self.violations, MAX_ERRORS)]
             detail = (
-                f"Objects that are there break constraints that the change adds:"
+                f"Existing objects break constraints that the change adds:"
                 f" {locations[0].pointer} {locations[0].detail}. Correct the objects first, or pass"
                 " unchecked=true to put the change in force regardless: constraints bind later"
                 " writes only, other than unique ones, which no object may break. With"

@@ -105,6 +105,6 @@ class CopyDecisions:
                 rules = ", ".join(f"{kind}={fallback}" for fallback in Fallback)
                 raise Conflict(
                     f"Objects of {self._copy.class_name} {meaning}: {', '.join(ids[:SAMPLE])}."
-                    f" Say what becomes of their field ({rules}), or correct them; a dry run"
+                    f" Set a rule for their field ({rules}), or correct them; a dry run"
                     " counts all of them."
                 )

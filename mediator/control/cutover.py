@@ -34,7 +34,7 @@ from mediator.catalogue.schema_revisions import Author, ChangeRecord
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.clearing import Clearing
-from mediator.control.effects import replaced, without
+from mediator.control.effects import replaced_fragments, without
 from mediator.control.follower import Follower
 from mediator.control.layout import (
     copies_of,
@@ -78,7 +78,7 @@ class Cutover:
         if plan.reuses_names:
             # No replica may be two changes behind, and mistake a name for another field's.
             await self._membership.agree(plan.epoch)
-        emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
+        emptied = {f.class_name for f in replaced_fragments(plan.present, plan.route, plan.holding)}
         changing = emptied | plan.leaving_classes
         # No replica may delete, or refer to, objects that a foreign key protects by a model without
         # it. Nor may one write a field that is dropped after its copy, or keep an old claim.
@@ -92,7 +92,7 @@ class Cutover:
                 await self._moves.require(plan.schema.database, plan.moved, plan.owned_classes)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
-        self._follower.has_put(moment, put, with_catalogue_state(plan.route, put))
+        self._follower.adopt_put(moment, put, with_catalogue_state(plan.route, put))
         before = (fragments_of(plan.present), copies_of(plan.present))
         after = (fragments_of(plan.route), copies_of(plan.route))
         for fragment in chain.from_iterable(map(without, before, after)):
@@ -112,14 +112,14 @@ class Cutover:
             # Else the next change of the class does it, which may be in force already.
             with suppress(Unavailable, Conflict, PreconditionFailed):
                 await self._membership.agree(epoch)
-                async with self._catalogue.alone(put, put.version, put):
+                async with self._catalogue.exclusive(put, put.version, put):
                     await self._calls.on(fragment, "write", _prepare_call(fragment, fragment))
 
     async def _prepare_and_put(
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
     ) -> tuple[Moment, StoredDatabase]:
         seen_version = plan.stored.version if plan.stored else 0
-        async with self._catalogue.alone(new, seen_version, plan.stored):
+        async with self._catalogue.exclusive(new, seen_version, plan.stored):
             # First: replicas write by the new layout as soon as the catalogue has it.
             await self._prepare(fragments_of(plan.route), plan.present)
             # The state of a former copy of this name does not describe the new one.
@@ -143,15 +143,15 @@ class Cutover:
         fragments = [f for f in fragments_of(route) if f.class_name in classes]
         present = self._executor.model.databases[new.name]
         # First without the hold: a large index takes longer than writes can wait.
-        async with self._catalogue.alone(former, former.version, former):
+        async with self._catalogue.exclusive(former, former.version, former):
             await self._prepare(fragments, present)
         async with self._held(former, classes) as held:
             await self.check_unwritten(new.name, classes)
             under_hold = replace(new, hold=held.hold)
-            async with self._catalogue.alone(under_hold, former.version, former):
+            async with self._catalogue.exclusive(under_hold, former.version, former):
                 await self._prepare(fragments, present)
                 moment, put = await self._catalogue.put_layout(under_hold, former)
-        self._follower.has_put(moment, put, route)
+        self._follower.adopt_put(moment, put, route)
 
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held.
@@ -180,7 +180,7 @@ class Cutover:
         """Hold writes to classes, on all replicas, while the block runs; yields the database."""
         moment, held = await self._catalogue.hold(stored, classes)
         try:
-            await self._follower.has_updated(moment, held)
+            await self._follower.adopt_update(moment, held)
             await self._membership.agree(moment.epoch)
             yield held
         except BaseException:
@@ -195,7 +195,7 @@ class Cutover:
     async def drop(self, stored: StoredDatabase, route: DatabaseRoute) -> None:
         async with self._held(stored, route.classes.keys()) as held:
             moment = await self._catalogue.remove(held)
-        self._follower.has_removed(moment, stored.name)
+        self._follower.adopt_removal(moment, stored.name)
         with suppress(Unavailable):  # then a later run clears it
             await self._clearing.run()
 

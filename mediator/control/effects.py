@@ -21,13 +21,13 @@ from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Field, Schema
 from mediator.stores.port import Fragment
 
-__all__ = ["decide_change", "left_behind", "replaced", "without", "would_move"]
+__all__ = ["decide_change", "left_behind", "replaced_fragments", "without", "would_move"]
 
 
 def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
     nodes = ", ".join(move["node"] for move in moves)
     return DataWouldMove(
-        f"The change would move or reinterpret data that is there: {nodes}.",
+        f"The change would move or reinterpret existing data: {nodes}.",
         extra={"plan": list(moves)},
     )
 
@@ -88,7 +88,7 @@ def without(fragments: Sequence[Fragment], others: Sequence[Fragment]) -> list[F
     return [fragment for fragment in fragments if location_of(fragment) not in locations]
 
 
-def replaced(
+def replaced_fragments(
     present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
 ) -> list[Fragment]:
     """Return the changing fragments of empty classes: later writes to them would be lost."""

@@ -100,12 +100,12 @@ class Follower:
                     self._adopt(after)
                 return
 
-    def has_put(self, moment: Moment, stored: StoredDatabase, route: DatabaseRoute) -> None:
+    def adopt_put(self, moment: Moment, stored: StoredDatabase, route: DatabaseRoute) -> None:
         """Put a change of this replica in force, whose routes are known already."""
         databases = {**self._state.databases, stored.name: _Database(stored, route)}
         self._advance(moment, databases, stored.name)
 
-    async def has_updated(self, moment: Moment, stored: StoredDatabase) -> None:
+    async def adopt_update(self, moment: Moment, stored: StoredDatabase) -> None:
         """Put a change of this replica in force that left the layout unchanged, such as a hold.
 
         The routes in force are kept only if they are of this layout: fragments are admitted by
@@ -114,7 +114,7 @@ class Follower:
         placed = await _with_routes(self._state.databases.get(stored.name), stored)
         self._advance(moment, {**self._state.databases, stored.name: placed}, stored.name)
 
-    def has_removed(self, moment: Moment, name: str) -> None:
+    def adopt_removal(self, moment: Moment, name: str) -> None:
         databases = {n: placed for n, placed in self._state.databases.items() if n != name}
         self._advance(moment, databases, name)
 

@@ -20,15 +20,15 @@ from mediator.stores.probe import CapabilityFinding, ProbeReport
 __all__ = [
     "Findings",
     "KnownSystem",
-    "amended",
+    "adopt_registration",
+    "amend_statements",
+    "apply_settings",
     "check_same",
     "check_seen",
-    "configured",
     "findings_of",
     "known_from",
     "stored_form",
     "unsupported_system",
-    "updated",
     "with_statements",
 ]
 
@@ -138,7 +138,7 @@ def stored_form(known: KnownSystem) -> StoredSystem:
     return StoredSystem(known.name, registration, findings)
 
 
-def amended(
+def amend_statements(
     known: KnownSystem,
     metrics: Mapping[str, float | None] | None,
     declared: Sequence[str] | None,
@@ -178,10 +178,10 @@ def with_statements(known: KnownSystem, statements: Mapping[str, Any] | None) ->
         return known
     declared = dict.fromkeys((*registration.declared, *statements["declared"]))
     metrics = {**statements["metrics"], **(registration.metrics or {})}
-    return amended(known, metrics, tuple(declared))
+    return amend_statements(known, metrics, tuple(declared))
 
 
-def configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
+def apply_settings(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
     """Take the address from the settings, and keep the operator's later statements.
 
     Raises:
@@ -206,11 +206,11 @@ def check_same(name: str, old: SystemConfig, new: SystemConfig) -> None:
     if (old.kind, old.namespace) != (new.kind, new.namespace):
         raise Conflict(
             f"The system {name} cannot become one of another kind or namespace, which has none of"
-            " its objects: give the other one a name of its own."
+            " its objects: give the other one its own name."
         )
 
 
-def updated(own: KnownSystem, other: KnownSystem) -> KnownSystem:
+def adopt_registration(own: KnownSystem, other: KnownSystem) -> KnownSystem:
     """Take over another replica's registration, but keep the address of our own settings."""
     registration = replace(other.registration, config=own.registration.config)
     return replace(own, registration=registration, findings=other.findings or own.findings)

@@ -88,8 +88,8 @@ class Membership:
         while late := await self._replicas.behind(self._name, epoch, EXPIRED_S):
             if self._clock.monotonic() > until:
                 raise Unavailable(
-                    f"Replicas ({len(late)}) do not confirm that they hold their writes; those that"
-                    f" have ended without saying so are counted out after {EXPIRED_S:.0f} s.",
+                    f"Replicas ({len(late)}) do not confirm that they hold their writes; one that"
+                    f" has ended without leaving is removed after {EXPIRED_S:.0f} s.",
                     system="catalogue",
                     retry_after_s=30,
                 )

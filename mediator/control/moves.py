@@ -45,7 +45,7 @@ def moved_fields(
     if not options.move:
         return ()
     if options.rename:
-        _refuse("fields are renamed in a change of its own")
+        _refuse("renaming fields needs a separate change")
     before = present.schema if present else Schema(after.database)
     copies = tuple(field_copy(copy, before, _MOVE) for copy in options.move)
     for move in copies:

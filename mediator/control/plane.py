@@ -15,7 +15,7 @@ from mediator.control.coordination_binding import CoordinationBinding
 from mediator.control.effects import would_move
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.former_schemas import FormerSchemas, PinnedUse
-from mediator.control.known_systems import amended, check_seen
+from mediator.control.known_systems import amend_statements, check_seen
 from mediator.control.port import (
     CAREFUL,
     AfterChange,
@@ -227,7 +227,7 @@ class ControlPlane:
         def change(known: KnownSystem) -> KnownSystem:
             if seen is not None:
                 check_seen(known, seen)
-            return amended(known, metrics, declared, use)
+            return amend_statements(known, metrics, declared, use)
 
         return await self._reevaluate(await self._registry.amend(name, change))
 

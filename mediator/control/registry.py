@@ -17,11 +17,11 @@ from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
 from mediator.control.known_systems import (
     Findings,
     KnownSystem,
+    adopt_registration,
+    apply_settings,
     check_same,
-    configured,
     known_from,
     stored_form,
-    updated,
     with_statements,
 )
 from mediator.control.opening import Opening, Retirement
@@ -86,7 +86,7 @@ class Registry:
             self._known[system.name] = known_from(system)
         for registration in registrations:
             known = self._known.get(registration.config.name)
-            self._known[registration.config.name] = configured(registration, known)
+            self._known[registration.config.name] = apply_settings(registration, known)
             self._configured[registration.config.name] = registration
         systems = tuple(self._known.values())
         opened = await asyncio.gather(*(self._try_to_open(known) for known in systems))
@@ -109,7 +109,7 @@ class Registry:
     async def _reconfigure(self, registration: SystemRegistration) -> bool:
         name = registration.config.name
         known = self._known.get(name)
-        target = configured(registration, known)
+        target = apply_settings(registration, known)
         self._configured[name] = registration
         if known is None:
             self._known[name] = target
@@ -274,7 +274,7 @@ class Registry:
         def reached(now: KnownSystem) -> KnownSystem:
             if settings is not None:
                 # Keep the address of the open store: the settings may have a newer one.
-                now = configured(replace(settings, config=now.registration.config), now)
+                now = apply_settings(replace(settings, config=now.registration.config), now)
             return replace(now, findings=findings, error="")
 
         await self._add(store, known, reached)
@@ -324,7 +324,7 @@ class Registry:
                 moves = own and own.registration.config != other.registration.config
                 if own and moves and other.name not in self._configured:
                     moved.append((own, replace(other, findings=other.findings or own.findings)))
-                self._known[other.name] = updated(own, other) if own else other
+                self._known[other.name] = adopt_registration(own, other) if own else other
                 self._remember(self._known[other.name])
             for known in tuple(self._known.values()):
                 # A system that was never connected is not stored yet.
@@ -358,7 +358,7 @@ class Registry:
             if stored is None and known.findings is not None and not new:
                 raise _not_found(known.name, self._known)
             # Applied to the present row, under its lock: `known` may be older.
-            changed = change(updated(known, known_from(stored)) if stored else known)
+            changed = change(adopt_registration(known, known_from(stored)) if stored else known)
             return stored_form(changed)
 
         async with self._storing:

@@ -73,7 +73,7 @@ def check_unique(plan: SchemaPlan) -> None:
 def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...], is_added: bool) -> str:
     """Return why a unique constraint cannot be in force; empty: no reason."""
     if is_added and class_name in plan.options.rename:
-        return "needs a change of its own, as this one renames fields of the class"
+        return "needs a separate change, as this one renames fields of the class"
     for route in (plan.route, plan.present if is_added else None):
         placed = route.classes.get(class_name) if route is not None else None
         if placed is not None and not any(f.fields.keys() >= set(names) for f in placed.fragments):

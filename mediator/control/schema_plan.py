@@ -28,8 +28,8 @@ from mediator.schema.render import schema_document
 from mediator.schema.tightening import (
     Constraints,
     TightenedConstraint,
-    backfillable,
-    tightened,
+    backfillable_constraints,
+    tightened_constraints,
     unique_constraints,
 )
 from mediator.schema.tree import Mode, Schema
@@ -217,10 +217,10 @@ class SchemaPlan:
 
     def constraints(self, options: ChangeOptions) -> tuple[Constraints, Constraints]:
         """Return the constraints to check for existing objects, and those to fill by defaults."""
-        filled = backfillable(self.schema, self.holding) if options.backfill else {}
+        filled = backfillable_constraints(self.schema, self.holding) if options.backfill else {}
         if options.unchecked or self.present is None:
             return {}, filled
-        tighter = dict(tightened(self.present.schema, self.schema, self.holding))
+        tighter = dict(tightened_constraints(self.present.schema, self.schema, self.holding))
         for name, added in self.added_unique.items():
             tighter |= unique_constraints(self.schema.classes[name], added)
         unfilled = {

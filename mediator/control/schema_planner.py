@@ -113,7 +113,7 @@ class SchemaPlanner:
             return Before(None, None, present, holding, options.history)
         if not options.rename:
             return Before(stored, stored, present, holding)
-        under_new_names = renamed(stored, options.rename)
+        under_new_names = with_renamed_fields(stored, options.rename)
         route = await offload(True, route_of, under_new_names)
         return Before(stored, under_new_names, route, holding)
 
@@ -129,7 +129,7 @@ def check_version(name: str, stored: StoredDatabase | None, seen: int | None) ->
         raise PreconditionFailed(f"The schema of {name} has version {version} now.")
 
 
-def renamed(stored: StoredDatabase, renames: Renames) -> StoredDatabase:
+def with_renamed_fields(stored: StoredDatabase, renames: Renames) -> StoredDatabase:
     """Return a database as if its fields had always had their new names.
 
     All later steps (moves, tightened constraints, the group and system to which a field is pinned,

@@ -133,7 +133,7 @@ class Schemas:
         await self.refresh()
         result = await self._catalogue.revision(self._expect(name).id, version)
         if result is None:
-            raise NotFound(f"There is no revision {version} of {name}, or not any more.")
+            raise NotFound(f"There is no revision {version} of {name}, or it is no longer stored.")
         return result
 
     async def index_builds(self, name: str) -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ class Schemas:
             if dry_run or before == stored.retired_before:
                 return replace(stored, retired_before=before)
             moment, retired = await self._catalogue.retire(stored, before)
-            await self._follower.has_updated(moment, retired)
+            await self._follower.adopt_update(moment, retired)
             return retired
 
     async def try_out(

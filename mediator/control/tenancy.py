@@ -30,7 +30,7 @@ class Tenancy:
         return [_describe(snapshot, name) for name in snapshot.tenants]
 
     async def tenant(self, name: str) -> dict[str, Any]:
-        """Raises `NotFound` if there is none."""
+        """Return a tenant; raises `NotFound` if there is none."""
         return _describe(await self._refreshed(), name)
 
     async def put_tenant(

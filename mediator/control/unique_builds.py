@@ -121,8 +121,8 @@ class UniqueBuilds:
             await self._put(_with_builds(stored, paused), stored)
         raise Conflict(
             f"Not all objects of {class_name} have claimed their values yet: that takes more than"
-            f" {BUILD_S:g} s. Send the same request again within {KEPT_S:g} s to go on; else"
-            " nothing was changed."
+            f" {BUILD_S:g} s. Send the same request again within {KEPT_S:g} s to continue;"
+            " otherwise nothing was changed."
         )
 
     async def _abandon(self, database: str, ids: Collection[str]) -> None:
@@ -137,7 +137,7 @@ class UniqueBuilds:
     async def _put(self, stored: StoredDatabase, former: StoredDatabase) -> None:
         route = await offload(True, route_of, stored)
         moment, put = await self._catalogue.put_layout(replace(stored, hold=None), former)
-        self._follower.has_put(moment, put, route)
+        self._follower.adopt_put(moment, put, route)
 
     def _until(self) -> datetime:
         return datetime.fromtimestamp(self.clock.now(), UTC) + timedelta(seconds=KEPT_S)

@@ -1,1 +1,1 @@
-"""Whether what systems hold is what was written through Portolan."""
+"""Checks whether systems hold exactly the data written through Portolan."""

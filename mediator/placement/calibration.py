@@ -96,7 +96,7 @@ def _reader(store: Store, fragment: Fragment) -> _Call:
     async def read(number: int) -> None:
         (record,) = await store.read([Read(fragment, str(number % _OBJECTS))])
         if record is None:
-            raise StoreRefused("a record that was created is not there")
+            raise StoreRefused("a created record is missing")
 
     return read
 

@@ -1,1 +1,1 @@
-"""Where the fields of a class are, and the store calls that follow for an operation."""
+"""Where the fields of a class are, and the store calls of an operation."""

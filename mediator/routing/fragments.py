@@ -301,7 +301,7 @@ def _check_claims(fragment: Fragment, operators: tuple[OperatorCall, ...]) -> No
     claimed = sorted(unique.intersection(map(FIELD_OF, operators)))
     if claimed:
         raise Conflict(
-            f"{', '.join(claimed)} of {fragment.class_name} takes no operators any more: its schema"
+            f"{', '.join(claimed)} of {fragment.class_name} no longer takes operators: its schema"
             " was changed meanwhile.",
             locations=[Location(f"/{name}", "is unique now: set its value") for name in claimed],
         )

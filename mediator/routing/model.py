@@ -94,7 +94,7 @@ class ClassRoute:
         missing = sorted(set(names) - self.fragment_of.keys())
         if missing:
             raise Conflict(
-                f"{self.schema.name} has no field {', '.join(missing)} any more: its schema was"
+                f"{self.schema.name} no longer has the field {', '.join(missing)}: its schema was"
                 " changed meanwhile."
             )
 

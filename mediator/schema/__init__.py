@@ -1,1 +1,1 @@
-"""The schema tree: databases, classes, fields, and the needs annotated on them."""
+"""The schema tree: databases, classes, fields, and their annotated requirements."""

@@ -230,7 +230,7 @@ def _mistakes(requirement: ContinuousRequirement, *, has_statistic: bool) -> Ite
     if goal is not None and goal > 1 and requirement.metric.is_ratio:
         yield Location("/goal", "must be at most 1")
     if has_statistic and not requirement.metric.small_is_good:
-        yield Location("/statistic", "is there for latencies only")
+        yield Location("/statistic", "has a meaning for latencies only")
     if violation is not None and goal is None and violation.below > 1:
         yield Location("/violation/below", "must be at most 1, which is a utility at its best")
 

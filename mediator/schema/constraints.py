@@ -23,9 +23,9 @@ __all__ = [
     "Check",
     "beyond",
     "checks_of",
-    "constrained",
     "searcher",
     "unconstrained",
+    "with_constraints",
 ]
 
 BELOW_MINIMUM: Final = "below_minimum"
@@ -64,7 +64,7 @@ def beyond(field: Field, value: Any) -> str | None:
     return None
 
 
-def constrained(field: Field, decode: Decoder) -> Decoder:
+def with_constraints(field: Field, decode: Decoder) -> Decoder:
     """Return a decoder that enforces the constraints; the same one without constraints."""
     checks = tuple((holds, demand) for _, holds, demand in checks_of(field))
     if not checks:

@@ -130,7 +130,7 @@ def _float_of_text(raw: str) -> float:
 
 def _integer_of_text(raw: str) -> int:
     if not _INTEGER.fullmatch(raw):
-        raise InvalidValue("is no integer, such as -12")
+        raise InvalidValue("is not an integer, such as -12")
     return int(raw)
 
 

@@ -21,9 +21,9 @@ from mediator.schema.tree import ClassSchema, Field, Schema
 __all__ = [
     "Constraints",
     "TightenedConstraint",
-    "backfillable",
-    "tightened",
-    "tightened_of",
+    "backfillable_constraints",
+    "tightened_constraints",
+    "tighter_checks",
     "unique_constraints",
 ]
 
@@ -80,7 +80,7 @@ _TIGHTER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 """Whether a bound is tighter than the former one, by the name of the constraint."""
 
 
-def tightened(before: Schema, after: Schema, classes: Collection[str]) -> Constraints:
+def tightened_constraints(before: Schema, after: Schema, classes: Collection[str]) -> Constraints:
     """Return the constraints that a schema change tightens in some classes, by key.
 
     A field whose type changes is left out: its values cannot be kept, let alone compared.
@@ -89,7 +89,7 @@ def tightened(before: Schema, after: Schema, classes: Collection[str]) -> Constr
         (class_name, name, constraint): TightenedConstraint(class_name, name, constraint, holds)
         for class_name in sorted(classes & after.classes.keys() & before.classes.keys())
         for name, field in throttled(after.classes[class_name].fields.items())
-        for constraint, holds in tightened_of(before.classes[class_name].fields.get(name), field)
+        for constraint, holds in tighter_checks(before.classes[class_name].fields.get(name), field)
     }
     for key in added_foreign_keys(before, after):
         former = before.classes.get(key.class_name)
@@ -115,7 +115,7 @@ def unique_constraints(class_: ClassSchema, added: Collection[Sequence[str]]) ->
     }
 
 
-def backfillable(schema: Schema, classes: Collection[str]) -> Constraints:
+def backfillable_constraints(schema: Schema, classes: Collection[str]) -> Constraints:
     """Return the `required` constraints, new or old, of fields that have a default, by key."""
     return {
         (class_name, name, _REQUIRED): TightenedConstraint(
@@ -127,7 +127,7 @@ def backfillable(schema: Schema, classes: Collection[str]) -> Constraints:
     }
 
 
-def tightened_of(before: Field | None, after: Field) -> Iterator[tuple[str, Check]]:
+def tighter_checks(before: Field | None, after: Field) -> Iterator[tuple[str, Check]]:
     """Yield name and test of a field's constraints that are tighter than before.
 
     Without a former field, no object has a value yet: only `required` can be violated.

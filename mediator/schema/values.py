@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from mediator.base.errors import Location
 from mediator.base.suggestions import did_you_mean
-from mediator.schema.constraints import constrained
+from mediator.schema.constraints import with_constraints
 from mediator.schema.documents import document
 from mediator.schema.errors import InvalidValue, invalid, locations_below, raise_errors, token
 from mediator.schema.limits import MAP_KEY_BYTES
@@ -48,7 +48,7 @@ _GENERATORS: Final[Mapping[Generated, _Generator]] = {
 
 def decoder(field: Field) -> Decoder:
     """Return the decoder of a field, for values other than null. It raises `InvalidValue`."""
-    return constrained(field, _type_decoder(field))
+    return with_constraints(field, _type_decoder(field))
 
 
 def _member_decoder(field: Field) -> Decoder:

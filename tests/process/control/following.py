@@ -69,13 +69,13 @@ class Replica:
         """Set a schema as `Schemas` does."""
         route = route_of(database)
         moment, put = await self.catalogue.put(database)
-        self.follower.has_put(moment, put, route)
+        self.follower.adopt_put(moment, put, route)
 
     async def remove(self, name: str) -> None:
         """Drop a database as `Schemas` does."""
         stored = self.follower.stored(name)
         if stored is not None:
-            self.follower.has_removed(await self.catalogue.remove(stored), name)
+            self.follower.adopt_removal(await self.catalogue.remove(stored), name)
 
     async def _refresh(self) -> None:
         await self.follower.look()

@@ -80,7 +80,7 @@ async def test_a_transaction_that_is_retried_is_refused_if_its_field_is_unique_b
 
     monkeypatch.setattr(phases, "begin", blocked_at_first)
     write = inc(database, "orders", "a", "number")
-    with pytest.raises(Conflict, match="number of orders takes no operators any more"):
+    with pytest.raises(Conflict, match="number of orders no longer takes operators"):
         await mediator.mediator.transactions.run(
             CommitRequest(database, unique("tx"), (), (write,))
         )

@@ -315,7 +315,7 @@ async def test_nothing_is_erased_while_a_replica_may_write_it(
         with pytest.raises(Unavailable):  # a field of this name comes when nobody means another one
             await put(mediator, database, another)
     await late.mediator.membership.renew()
-    with pytest.raises(Conflict, match="no field price any more"):
+    with pytest.raises(Conflict, match="no longer has the field price"):
         await late.mediator.data.write(
             Update(database, "products", "a", unique("op"), values={"price": 2})
         )

@@ -28,7 +28,7 @@ async def test_stores_are_prepared_for_one_change_at_a_time(
 ) -> None:
     database = await filled(mediator, system)
     with monkeypatch.context() as patched:
-        patched.setattr(catalogue_schemas, "ALONE_WITHIN_S", 0.0)
+        patched.setattr(catalogue_schemas, "PREPARATION_WAIT_S", 0.0)
         pause = paused(patched, mediator.mediator.stored_schemas, "put")
         change = put(mediator, database, orders(system, index=True))
         await pause.reached.wait()

@@ -341,7 +341,7 @@ async def test_of_two_concurrent_placements_of_a_class_one_is_refused(
     name = await known(mediator, late)
     first = placing(mediator, name, "mongo")
     await waits(mediator, late)
-    with pytest.raises(Conflict, match="Somebody else"):
+    with pytest.raises(Conflict, match="Another change"):
         await placing(late, name, "postgres")
     await follows(late)
     await first

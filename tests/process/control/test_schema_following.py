@@ -363,7 +363,7 @@ async def test_a_hold_is_put_in_force_with_the_routes_of_its_row(world: World) -
     await replica.follower.look()
     assert claims(replica) == (("title",),)
     await world.schemas.put_layout(plain, building)
-    await replica.follower.has_updated(*await world.schemas.hold(plain, ["notes"]))
+    await replica.follower.adopt_update(*await world.schemas.hold(plain, ["notes"]))
     assert claims(replica) == ()
     assert replica.executor.model.databases[plain.name].held == {"notes"}
 

@@ -62,12 +62,12 @@ async def test_a_build_goes_on_where_it_was(
         return await claim(route, unique, page)
 
     monkeypatch.setattr(builds.sweep, "claim", noted)
-    with pytest.raises(Conflict, match="to go on"):
+    with pytest.raises(Conflict, match="to continue"):
         await put(mediator, database, document)
     assert claimed == ["u00000", "u00001"]
     assert (await mediator.mediator.control.schema(database)).notes[-1].startswith("email of users")
     assert [await takes(mediator, database, each) for each in emails] == [False] * 2 + [True] * 3
-    with pytest.raises(Conflict, match="to go on"):
+    with pytest.raises(Conflict, match="to continue"):
         await put(mediator, database, document)
     assert (await put(mediator, database, document)).version == 2
     assert claimed == [f"u{n:05}" for n in range(5)]
@@ -82,7 +82,7 @@ async def test_a_build_with_which_nobody_goes_on_is_abandoned(
     with monkeypatch.context() as patched:
         patched.setattr(port, "PAGE", 1)
         patched.setattr(builds, "clock", Ticking(builds.clock))
-        with pytest.raises(Conflict, match="to go on"):
+        with pytest.raises(Conflict, match="to continue"):
             await put(mediator, database, document)
     await builds.abandon_overdue()
     assert is_building(mediator, database)

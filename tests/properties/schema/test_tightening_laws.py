@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mediator.base.errors import Invalid
-from mediator.schema.tightening import tightened
+from mediator.schema.tightening import tightened_constraints
 from mediator.schema.tree import Schema
 from mediator.schema.values import Codec
 from tests.properties.schema.constrained_fields import (
@@ -41,7 +41,7 @@ def test_a_value_that_only_the_former_schema_accepts_breaks_a_tightened_constrai
     case: tuple[dict[str, Any], dict[str, Any], Any],
 ) -> None:
     before, after, value = schema_of(case[0]), schema_of(case[1]), case[2]
-    found = tightened(before, after, {"c"}).values()
+    found = tightened_constraints(before, after, {"c"}).values()
     broken = any(each.is_broken_by(value) for each in found)
     if accepts(before, value) and not accepts(after, value):
         assert broken
@@ -67,4 +67,4 @@ def loosened(field: dict[str, Any], draw: st.DataObject) -> dict[str, Any]:
 
 @given(integer_fields | string_fields, st.data())
 def test_what_only_loosens_tightens_nothing(field: dict[str, Any], draw: st.DataObject) -> None:
-    assert tightened(schema_of(field), schema_of(loosened(field, draw)), {"c"}) == {}
+    assert tightened_constraints(schema_of(field), schema_of(loosened(field, draw)), {"c"}) == {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mediator.schema.parse import parse_schema
-from mediator.schema.tightening import TightenedConstraint, tightened
+from mediator.schema.tightening import TightenedConstraint, tightened_constraints
 from mediator.schema.tree import Schema
 
 STRING = {"type": "string"}
@@ -21,7 +21,7 @@ def schema_of(**fields: Any) -> Schema:
 def change(before: Any, after: Any) -> list[TightenedConstraint]:
     fields = [{} if field is None else {"f": field} for field in (before, after)]
     old, new = (schema_of(**each) for each in fields)
-    return list(tightened(old, new, {"things"}).values())
+    return list(tightened_constraints(old, new, {"things"}).values())
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_tighter_constraint_is_found_and_what_breaks_it(
 def test_several_constraints_of_several_fields_are_found() -> None:
     before = schema_of(a=STRING, b=INTEGER, c=STRING)
     after = schema_of(a={**STRING, "pattern": "x", "required": True}, b={**INTEGER, "minimum": 0})
-    assert set(tightened(before, after, {"things"})) == {
+    assert set(tightened_constraints(before, after, {"things"})) == {
         ("things", "a", "pattern"),
         ("things", "a", "required"),
         ("things", "b", "minimum"),
@@ -89,9 +89,9 @@ def test_values_of_another_type_are_not_compared() -> None:
 
 def test_only_the_named_classes_are_looked_at() -> None:
     before, after = schema_of(f=INTEGER), schema_of(f={**INTEGER, "minimum": 1})
-    assert tightened(before, after, set()) == {}
-    assert tightened(before, parse_schema("shop", {}), {"things"}) == {}
-    assert tightened(parse_schema("shop", {}), after, {"things"}) == {}
+    assert tightened_constraints(before, after, set()) == {}
+    assert tightened_constraints(before, parse_schema("shop", {}), {"things"}) == {}
+    assert tightened_constraints(parse_schema("shop", {}), after, {"things"}) == {}
 
 
 def test_a_foreign_key_that_is_added_is_one_constraint() -> None:
@@ -104,6 +104,6 @@ def test_a_foreign_key_that_is_added_is_one_constraint() -> None:
     ):
         former = {} if before is None else {"f": {**plain, "on_delete": before}}
         now = schema_of(f={**plain, "on_delete": after})
-        constraints = tightened(schema_of(**former), now, {"things"})
+        constraints = tightened_constraints(schema_of(**former), now, {"things"})
         assert constraints.keys() == found
         assert all(each.to == "things" for each in constraints.values())
