@@ -100,7 +100,7 @@ class EntryEncoder:
 
 
 def convert_argument(field: Field, call: OperatorCall, convert: _Encode | None) -> Any:
-    """Return the argument of an operator with its items convert_argument."""
+    """Return the argument of an operator with its items converted."""
     argument: Any = call.argument
     if convert is None or call.operator in WITHOUT_ARGUMENT:
         return argument
