@@ -77,6 +77,6 @@ def read_file(path: Path, max_bytes: int, owner: int | None = None) -> bytes:
     ) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or owner not in (None, status.st_uid):
-            raise PermissionError(f"{path} is no file of this user")
+            raise PermissionError(f"{path} is not a regular file of this user")
         file.seek(max(0, status.st_size - max_bytes))
         return file.read(max_bytes)

@@ -45,7 +45,9 @@ _JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
 _JAVA_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 _QUIET = "-Dslf4j.internal.verbosity=ERROR"
 _STAND_IN_NOTE = "a stand-in for MongoDB: no transactions, no text search, no secondary indexes"
-_KEPT_NOTE = "mongod is installed, and the data that is here was written by mongo-java-server"
+_EXISTING_DATA_NOTE = (
+    "mongod is installed, and the data that is here was written by mongo-java-server"
+)
 _TIMEOUT_MS = 5000
 
 
@@ -187,7 +189,7 @@ class EmbeddedMongo(EmbeddedServer):
         if not self._stand_in.directory.exists():
             return self._genuine.start(abandoned)
         endpoint = self._stand_in.start(abandoned)
-        return replace(endpoint, notes=(*endpoint.notes, _KEPT_NOTE))
+        return replace(endpoint, notes=(*endpoint.notes, _EXISTING_DATA_NOTE))
 
     def stop(self) -> None:
         self._genuine.stop()

@@ -46,7 +46,7 @@ Key: TypeAlias = tuple[Value | MissingType, ...]
 _MAX_GROUPS = 1_000
 _WAIT_S = 30.0
 _NUMBERS: Final = (FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL)
-_OTHERS: Final = (FieldType.STRING, FieldType.BOOLEAN, FieldType.TIMESTAMP, FieldType.BINARY)
+_OTHER_TYPES: Final = (FieldType.STRING, FieldType.BOOLEAN, FieldType.TIMESTAMP, FieldType.BINARY)
 
 _VALUES: Final[Mapping[FieldType, Sequence[Any]]] = {
     FieldType.INTEGER: (0, 1, -1, 7, 2**53 + 1, INTEGER_MAX, INTEGER_MAX, INTEGER_MIN + 5, None),
@@ -174,7 +174,7 @@ def _computations() -> dict[str, Computation]:
         "objects": Computation(Function.COUNT),
         "lists": Computation(Function.COUNT, ("l",)),
     }
-    for type_, function in product((*_NUMBERS, *_OTHERS), Function):
+    for type_, function in product((*_NUMBERS, *_OTHER_TYPES), Function):
         if type_ in _NUMBERS or function not in (Function.SUM, Function.AVG):
             computations[f"{function}_{type_}"] = Computation(function, (type_.value,))
     return computations
@@ -284,7 +284,7 @@ async def decimals_far_apart_are_added(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def filters_choose_what_is_computed(scratch: Scratch) -> None:
+async def filters_restrict_aggregates(scratch: Scratch) -> None:
     """Only records that match the filter are aggregated, even if there are none."""
     rows = await _prepare(scratch)
     compute = {
@@ -308,7 +308,7 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def what_a_filter_finds_is_counted(scratch: Scratch) -> None:
+async def matches_of_a_filter_are_counted(scratch: Scratch) -> None:
     """A count alone is the number of matching records, by any filter, without deleted ones."""
     rows = await _prepare(scratch)
     count_only = Aggregate((), {"n": Computation(Function.COUNT)})

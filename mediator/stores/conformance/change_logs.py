@@ -91,7 +91,7 @@ async def hostile_names_are_logged(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def reading_goes_on_anywhere(scratch: Scratch) -> None:
+async def logs_are_read_from_any_position(scratch: Scratch) -> None:
     """From any position, in pages of any size, exactly the following changes are returned."""
     reader, store = await ChangeReader.to(scratch, counter()), change_log(scratch.store)
     for n in range(10):
@@ -127,7 +127,7 @@ async def entries_stay(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def a_later_schema_leaves_out_what_it_does_not_know(scratch: Scratch) -> None:
+async def a_later_schema_leaves_out_unknown_fields(scratch: Scratch) -> None:
     """Fields that were removed, or have another type by now, are left out; others are returned."""
     items = collection(FieldType.LIST, FieldType.INTEGER, "l")
     reader = await ChangeReader.to(scratch, counter(), text("gone"), counter("was"), items)

@@ -39,7 +39,7 @@ _DEADLINE_S: Final = 10.0
 _PAUSE_S: Final = 0.005
 
 # The last positions read: a log can be long, and each check is about its end.
-_ends: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
+_last_positions: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
 
 ChangeSummary: TypeAlias = tuple[str, str, int, Any, Any]
 """Group, kind, version, before and after image of a change."""
@@ -135,16 +135,16 @@ class ChangeReader:
 
     async def read(self) -> None:
         store = change_log(self.subject.store)
-        ends = _ends.setdefault(self.subject.store, {})
+        last_positions = _last_positions.setdefault(self.subject.store, {})
         for name in store.logs():
             while entries := await self._next(store, name):
-                _check_order(ends.get(name, ""), entries)
-                ends[name] = entries[-1].position
+                _check_order(last_positions.get(name, ""), entries)
+                last_positions[name] = entries[-1].position
                 self.logged += [(name, entry) for entry in entries if entry.change is not None]
 
     async def _next(self, store: ChangeLog, name: str) -> Sequence[LogEntry]:
-        ends = _ends[self.subject.store]
-        return (await store.changes(name, ends.get(name), _BATCH, self.of_class)).entries
+        last_positions = _last_positions[self.subject.store]
+        return (await store.changes(name, last_positions.get(name), _BATCH, self.of_class)).entries
 
     def of_class(self, database: str, class_name: str) -> Fragment | None:
         fragment = self.fragment or self.subject.fragment

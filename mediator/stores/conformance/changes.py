@@ -92,7 +92,7 @@ async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def what_changes_nothing_is_not_logged(scratch: Scratch) -> None:
+async def updates_without_groups_are_not_logged(scratch: Scratch) -> None:
     """An UPDATE without groups logs nothing, remembered or not."""
     reader = await ChangeReader.to(scratch, counter())
     version = applied(await reader.subject.create("x", {"n": 1})).versions["main"]
@@ -197,7 +197,7 @@ def _check_case(reader: ChangeReader, id_: str, case: Case, result: WriteResult)
 
 
 @THEME.proves("contract")
-async def what_took_no_effect_is_not_logged(scratch: Scratch) -> None:
+async def writes_without_effect_are_not_logged(scratch: Scratch) -> None:
     """Refused, conflicting, missing, replayed and reused writes log nothing."""
     reader = await _two_groups(scratch)
     subject = reader.subject

@@ -270,7 +270,7 @@ _EQUAL: Final = (
 
 
 @THEME.proves("contract")
-async def orders_follow_what_is_equal(scratch: Scratch) -> None:
+async def compound_indexes_keep_any_order(scratch: Scratch) -> None:
     """Searches with compound indexes return any requested order, page by page."""
     rows = await _three(scratch)
     paths = ((_A,), (_B,), (_C,), (_B, _C), (_A, _B), (_A, _B, _C), (_B, _A), (_C, _A), (ID,))

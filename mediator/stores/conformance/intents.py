@@ -139,10 +139,15 @@ async def intents_do_not_affect_reads(scratch: Scratch) -> None:
     await subject.delete("gone")
     before = await _read(subject)
     keys = [(subject.fragment, id_) for id_ in ("x", "gone", "never")]
-    for what, change in (("with", partial(store.lock, redo="redo")), ("that had", store.unlock)):
+    for state_text, change in (
+        ("with", partial(store.lock, redo="redo")),
+        ("that had", store.unlock),
+    ):
         await change(keys, INTENT)
-        same(await _read(subject), before, f"reads of records {what} intents")
-        same(await subject.store.count(subject.fragment), 1, f"count of records {what} intents")
+        same(await _read(subject), before, f"reads of records {state_text} intents")
+        same(
+            await subject.store.count(subject.fragment), 1, f"count of records {state_text} intents"
+        )
 
 
 @THEME.proves("contract")

@@ -123,7 +123,7 @@ async def dropping_spares_other_classes(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def reaping_spares_what_is_kept(scratch: Scratch) -> None:
+async def reaping_keeps_retained_entries(scratch: Scratch) -> None:
     """Reaping removes nothing within its retention."""
     if not isinstance(scratch.store, Reapable):
         raise NotOffered("what the store retains expires by itself")

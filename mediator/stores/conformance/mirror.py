@@ -112,7 +112,7 @@ async def deleted_copies_stay_deleted(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def the_next_generation_replaces_the_former(scratch: Scratch) -> None:
+async def a_later_generation_replaces_the_former(scratch: Scratch) -> None:
     """A record of a later generation replaces the copy completely, even if it lacks a group."""
     copies = await _Copies.of(scratch)
     await copies.absorb(_copy(5, 5), _copy(5, 5))
@@ -126,7 +126,7 @@ async def the_next_generation_replaces_the_former(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def a_copy_that_was_found_is_replaced_by_what_is_older(scratch: Scratch) -> None:
+async def an_unchanged_copy_is_replaced_by_an_older_record(scratch: Scratch) -> None:
     """A copy that is ahead of its original, whose store has lost writes, can be repaired."""
     copies = await _Copies.of(scratch)
     await copies.absorb(_copy(5, 1), _copy(5, 1))
@@ -149,7 +149,7 @@ async def a_copy_that_has_changed_is_not_replaced(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def copies_at_once_end_with_the_newest(scratch: Scratch) -> None:
+async def concurrent_copies_end_with_the_newest(scratch: Scratch) -> None:
     """Copies of many records that arrive concurrently, in any order, end with the newest."""
     copies = await _Copies.of(scratch)
     subject = copies.subject

@@ -122,7 +122,7 @@ async def now_on_timestamp(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def bounds_hold_for_writes_of_their_own(scratch: Scratch) -> None:
+async def bounds_hold_for_single_writes(scratch: Scratch) -> None:
     """A number beyond its field's bounds is refused in a call with one write, remembered or not.
 
     A store's paths for single and for many writes can be entirely different.

@@ -328,7 +328,7 @@ async def parts_of_a_class_are_ordered(scratch: Scratch) -> None:
 
 
 @ORDERS.proves("contract")
-async def what_orders_need_not_be_returned(scratch: Scratch) -> None:
+async def order_fields_need_not_be_returned(scratch: Scratch) -> None:
     """A search returns only the named fields, whatever it is ordered by."""
     rows = await _mixed(scratch)
     order = (OrderBy(("n",), True), OrderBy(("b",)))

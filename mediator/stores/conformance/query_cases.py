@@ -238,7 +238,7 @@ _MEMBERS: tuple[Any, ...] = (
 
 _KEYS = ("$inc", "é", "0", " ", "'", '"', "{a,b}", "A", "a[0]")
 
-_WHOLE: list[dict[str, Any]] = [
+_OBJECTS: list[dict[str, Any]] = [
     *({"a": member} for member in _MEMBERS),
     *({"a.b": member} for member in (1, "a", None)),
     *({key: 1} for key in _KEYS),
@@ -246,7 +246,7 @@ _WHOLE: list[dict[str, Any]] = [
 ]
 
 DOCUMENTS: Final[Sequence[Values]] = (
-    *[Values(value=document) for document in _WHOLE],
+    *[Values(value=document) for document in _OBJECTS],
     {"value": None},
     {},
 )

@@ -83,7 +83,7 @@ async def reservations_end_with_their_intent(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def what_a_record_has_it_keeps_when_reserved(scratch: Scratch) -> None:
+async def reserving_keeps_present_values(scratch: Scratch) -> None:
     """Reserving a value that the record has does not release it when the intent is removed."""
     subject = await unique_subject(scratch)
     await subject.create("x", {"email": "a"})
@@ -98,7 +98,7 @@ async def what_a_record_has_it_keeps_when_reserved(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def only_what_is_free_is_reserved(scratch: Scratch) -> None:
+async def only_free_values_are_reserved(scratch: Scratch) -> None:
     """A reservation is refused for claims of other records, by values or under another intent."""
     subject = await unique_subject(scratch, (("email",), ("tenant",)))
     await subject.create("x", {"email": "a"})
@@ -114,7 +114,7 @@ async def only_what_is_free_is_reserved(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def without_its_intent_a_record_reserves_nothing(scratch: Scratch) -> None:
+async def a_record_without_the_intent_reserves_nothing(scratch: Scratch) -> None:
     """An aborted coordinator reserves nothing any more."""
     subject = await unique_subject(scratch)
     await subject.create("x", {"email": "a"})

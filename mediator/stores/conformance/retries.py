@@ -62,7 +62,7 @@ async def every_kind_is_replayed(scratch: Scratch) -> None:
 
 
 @IDEMPOTENCY.proves("contract")
-async def replays_answer_as_of_then(scratch: Scratch) -> None:
+async def replays_return_the_original_result(scratch: Scratch) -> None:
     """A replay after later writes, and after deletion, returns the original result and values."""
     subject = await scratch.subject(counter(), text())
     await subject.create("x", {"n": 1, "s": "then"})
@@ -133,7 +133,7 @@ async def replay_comes_before_conditions(scratch: Scratch) -> None:
 
 
 @IDEMPOTENCY.proves("contract")
-async def what_changes_nothing_is_remembered(scratch: Scratch) -> None:
+async def updates_without_groups_are_remembered(scratch: Scratch) -> None:
     """An UPDATE without groups makes no version, and is replayed with the original values."""
     subject = await scratch.subject(counter(), text(group="side"))
     await subject.create("x", {"n": 1, "s": "then"})
@@ -154,7 +154,7 @@ async def what_changes_nothing_is_remembered(scratch: Scratch) -> None:
 
 
 @IDEMPOTENCY.proves("contract")
-async def what_failed_is_tried_again(scratch: Scratch) -> None:
+async def writes_without_effect_are_not_remembered(scratch: Scratch) -> None:
     """A write without effect is not remembered: a retry is decided afresh."""
     subject = await scratch.subject(counter())
     write = subject.change("x", {"n": 2}, remember="f")
@@ -214,7 +214,7 @@ async def a_fenced_token_writes_no_more(scratch: Scratch) -> None:
 
 
 @FENCING.proves("contract")
-async def others_go_on_writing(scratch: Scratch) -> None:
+async def other_tokens_are_not_fenced(scratch: Scratch) -> None:
     """Writes of another token, or of none, are not stopped by a fence."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 1})
@@ -250,7 +250,7 @@ async def absent_records_are_fenced(scratch: Scratch) -> None:
 
 
 @FENCING.proves("contract")
-async def a_fence_returns_what_took_effect(scratch: Scratch) -> None:
+async def a_fence_returns_applied_versions(scratch: Scratch) -> None:
     """A fence returns the versions of an earlier write, or of the tombstone after a deletion."""
     subject = await scratch.subject(counter(), counter("m", group="side"))
     created = applied(await _send(subject, subject.creation("x", {"n": 1}), "a"))

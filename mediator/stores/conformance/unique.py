@@ -62,7 +62,7 @@ async def one_writer_gets_a_value(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def what_is_taken_is_refused(scratch: Scratch) -> None:
+async def taken_values_are_refused(scratch: Scratch) -> None:
     """Creations, replacements and updates are refused, and leave everything unchanged."""
     subject = await unique_subject(scratch)
     await subject.create("x", {"email": "a"})
@@ -81,7 +81,7 @@ async def what_is_taken_is_refused(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def each_write_of_a_call_is_refused_by_itself(scratch: Scratch) -> None:
+async def writes_of_a_call_are_refused_separately(scratch: Scratch) -> None:
     """Of many writes in one call, only those with taken values are refused."""
     subject = await unique_subject(scratch)
     await subject.create("x", {"email": "7"})
@@ -265,7 +265,7 @@ async def claims_can_be_corrected_alone(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def a_claim_that_is_made_alone_is_not_logged(scratch: Scratch) -> None:
+async def claims_without_changes_are_not_logged(scratch: Scratch) -> None:
     """An update without groups logs nothing."""
     claiming_store(scratch)
     reader = await ChangeReader.to(scratch, EMAIL, unique=SINGLE)

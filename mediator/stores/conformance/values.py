@@ -169,12 +169,12 @@ async def sparse_reads_return_the_named_fields(scratch: Scratch) -> None:
 async def returning_separates_null_from_missing(scratch: Scratch) -> None:
     """Returned values of a write include nulls, and leave out missing fields."""
     subject = await scratch.subject(counter("a"), counter("b"), counter("c"))
-    some = await subject.create("x", {"a": 1, "b": None}, returning=("b", "c"))
-    same(applied(some).values, {"b": None}, "returning some")
-    every = await subject.update("x", {"c": 3}, returning=())
-    same(applied(every).values, {"a": 1, "b": None, "c": 3}, "returning all")
-    none = await subject.update("x", {"c": 4})
-    same(applied(none).values, {}, "returning nothing")
+    named_fields = await subject.create("x", {"a": 1, "b": None}, returning=("b", "c"))
+    same(applied(named_fields).values, {"b": None}, "returning some")
+    all_fields = await subject.update("x", {"c": 3}, returning=())
+    same(applied(all_fields).values, {"a": 1, "b": None, "c": 3}, "returning all")
+    no_fields = await subject.update("x", {"c": 4})
+    same(applied(no_fields).values, {}, "returning nothing")
 
 
 @HOSTILE.proves("contract")

@@ -33,7 +33,7 @@ async def versions_follow_the_clock(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def returned_versions_are_those_read(scratch: Scratch) -> None:
+async def returned_versions_equal_read_versions(scratch: Scratch) -> None:
     """Every write returns the versions that a later read returns."""
     subject = await _two_groups(scratch)
     for label, write in (

@@ -73,7 +73,7 @@ async def absent_records_are_missing(scratch: Scratch) -> None:
 
 
 @WRITES.proves("contract")
-async def update_does_all_at_once(scratch: Scratch) -> None:
+async def an_update_applies_all_changes(scratch: Scratch) -> None:
     """One UPDATE sets, removes and operates on different fields, and keeps the others."""
     subject = await scratch.subject(counter("a"), counter("b"), counter("c"), counter("d"))
     await subject.create("x", {"a": 1, "b": 2, "c": 3, "d": 4})
@@ -112,7 +112,7 @@ async def right_expectations_are_met(scratch: Scratch) -> None:
 
 
 @WRITES.proves(Capability.CONDITIONAL_UPDATES)
-async def nothing_meets_an_expectation(scratch: Scratch) -> None:
+async def absent_records_meet_no_expectation(scratch: Scratch) -> None:
     """A write that expects a version of an absent or deleted record is not applied."""
     subject = await scratch.subject(counter())
     versions = applied(await subject.create("gone", {"n": 1})).versions
@@ -182,7 +182,7 @@ async def nothing_is_resurrected(scratch: Scratch) -> None:
 
 
 @BULK.proves("contract")
-async def nothing_is_a_bulk_too(scratch: Scratch) -> None:
+async def empty_calls_have_no_results(scratch: Scratch) -> None:
     """No calls have no results."""
     same(await scratch.store.write([]), [], "no writes")
     same(await scratch.store.read([]), [], "no reads")

@@ -87,9 +87,9 @@ def _image(at: _Indices, sign: int) -> _Image:
 
 
 @lru_cache(maxsize=1024)
-def _subject(what: bytes) -> tuple[str, str, str, str]:
+def _subject(subject: bytes) -> tuple[str, str, str, str]:
     """Return the database's id, class, group and kind."""
-    database_id, class_name, group, kind = what.decode().split("/")
+    database_id, class_name, group, kind = subject.decode().split("/")
     return database_id, class_name, group, kind
 
 
@@ -103,7 +103,7 @@ def _entry(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> 
     try:
         return LogEntry(position, _change(flat, fragment_of), size)
     except UNREADABLE:
-        log.warning("an entry of an outbox, at %s, is none of ours; it is left out", position)
+        log.warning("the outbox entry at %s is not one of this service; it is skipped", position)
         return LogEntry(position, None, size)
 
 

@@ -27,7 +27,7 @@ RETAINED_OPERATIONS: Final = 32
 OPERATIONS: Final[Document] = {"_ops": 1, "_archived": 1}
 """The projection that `add_archived` needs."""
 
-_SOME: Final[Document] = {"_ops.0": {"$exists": True}}
+_HAS_OPERATIONS: Final[Document] = {"_ops.0": {"$exists": True}}
 _LAYOUTS: Final = 4096
 
 
@@ -43,7 +43,7 @@ async def make_room(session: MongoSession, layout: Layout, id_: str, *, bytes_: 
     Args:
         bytes_: Whether the record is full by bytes: then all operations are archived.
     """
-    record = await session.find(layout, id_, {"_ops": 1}, _SOME if bytes_ else NO_ROOM)
+    record = await session.find(layout, id_, {"_ops": 1}, _HAS_OPERATIONS if bytes_ else NO_ROOM)
     if record is None:
         return False
     operations = record["_ops"] if bytes_ else record["_ops"][:-RETAINED_OPERATIONS]

@@ -123,7 +123,7 @@ class Replay:
             return base
         fragment = self._fragment
         log.error(
-            "%s: %s/%s/%s is too large to keep what its next change was made to; delete it, or"
+            "%s: %s/%s/%s is too large to keep the before image of its next change; delete it, or"
             " replace it by a smaller one",
             fragment.system,
             fragment.database,

@@ -46,8 +46,8 @@ class RecordSelection:
     def within(self, query: Document) -> Document:
         """Return the query restricted to the selected records."""
         if self.condition is not None:
-            query = _both(self.condition, query)
-        return query if self.ids is None else _both(query, among(self.ids))
+            query = _conjunction(self.condition, query)
+        return query if self.ids is None else _conjunction(query, among(self.ids))
 
 
 ALL: Final = RecordSelection()
@@ -206,7 +206,7 @@ class Reader:
         return await offload(is_large(documents), _records, layout, documents)
 
 
-def _both(condition: Document, query: Document) -> Document:
+def _conjunction(condition: Document, query: Document) -> Document:
     """Join a condition and a query, the condition first.
 
     The stand-in tests conditions in order, and nearly all records are live. It uses ids and ranges

@@ -223,8 +223,8 @@ class _State:
 
 
 _COMBINE: Final[Mapping[Function, Callable[[Any, Any], Any]]] = {
-    Function.SUM: lambda one, other: one + other,
-    Function.AVG: lambda one, other: one + other,
+    Function.SUM: lambda a, b: a + b,
+    Function.AVG: lambda a, b: a + b,
     Function.MIN: min,
     Function.MAX: max,
 }

@@ -39,8 +39,8 @@ _NULL: Final[Document] = {"$eq": None, "$exists": True}
 _PRESENT: Final[Document] = {"$exists": True}
 _NO_ARRAY: Final[Document] = {"$not": {"$type": "array"}}
 
-_NOTHING: Final[Document] = {"_id": {"$in": []}}
-_EVERYTHING: Final[Document] = {"_id": {"$exists": True}}
+_NO_RECORD: Final[Document] = {"_id": {"$in": []}}
+_ALL_RECORDS: Final[Document] = {"_id": {"$exists": True}}
 
 _OPERATORS: Final = {
     Comparison.LT: "$lt",
@@ -84,9 +84,9 @@ class Conditions:
     def _of(self, filter_: Filter) -> Document:
         match filter_:
             case And(parts):
-                return {"$and": list(map(self._of, parts))} if parts else _EVERYTHING
+                return {"$and": list(map(self._of, parts))} if parts else _ALL_RECORDS
             case Or(parts):
-                return {"$or": list(map(self._of, parts))} if parts else _NOTHING
+                return {"$or": list(map(self._of, parts))} if parts else _NO_RECORD
             case Not(part):
                 return {"$nor": [self._of(part)]}
             case Compare(Comparison.NE, path, value):
@@ -146,8 +146,8 @@ class Conditions:
         is_map = field.type is FieldType.MAP
         if FieldType.DOCUMENT in (field.type, is_map and field.items):
             return self._document_path(at, path[1:])
-        key, *others = path[1:]
-        if others or not is_map:
+        key, *remaining_keys = path[1:]
+        if remaining_keys or not is_map:
             raise Inexact
         constants = self._constants(field.items, ordered=False)
         return _FieldPath(f"{at}.{path_key(key)}", constants, field.items)

@@ -56,7 +56,7 @@ async def find_page(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -
         return SearchPage([])
     sort = _sort_level(find.fragment, find.order)
     if sort is None:
-        raise StoreRefused("the order is not one that was offered")
+        raise StoreRefused("the server cannot sort by this order")
     selection = selection_of(find.fragment, find.filter, find.deadline_s, is_stand_in=is_stand_in)
     after: Position | None = find.resume
     if after is None and find.after is not None:
@@ -85,7 +85,7 @@ def selection_of(
         return RecordSelection(None, until_s)
     condition = Conditions(layout_of(fragment), is_stand_in=is_stand_in).of(filter_)
     if condition is None:
-        raise StoreRefused("the filter is not one that was offered")
+        raise StoreRefused("the server cannot evaluate this filter exactly")
     return RecordSelection(condition, until_s, _ids(filter_))
 
 

@@ -109,7 +109,7 @@ class SingleWriter:
             result = await self._apply(layout, decision)
             if result is not None:
                 return result
-            if await self._has_made_room(layout, write, bytes_=decision is None):
+            if await self._make_room(layout, write, bytes_=decision is None):
                 continue
             if taken := await holders(self._session, layout, [write]):
                 return WriteResult(Status.TAKEN, taken=taken[write.id])
@@ -133,7 +133,7 @@ class SingleWriter:
         await measure(self._session, layout, [document])
         return document
 
-    async def _has_made_room(self, layout: Layout, write: Write, *, bytes_: bool) -> bool:
+    async def _make_room(self, layout: Layout, write: Write, *, bytes_: bool) -> bool:
         if write.remember is None and not bytes_:
             return False
         return await make_room(self._session, layout, write.id, bytes_=bytes_)

@@ -63,7 +63,7 @@ class Writer:
             raise
         except StoreUnavailable as error:
             # "Nothing was done" is true of only one of them.
-            raise StoreTimeout("a part of the writes may have been done") from error
+            raise StoreTimeout("only some of the writes may have been applied") from error
         return [results[position] for position in range(len(calls))]
 
     async def _wave(
