@@ -1,4 +1,4 @@
-"""Directories of embedded servers: closed to other users, locked, and with room for a socket."""
+"""Directories of embedded servers: private, locked, and with short enough paths for sockets."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = [
 ]
 
 PRIVATE_UMASK = 0o077
-"""The umask of embedded servers: their files are for their own user."""
+"""The umask of embedded servers: only their user can read their files."""
 
 _OPEN_TO_OTHERS = 0o077
 
 
 class ForeignDirectory(OSError):
-    """A directory that should be private belongs to another user, or is no directory."""
+    """A directory that should be private belongs to another user, or is not a directory."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(f"{directory} is not a directory of this user; remove it or use another")
 
 
 def private_directory(directory: Path, *owners: int) -> Path:
-    """Make sure that a directory exists and is closed to other users.
+    """Ensure that a directory exists and is closed to other users.
 
-    Missing parents are created likewise; existing ones stay as they are. It may belong to us, or to
+    Missing parents are created likewise; existing ones stay unchanged. It must belong to us, or to
     one of the `owners` (ids of users).
 
     Raises:
@@ -42,7 +42,7 @@ def private_directory(directory: Path, *owners: int) -> Path:
     if not directory.parent.exists():
         private_directory(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)
-    # By a descriptor: another user may put a link there, in a shared temporary directory.
+    # By a descriptor: in a shared temporary directory, another user can insert a link.
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -58,19 +58,19 @@ def private_directory(directory: Path, *owners: int) -> Path:
     return directory
 
 
-# sockaddr_un holds 104 bytes on BSD and macOS and 108 on Linux, terminator included.
-_LONGEST_SOCKET_PATH = 100
+# sockaddr_un has 104 bytes on BSD and macOS and 108 on Linux, including the terminator.
+_MAX_SOCKET_PATH = 100
 
 
 def socket_path(directory: Path, name: str) -> Path:
-    """Return the path of the socket of a server, in the server's directory; nothing is created.
+    """Return the path of a server's socket, in the server's directory; nothing is created.
 
-    If that is too long for a socket or has a comma, it is in a directory for temporary files, whose
-    name follows from the server's directory.
+    If that is too long for a socket or has a comma, the socket is in a directory for temporary
+    files, whose name is derived from the server's directory.
     """
     path = directory / name
-    # A comma separates addresses, in settings of servers as in URLs.
-    if len(bytes(path)) <= _LONGEST_SOCKET_PATH and "," not in str(path):
+    # A comma separates addresses in settings of servers and in URLs.
+    if len(bytes(path)) <= _MAX_SOCKET_PATH and "," not in str(path):
         return path
     digest = blake2b(bytes(directory), digest_size=8).hexdigest()
     return Path(tempfile.gettempdir(), f"portolan-{os.geteuid()}-{digest}", name)
@@ -85,7 +85,7 @@ class DataDirectoryBusy(Exception):
 
 
 class DataDirectoryLock:
-    """An exclusive lock on a data directory, released when its process ends, in any way."""
+    """An exclusive lock on a data directory, released when its process ends for any reason."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -96,7 +96,7 @@ class DataDirectoryLock:
         return self._descriptor is not None
 
     def acquire(self) -> None:
-        """May be called again while it is held.
+        """Acquire the lock, unless it is held already.
 
         Raises:
             DataDirectoryBusy: Another process holds it.
@@ -105,7 +105,7 @@ class DataDirectoryLock:
             return
         if not self._directory.exists():
             private_directory(self._directory)
-        # The descriptor is not inheritable, so the servers that we start do not keep the lock.
+        # The descriptor is not inheritable, so servers started by us do not keep the lock.
         descriptor = os.open(self._directory / "service.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,7 +118,7 @@ class DataDirectoryLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Harmless when it is not held."""
+        """Release the lock, if it is held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

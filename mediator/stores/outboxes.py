@@ -1,7 +1,7 @@
-"""What the outboxes of all stores share: images of changes, positions, and adaptive pages.
+"""Helpers of all stores' outboxes: images of changes, positions, and adaptive pages.
 
-A change may be older than the schema it is read by, so fields that were removed, or have another
-type by now, are left out: an old entry must not hold up the changes behind it.
+A change can be older than the schema with which it is read, so fields that were removed, or have
+another type by now, are left out: an old entry must not block the changes behind it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = [
     "JSON_DECODERS",
     "PYTHON_TYPES",
     "UNREADABLE",
+    "format_position",
     "image_of",
-    "numbers_of",
-    "padded",
-    "read_on",
+    "parse_position",
+    "read_entries",
 ]
 
 log = logging.getLogger(__name__)
 
 UNREADABLE: Final = (ValueError, LookupError, TypeError, ArithmeticError)
-"""What is raised by reading a text that is not what it should be."""
+"""Errors of decoding a malformed text."""
 
 PYTHON_TYPES: Final[Mapping[FieldType, type]] = {
     FieldType.STRING: str,
@@ -49,7 +49,7 @@ PYTHON_TYPES: Final[Mapping[FieldType, type]] = {
     FieldType.SET: list,
     FieldType.MAP: dict,
 }
-"""The type of a value in Python, by that of its field."""
+"""The Python type of values, by the type of the field."""
 
 JSON_DECODERS: Final[Mapping[FieldType, Callable[[Any], Any]]] = {
     FieldType.FLOAT: float,
@@ -57,7 +57,7 @@ JSON_DECODERS: Final[Mapping[FieldType, Callable[[Any], Any]]] = {
     FieldType.TIMESTAMP: datetime.fromisoformat,
     FieldType.BINARY: b64decode,
 }
-"""What reads the JSON form of our own values, which are right; others are JSON as they are."""
+"""Decoders of the JSON form of our own, valid values; other types are JSON already."""
 
 
 def image_of(
@@ -68,7 +68,7 @@ def image_of(
     """Return fields in their JSON form.
 
     Args:
-        fragment: The class as it is now.
+        fragment: The current class.
         stored: Names of fields with their stored values.
         read: Decodes the stored value of a field of the fragment.
     """
@@ -99,7 +99,7 @@ def _all_are(python_type: type, collection: Any) -> bool:
 
 @lru_cache(maxsize=512)
 def _types(fragment: Fragment) -> Mapping[str, tuple[type, type | None, Encoder | None]]:
-    """Return for each field the types of its values and of their items, and its encoder."""
+    """Return for each field the types of its values and items, and its encoder."""
     return {
         name: (
             PYTHON_TYPES[field.type],
@@ -110,7 +110,7 @@ def _types(fragment: Fragment) -> Mapping[str, tuple[type, type | None, Encoder 
     }
 
 
-# Cached, so that it logs once for all changes of a field.
+# Cached, so that it logs only once for all changes of a field.
 @lru_cache(maxsize=512)
 def _warn(fragment: Fragment, name: str) -> None:
     log.warning(
@@ -123,26 +123,26 @@ def _warn(fragment: Fragment, name: str) -> None:
 
 
 _WIDTH: Final = 20
-"""Digits of 64 bits."""
+"""Decimal digits of a 64-bit number."""
 
 _ZERO: Final = "0"
 
-_MOST_BYTES: Final = 2**24
-"""Of what `read_on` returns, but for its last call of a page: it is in memory several times."""
+_MAX_BYTES: Final = 2**24
+"""Size of entries after which `read_entries` stops: they are in memory several times."""
 
 
-def padded(major: str, minor: str) -> str:
-    """Return the position for two numbers of 64 bits, in decimal, ordered as these are."""
+def format_position(major: str, minor: str) -> str:
+    """Return the position for two 64-bit numbers in decimal; positions sort like the numbers."""
     return f"{major.rjust(_WIDTH, _ZERO)}-{minor.rjust(_WIDTH, _ZERO)}"
 
 
-def numbers_of(position: str | None) -> tuple[int, int]:
-    """Return the two numbers of a position; None is before all of them."""
+def parse_position(position: str | None) -> tuple[int, int]:
+    """Return the two numbers of a position; None is before all positions."""
     major, _, minor = (position or "0-0").partition("-")
     return int(major), int(minor)
 
 
-async def read_on(
+async def read_entries(
     page_size: PageSize,
     after: str | None,
     limit: int,
@@ -154,18 +154,18 @@ async def read_on(
     """
     entries: list[LogEntry] = []
     size = 0
-    while len(entries) < limit and size < _MOST_BYTES:
+    while len(entries) < limit and size < _MAX_BYTES:
         count = min(page_size.count, limit - len(entries))
         try:
-            some = await page(after, count)
+            batch = await page(after, count)
         except StoreTimeout:
             page_size.failed()
             raise
-        sizes = [entry.size for entry in some]
+        sizes = [entry.size for entry in batch]
         page_size.succeeded(sizes)
-        entries += some
+        entries += batch
         size += sum(sizes)
-        if len(some) < count:
+        if len(batch) < count:
             return LogPage(entries, is_last=True)
         after = entries[-1].position
     return LogPage(entries, is_last=False)

@@ -1,8 +1,8 @@
-"""Finds out what a store can do: by a fast part of the conformance suite, and by looking.
+"""Detects a store's capabilities: by a fast subset of the conformance suite, and by observation.
 
 Functional capabilities are *probed* in a scratch namespace, durability and replication are
-*observed* from the server's configuration, and the rest is left to the operator to *declare*
-(docs/design.md, "Guarantees"). What could not be found out is unknown, never refuted.
+*observed* from the server's configuration, and the operator *declares* the others (docs/design.md,
+"Guarantees"). Undetermined capabilities are unknown, never refuted.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ State: TypeAlias = Literal["proven", "refuted", "unknown"]
 How: TypeAlias = Literal["probed", "observed", "declared"]
 
 _UNIQUE: Final = "unique.one_writer_gets_a_value"
-"""The check that decides whether the store keeps values unique."""
+"""The check of whether the store keeps values unique."""
 
-_CHOSEN: Final = (
+_CAPABILITY_CHECKS: Final = (
     "concurrency.one_winner_for_each_version",
     "concurrency.one_creation_wins",
     "concurrency.conditional_counters_lose_nothing",
@@ -55,13 +55,13 @@ _CHOSEN: Final = (
     "query_orders.every_page_size_follows_the_order",
     _UNIQUE,
 )
-"""The checks that speak for capabilities, the one that decides over data first."""
+"""The checks of capabilities, the most important for data safety first."""
 
-_WRITES_OWN: Final = (Operator.SET, Operator.UNSET)
-"""Operators that a write has fields of its own for: no store has to support them."""
+_SEPARATE_OPERATORS: Final = (Operator.SET, Operator.UNSET)
+"""Operators with separate fields in a write: no store has to support them."""
 
 BUDGET_S = 10.0
-"""For all checks, unless it is said how long they may take."""
+"""Default time for all checks, in seconds."""
 
 _CONCURRENCY: Final = 4
 
@@ -70,7 +70,7 @@ _IMPLIED: Final = (Capability.CAUSAL, Capability.MONOTONIC, Capability.EVENTUAL)
 
 @dataclass(frozen=True, slots=True)
 class CapabilityFinding:
-    """Whether a system has a capability, how that is known, and the evidence."""
+    """Whether a system has a capability, how it was determined, and the evidence."""
 
     state: State
     how: How
@@ -79,14 +79,14 @@ class CapabilityFinding:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What was found of a store.
+    """The findings about a store.
 
     Attributes:
-        facts: What the server says of itself; None if it did not answer.
-        inexact: Field types for which the store cannot do some applicable operator exactly; such
-            fields are not placed there.
-        has_outbox: Whether the store has an outbox; without one the feed would have a hole.
-        claims: Whether it keeps values unique; else fields that have to be are not placed there.
+        facts: The facts that the server reports; None if it did not answer.
+        inexact: Field types for which some applicable operator is inexact in the store; such fields
+            are not placed there.
+        has_outbox: Whether the store has an outbox; without one the feed would have a gap.
+        claims: Whether it keeps values unique; else unique fields are not placed there.
         path_indexes: Whether it indexes paths within documents and maps; likewise.
     """
 
@@ -99,7 +99,7 @@ class ProbeReport:
 
     @property
     def acceptable(self) -> bool:
-        """Whether the store may hold data."""
+        """Whether the store is safe for data."""
         return not self.reason
 
     @property
@@ -112,19 +112,19 @@ class ProbeReport:
 
 
 async def probe(store: Store, *, budget_s: float | None = None) -> ProbeReport:
-    """Find out what an opened store can do; nothing is raised for a store that fails.
+    """Detect the capabilities of an opened store; nothing is raised for a store that fails.
 
-    What is not reached within `budget_s`, the time for all checks, stays unknown; None: `BUDGET_S`.
+    Checks beyond `budget_s`, the time for all checks, stay unknown; None: `BUDGET_S`.
     """
     deadline = time.monotonic() + (BUDGET_S if budget_s is None else budget_s)
     facts, by_name = None, {check.name: check for check in CHECKS}
     with suppress(StoreError):
         facts = await store.facts()
-    findings = [await _within(deadline, store, by_name[name]) for name in _CHOSEN]
+    findings = [await _within(deadline, store, by_name[name]) for name in _CAPABILITY_CHECKS]
     findings += await _concurrently(deadline, store, _operators(store))
-    capabilities = {capability: _probed(capability, findings) for capability in Capability}
-    capabilities |= _implied(capabilities[Capability.LINEARIZABLE])
-    capabilities |= _observed(facts)
+    capabilities = {capability: _probed_finding(capability, findings) for capability in Capability}
+    capabilities |= _implied_findings(capabilities[Capability.LINEARIZABLE])
+    capabilities |= _observed_findings(facts)
     has_outbox = isinstance(store, ChangeLog | PendingChanges)
     return ProbeReport(
         capabilities,
@@ -137,14 +137,18 @@ async def probe(store: Store, *, budget_s: float | None = None) -> ProbeReport:
 
 
 def _operators(store: Store) -> list[Check]:
-    about = ((check, check.proves) for check in CHECKS)
-    return [check for check, pair in about if isinstance(pair, tuple) and store.supports(*pair)]
+    operator_checks = ((check, check.proves) for check in CHECKS)
+    return [
+        check
+        for check, pair in operator_checks
+        if isinstance(pair, tuple) and store.supports(*pair)
+    ]
 
 
 async def _concurrently(
     deadline: float, store: Store, checks: Iterable[Check]
 ) -> list[CheckFinding]:
-    """Run checks, a few at a time: their time goes into making and dropping scratch classes."""
+    """Run checks, a few at a time: most of their time is creating and dropping scratch classes."""
     slots = asyncio.Semaphore(_CONCURRENCY)
 
     async def run(check: Check) -> CheckFinding:
@@ -155,26 +159,28 @@ async def _concurrently(
 
 
 async def _within(deadline: float, store: Store, check: Check) -> CheckFinding:
-    left = deadline - time.monotonic()
+    remaining_s = deadline - time.monotonic()
     with suppress(TimeoutError):
-        if left > 0:
-            async with asyncio.timeout(left):
+        if remaining_s > 0:
+            async with asyncio.timeout(remaining_s):
                 return await run_check(store, check)
     return CheckFinding(check, CheckStatus.UNKNOWN, "the budget of the probe was used up", 0.0)
 
 
-def _probed(capability: Capability, findings: Iterable[CheckFinding]) -> CapabilityFinding:
-    """Judge a capability by all checks that speak for it: one that fails refutes it."""
-    about = [finding for finding in findings if finding.check.proves == capability]
-    if not about:
+def _probed_finding(capability: Capability, findings: Iterable[CheckFinding]) -> CapabilityFinding:
+    """Return the finding of a capability from all its checks: one failure refutes it."""
+    relevant = [finding for finding in findings if finding.check.proves == capability]
+    if not relevant:
         return CapabilityFinding(
             "unknown", "declared", "cannot be probed; the operator may declare it"
         )
     for status, state in _PRECEDENCE:
-        for finding in about:
+        for finding in relevant:
             if finding.status is status:
                 return CapabilityFinding(state, "probed", f"{finding.check.name}: {finding.detail}")
-    return CapabilityFinding("proven", "probed", ", ".join(finding.check.name for finding in about))
+    return CapabilityFinding(
+        "proven", "probed", ", ".join(finding.check.name for finding in relevant)
+    )
 
 
 _PRECEDENCE: Final[Sequence[tuple[CheckStatus, State]]] = (
@@ -184,28 +190,30 @@ _PRECEDENCE: Final[Sequence[tuple[CheckStatus, State]]] = (
 )
 
 
-def _implied(linearizable: CapabilityFinding) -> dict[Capability, CapabilityFinding]:
-    """Return the weaker consistency models: linearizability implies them, its lack says nothing."""
+def _implied_findings(linearizable: CapabilityFinding) -> dict[Capability, CapabilityFinding]:
+    """Return findings of the weaker models: linearizability implies them; else they are unknown."""
     proven = linearizable.state == "proven"
     detail = "implied by linearizable" if proven else "linearizable is not proven"
     finding = CapabilityFinding("proven" if proven else "unknown", "probed", detail)
     return dict.fromkeys(_IMPLIED, finding)
 
 
-def _observed(facts: ServerFacts | None) -> dict[Capability, CapabilityFinding]:
+def _observed_findings(facts: ServerFacts | None) -> dict[Capability, CapabilityFinding]:
     durability = facts.durability_s if facts else None
     replicas = facts.replicas if facts else None
     return {
-        Capability.DURABILITY: _bounded(
+        Capability.DURABILITY: _observed_finding(
             durability is not None and durability <= DURABLE_S,
             durability,
             "a crash may lose {} s of acknowledged writes",
         ),
-        Capability.REPLICATION: _bounded(bool(replicas), replicas, "{} replicas are connected"),
+        Capability.REPLICATION: _observed_finding(
+            bool(replicas), replicas, "{} replicas are connected"
+        ),
     }
 
 
-def _bounded(holds: bool, figure: float | None, detail: str) -> CapabilityFinding:
+def _observed_finding(holds: bool, figure: float | None, detail: str) -> CapabilityFinding:
     if figure is None:
         return CapabilityFinding("unknown", "observed", "the server does not report it")
     return CapabilityFinding(
@@ -219,7 +227,7 @@ def _claims(store: Store, findings: Iterable[CheckFinding]) -> bool:
 
 
 def _indexes_paths(store: Store) -> bool:
-    """Whether the store says that it finds values within a document by an index."""
+    """Whether the store plans to use an index for values within a document."""
     field = Field("value", FieldType.DOCUMENT, indexed_paths=("key",))
     fragment = Fragment("", SCRATCH_DATABASE, "probe", {field.name: field}, {})
     equal = Compare(Comparison.EQ, (field.name, "key"), "text")
@@ -227,17 +235,17 @@ def _indexes_paths(store: Store) -> bool:
 
 
 def _inexact(store: Store, findings: Iterable[CheckFinding]) -> frozenset[FieldType]:
-    """Return the types with an operator that the store does not support, or gets wrong."""
+    """Return the types with an operator that the store does not support, or applies wrongly."""
     unsupported = {
         type_
         for operator, types in APPLICABLE.items()
-        if operator not in _WRITES_OWN
+        if operator not in _SEPARATE_OPERATORS
         for type_ in types
         if not store.supports(operator, type_)
     }
-    wrong = {
+    failed = {
         finding.check.proves[1]
         for finding in findings
         if isinstance(finding.check.proves, tuple) and finding.status is CheckStatus.FAILED
     }
-    return frozenset(unsupported | wrong)
+    return frozenset(unsupported | failed)

@@ -1,9 +1,9 @@
-"""A decorator of stores, for fields that are not stored under their names.
+"""A decorator of stores that translates the names of renamed fields to stored names.
 
-A renamed field keeps its *stored name*: no record is touched, no index is built, and a process that
-does not know of the new name yet writes to the same place as one that does. Nobody but this
-decorator knows of stored names: below it a fragment, and all that is said of it, has those, above
-it the names of the schema. Calls of other fragments are passed on as they are.
+A renamed field keeps its *stored name*: no record is touched, no index is built, and processes with
+the old and the new name write to the same column. Only this decorator handles stored names: below
+it fragments, and everything about them, have stored names, above it the names of the schema. Calls
+on other fragments are passed on unchanged.
 
 Changes are the exception: they are passed on with stored names, which they keep in the feed, and
 get the names of the schema when they are read there (`mediator.changes.naming`).
@@ -48,15 +48,15 @@ __all__ = ["with_stored_names"]
 
 def with_stored_names(store: Store) -> Store:
     """Return a store that offers the same protocols, for fragments with names of the schema."""
-    return cast("Store", _decorated(type(store))(cast("_Whole", store)))
+    return cast("Store", _decorator_class(type(store))(cast("_FullStore", store)))
 
 
-class _Whole(Store, Queryable, Aggregating, Estimating, Claiming, Bounded, ChangeLog, Protocol):
-    """A store of all that `_Renaming` calls; what it offers of that, `_decorated` knows."""
+class _FullStore(Store, Queryable, Aggregating, Estimating, Claiming, Bounded, ChangeLog, Protocol):
+    """A store with all methods that `_Renaming` calls; `_decorator_class` omits absent ones."""
 
 
 class _Decorator:
-    def __init__(self, store: _Whole) -> None:
+    def __init__(self, store: _FullStore) -> None:
         self.store = store
 
     def __getattr__(self, name: str) -> Any:
@@ -74,16 +74,16 @@ _OF_FRAGMENTS: Final = (
     "pending",
     "sweep",
 )
-"""Calls that name fields by nothing but the fragments among their arguments."""
+"""Calls that name fields only by the fragments among their arguments."""
 
 _OF_RECORDS: Final = ("lock", "unlock", "record_states")
-"""The same by nothing but the fragments of the records in their first argument."""
+"""Calls that name fields only by the fragments of the records in their first argument."""
 
 
 class _Renaming(_Decorator):
     """The other calls that name fields, of all protocols of the port.
 
-    A call whose result needs no translation makes no coroutine of its own: as a rule nothing is
+    A call whose result needs no translation creates no additional coroutine: usually nothing is
     renamed, and then this must cost nothing.
     """
 
@@ -121,13 +121,13 @@ class _Renaming(_Decorator):
             return await self.store.scan(fragment, after, limit, fields)
         names = names_of(fragment)
         stored_fields = names.read(Read(fragment, "", fields)).fields
-        found = await self.store.scan(names.fragment, after, limit, stored_fields)
-        return [names.record(record) for record in found]
+        records = await self.store.scan(names.fragment, after, limit, stored_fields)
+        return [names.record(record) for record in records]
 
     async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
-        reserved = await self.store.reserve([_stored_write(write) for write in writes])
-        pairs = zip(writes, reserved, strict=True)
-        return [names_of(write.fragment).taken(taken) for write, taken in pairs]
+        replies = await self.store.reserve([_stored_write(write) for write in writes])
+        pairs = zip(writes, replies, strict=True)
+        return [names_of(write.fragment).taken_claim(taken) for write, taken in pairs]
 
     def exceeding(self, calls: Sequence[SizedWrite]) -> Coroutine[Any, Any, list[bool]]:
         return self.store.exceeding([(_stored_write(write), state) for write, state in calls])
@@ -145,7 +145,7 @@ class _Renaming(_Decorator):
         return _find(self.store, find) if _is_renamed(find) else self.store.find(find)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
-        return self.store.aggregates(*_aggregated(fragment, filter_, aggregate))
+        return self.store.aggregates(*_stored_aggregate(fragment, filter_, aggregate))
 
     def aggregate(
         self,
@@ -156,16 +156,16 @@ class _Renaming(_Decorator):
         limit: int,
         deadline_s: float,
     ) -> Coroutine[Any, Any, list[ComputedGroup]]:
-        what = _aggregated(fragment, filter_, aggregate)
-        return self.store.aggregate(*what, limit=limit, deadline_s=deadline_s)
+        arguments = _stored_aggregate(fragment, filter_, aggregate)
+        return self.store.aggregate(*arguments, limit=limit, deadline_s=deadline_s)
 
     def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
-        return self.store.estimates(*_filtered(fragment, filter_))
+        return self.store.estimates(*_stored_filter(fragment, filter_))
 
     def estimate(
         self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
     ) -> Coroutine[Any, Any, int]:
-        return self.store.estimate(*_filtered(fragment, filter_), deadline_s=deadline_s)
+        return self.store.estimate(*_stored_filter(fragment, filter_), deadline_s=deadline_s)
 
     def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
@@ -186,9 +186,11 @@ def _of_fragments(name: str) -> Callable[..., Any]:
 
 
 def _of_records(name: str) -> Callable[..., Any]:
-    def call(decorator: _Decorator, keys: Sequence[RecordKey], *others: Any, **named: Any) -> Any:
+    def call(
+        decorator: _Decorator, keys: Sequence[RecordKey], *others: Any, **keywords: Any
+    ) -> Any:
         stored = [(stored_fragment(fragment), id_) for fragment, id_ in keys]
-        return getattr(decorator.store, name)(stored, *others, **named)
+        return getattr(decorator.store, name)(stored, *others, **keywords)
 
     return call
 
@@ -201,19 +203,19 @@ _RENAMING: Final[Mapping[str, Any]] = {
 
 
 @cache
-def _decorated(kind: type) -> type[_Decorator]:
-    """Return a class with what a store's has, and no more: it is asked which protocols it offers.
+def _decorator_class(kind: type) -> type[_Decorator]:
+    """Return a class with exactly the members of a store's class, so it offers the same protocols.
 
     Copies of views (`Mirror`) have no stored names: a class whose fields are renamed is copied
-    anew.
+    again.
     """
-    offered = {name: _PassedOn(name) for name in dir(kind) if not name.startswith("_")}
+    offered = {name: _Delegated(name) for name in dir(kind) if not name.startswith("_")}
     renaming = {name: call for name, call in _RENAMING.items() if name in offered}
     return type(kind.__name__, (_Decorator,), {**offered, **renaming})
 
 
-class _PassedOn:
-    """A member of the store that is decorated, as it is."""
+class _Delegated:
+    """A descriptor that delegates to a member of the decorated store."""
 
     __slots__ = ("_name",)
 
@@ -226,8 +228,8 @@ class _PassedOn:
 
 async def _read(store: Store, calls: Sequence[Read]) -> list[Record | None]:
     names = [names_of(call.fragment) for call in calls]
-    found = await store.read([n.read(call) for n, call in zip(names, calls, strict=True)])
-    pairs = zip(names, found, strict=True)
+    records = await store.read([n.read(call) for n, call in zip(names, calls, strict=True)])
+    pairs = zip(names, records, strict=True)
     return [None if record is None else n.record(record) for n, record in pairs]
 
 
@@ -260,16 +262,16 @@ def _is_renamed(find: SearchRequest) -> bool:
     return False
 
 
-def _filtered(fragment: Fragment, filter_: Filter | None) -> tuple[Fragment, Filter | None]:
+def _stored_filter(fragment: Fragment, filter_: Filter | None) -> tuple[Fragment, Filter | None]:
     if not fragment.stored_names:
         return fragment, filter_
     names = names_of(fragment)
     return names.fragment, names.filter(filter_)
 
 
-def _aggregated(
+def _stored_aggregate(
     fragment: Fragment, filter_: Filter | None, aggregate: Aggregate
 ) -> tuple[Fragment, Filter | None, Aggregate]:
     if not fragment.stored_names:
         return fragment, filter_, aggregate
-    return *_filtered(fragment, filter_), names_of(fragment).aggregate(aggregate)
+    return *_stored_filter(fragment, filter_), names_of(fragment).aggregate(aggregate)

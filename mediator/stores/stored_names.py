@@ -1,7 +1,7 @@
-"""Stored names: values of the port by the names of fields that a store keeps, and back.
+"""Stored names: translates values of the port from schema names to stored names, and back.
 
-A field has its stored name for good, whatever it is called in the schema. Only names change:
-values, versions and groups are the very same objects.
+A field keeps its stored name for good, whatever it is called in the schema. Only names change:
+values, versions and groups are the same objects.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mediator.stores.port import (
 
 __all__ = ["StoredNames", "names_of", "stored_fragment"]
 
-_KEPT: Final = 4096
+_MAX_FRAGMENTS: Final = 4096
 
 
 class StoredNames:
-    """The names of one fragment's fields, both ways.
+    """The names of one fragment's fields, in both directions.
 
     Attributes:
-        fragment: The fragment as its store has it; it has no stored names of its own.
+        fragment: The fragment with stored names as its field names.
     """
 
     __slots__ = ("_public", "_stored", "fragment")
@@ -51,9 +51,9 @@ class StoredNames:
             (stored := self._name(name)): replace(field, name=stored)
             for name, field in fragment.fields.items()
         }
-        groups = {group: self._all(names) for group, names in fragment.groups.items()}
-        unique = tuple([self._all(names) for names in fragment.unique])
-        indexes = tuple([self._all(names) for names in fragment.indexes])
+        groups = {group: self._stored_all(names) for group, names in fragment.groups.items()}
+        unique = tuple([self._stored_all(names) for names in fragment.unique])
+        indexes = tuple([self._stored_all(names) for names in fragment.indexes])
         return replace(
             fragment,
             fields=fields,
@@ -63,26 +63,26 @@ class StoredNames:
             stored_names={},
         )
 
-    def _all(self, names: Iterable[str]) -> tuple[str, ...]:
+    def _stored_all(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple([self._name(name) for name in names])
 
-    def _some(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return None if names is None else self._all(names)
+    def _stored_optional(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if names is None else self._stored_all(names)
 
     def stored_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {self._stored.get(name, name): value for name, value in values.items()}
 
     def public_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values by their names; what is stored and has no name is left out."""
-        known = self.fragment.fields
+        """Return values by public names; stored fields without a name are left out."""
+        stored_fields = self.fragment.fields
         return {
             self._public.get(stored, stored): value
             for stored, value in values.items()
-            if stored in known
+            if stored in stored_fields
         }
 
     def read(self, call: Read) -> Read:
-        return Read(self.fragment, call.id, self._some(call.fields))
+        return Read(self.fragment, call.id, self._stored_optional(call.fields))
 
     def record(self, record: Record) -> Record:
         return Record(
@@ -99,23 +99,23 @@ class StoredNames:
             call,
             fragment=self.fragment,
             values=self.stored_values(call.values),
-            unset=self._all(call.unset),
+            unset=self._stored_all(call.unset),
             operators=tuple([replace(c, field=self._name(c.field)) for c in call.operators]),
-            returning=self._some(call.returning),
+            returning=self._stored_optional(call.returning),
             claims=_claims(call.claims, self._stored),
         )
 
     def public_write(self, call: Write) -> Write:
-        """Return a write on `fragment` by public names, without the fields that have none."""
-        known, public = self.fragment.fields, self._public
-        operators = [c for c in call.operators if c.field in known]
+        """Return a write on `fragment` by public names, without fields that have none."""
+        stored_fields, public = self.fragment.fields, self._public
+        operators = [c for c in call.operators if c.field in stored_fields]
         returning = call.returning
-        if returning:  # an empty one is of all fields
-            returning = tuple([public.get(n, n) for n in returning if n in known]) or None
+        if returning:  # empty: all fields
+            returning = tuple([public.get(n, n) for n in returning if n in stored_fields]) or None
         return replace(
             call,
             values=self.public_values(call.values),
-            unset=tuple([public.get(n, n) for n in call.unset if n in known]),
+            unset=tuple([public.get(n, n) for n in call.unset if n in stored_fields]),
             operators=tuple([replace(c, field=public.get(c.field, c.field)) for c in operators]),
             returning=returning,
             claims=_claims(call.claims, public),
@@ -125,19 +125,19 @@ class StoredNames:
         failure = result.failure
         if failure is not None:
             failure = replace(failure, field=self._public.get(failure.field, failure.field))
-        values, taken = self.public_values(result.values), self.taken(result.taken)
+        values, taken = self.public_values(result.values), self.taken_claim(result.taken)
         return replace(result, values=values, failure=failure, taken=taken)
 
-    def taken(self, taken: TakenClaim | None) -> TakenClaim | None:
-        if taken is None:
+    def taken_claim(self, claim: TakenClaim | None) -> TakenClaim | None:
+        if claim is None:
             return None
-        return replace(taken, constraint=_constraint(taken.constraint, self._public))
+        return replace(claim, constraint=_constraint(claim.constraint, self._public))
 
     def filter(self, filter_: Filter | None) -> Filter | None:
-        return None if filter_ is None else _renamed(filter_, self._stored)
+        return None if filter_ is None else _rename_filter(filter_, self._stored)
 
     def public_filter(self, filter_: Filter | None) -> Filter | None:
-        return None if filter_ is None else _renamed(filter_, self._public)
+        return None if filter_ is None else _rename_filter(filter_, self._public)
 
     def order(self, order: tuple[OrderBy, ...]) -> tuple[OrderBy, ...]:
         return tuple(
@@ -153,10 +153,12 @@ class StoredNames:
         )
 
     def aggregate(self, aggregate: Aggregate) -> Aggregate:
-        """Return what is computed; what groups must meet (`having`) is none of a store's."""
+        """Return the computations; stores do not evaluate conditions on groups (`having`)."""
         compute = {
-            result: each if each.path is None else replace(each, path=self._path(each.path))
-            for result, each in aggregate.compute.items()
+            result: computation
+            if computation.path is None
+            else replace(computation, path=self._path(computation.path))
+            for result, computation in aggregate.compute.items()
         }
         return Aggregate(tuple([self._path(path) for path in aggregate.group]), compute)
 
@@ -166,17 +168,17 @@ class StoredNames:
             fragment=self.fragment,
             filter=self.filter(find.filter),
             order=self.order(find.order),
-            fields=self._some(find.fields),
-            semi_joins=tuple([self.semi_join(each) for each in find.semi_joins]),
+            fields=self._stored_optional(find.fields),
+            semi_joins=tuple([self.semi_join(join) for join in find.semi_joins]),
         )
 
     def semi_join(self, join: SemiJoin) -> SemiJoin:
-        there = names_of(join.fragment)
+        inner_names = names_of(join.fragment)
         return SemiJoin(
             self._name(join.reference),
-            there.fragment,
-            there.filter(join.filter),
-            tuple([there.semi_join(inner) for inner in join.inner]),
+            inner_names.fragment,
+            inner_names.filter(join.filter),
+            tuple([inner_names.semi_join(inner) for inner in join.inner]),
         )
 
     def _name(self, name: str) -> str:
@@ -186,12 +188,12 @@ class StoredNames:
         return _path(path, self._stored)
 
 
-names_of = lru_cache(maxsize=_KEPT)(StoredNames)
-"""The names of a fragment; fragments are the same if they are one object."""
+names_of = lru_cache(maxsize=_MAX_FRAGMENTS)(StoredNames)
+"""The names of a fragment; fragments are compared by identity."""
 
 
 def stored_fragment(fragment: Fragment) -> Fragment:
-    """Return a fragment as its store has it; the same object, as a rule."""
+    """Return a fragment with stored names; usually the same object."""
     return names_of(fragment).fragment if fragment.stored_names else fragment
 
 
@@ -208,5 +210,5 @@ def _path(path: Path, names: Mapping[str, str]) -> Path:
     return path if head is None else (head, *path[1:])
 
 
-def _renamed(filter_: Filter, names: Mapping[str, str]) -> Filter:
+def _rename_filter(filter_: Filter, names: Mapping[str, str]) -> Filter:
     return with_paths(filter_, lambda path: _path(path, names))

@@ -26,7 +26,7 @@ _log = logging.getLogger("portolan.systems")
 _NEVER: Final = float("-inf")
 
 StoreFactory = Callable[[SystemConfig], Store]
-"""Makes an unopened store of the right kind; the composition root knows the kinds."""
+"""Creates an unopened store of the right kind; the composition root knows the kinds."""
 
 
 class Systems:
@@ -49,7 +49,7 @@ class Systems:
         """Return a store.
 
         Raises:
-            Unavailable: It is registered, as routes name it, but could not be opened so far.
+            Unavailable: It is registered, because routes name it, but could not be opened so far.
         """
         store = self._stores.get(name)
         if store is None:
@@ -60,23 +60,23 @@ class Systems:
         return iter(self._stores.values())
 
     def now_for(self, fragment: Fragment) -> float:
-        """Return the time by which a fragment's objects expire, at least; -inf: not known.
+        """Return the lower bound of the time by which a fragment's objects expire; -inf: unknown.
 
-        It is that of the store that assigned their creation versions, never this replica's own.
+        It is the time of the store that assigned their creation versions, never this replica's.
         """
         store = self._stores.get(fragment.anchor_system or fragment.system)
         return store.time.now() if store is not None else _NEVER
 
 
 class EarliestTime:
-    """The earliest of the stores' times: what has expired by it has expired by each of them."""
+    """The earliest of the stores' times: expired by it means expired by each of them."""
 
     def __init__(self, systems: Systems, clock: Clock) -> None:
         self._systems = systems
         self.monotonic = clock.monotonic
 
     def now(self) -> float:
-        """Seconds since the epoch; -inf: not known."""
+        """Return the time in seconds since the epoch; -inf: unknown."""
         return min((store.time.now() for store in self._systems), default=_NEVER)
 
 
@@ -89,10 +89,10 @@ def unavailable(
 ) -> Unavailable:
     """Return the problem that a client gets for the failure of a store.
 
-    A write that timed out or whose connection broke may have taken effect (`StoreTimeout`); what
-    the breaker held back, or found no connection, certainly has not. What is refused was not done,
-    and the system is well: a full disk, or a table that is gone. The reason is for those who
-    operate it. Of `several` writes only one may have been refused, or met a record that takes no
+    A write that timed out or whose connection broke may have taken effect (`StoreTimeout`); a write
+    that the breaker rejected, or that got no connection, has not. A refused write was not applied,
+    although the system replies: the disk is full, or a table was removed. The reason is logged for
+    operators. Of `several` writes perhaps only one was refused, or met a record that takes no
     writes, so the outcome of each is unknown.
     """
     retry_after_s = max(1.0, store.breaker.retry_after_s)
@@ -115,5 +115,5 @@ def unavailable(
 
 
 def is_refusal(result: object) -> TypeGuard[Unavailable]:
-    """Whether a result is what `unavailable` makes of a call that its store has refused."""
+    """Whether a result is the problem from `unavailable` for a call that the store refused."""
     return isinstance(result, Unavailable) and isinstance(result.__cause__, StoreRefused)

@@ -31,7 +31,7 @@ from mediator.model.filters import (
 from mediator.model.query import OrderBy
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Values
-from mediator.stores.conformance.query_cases import Searched, matching
+from mediator.stores.conformance.query_cases import SearchedClass, matching
 from mediator.stores.conformance.scratch import ScratchClass
 from mediator.stores.port import (
     Fragment,
@@ -290,7 +290,7 @@ async def check(
 ) -> None:
     """Compare a search with the same over plain values, from the start and beyond a record."""
     records, subject = population.records, ScratchClass(population.store, population.fragment)
-    searched = Searched(subject, population.store, records)
+    searched = SearchedClass(subject, population.store, records)
     await searched.check(filter_, order, limit=limit)
     plan = searched.plan(filter_, order)
     if plan.ordered:

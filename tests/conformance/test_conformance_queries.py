@@ -261,7 +261,7 @@ DEFECTS = (
     (Merging, "aggregates.every_type_groups"),
     (Floating, "aggregates.each_function_computes"),
     (Counting, "aggregates.each_function_computes"),
-    (CountsDeleted, "aggregates.what_a_filter_finds_is_counted"),
+    (CountsDeleted, "aggregates.matches_of_a_filter_are_counted"),
     (Guessing, "aggregates.estimates_are_numbers_of_records"),
 )
 

@@ -173,7 +173,7 @@ def test_servers_have_names_of_their_own(servers: tuple[str, ...]) -> None:
 
 DECIDED_BY_WRITES = (
     "deletes.deleted_records_cannot_be_changed",
-    "idempotency.replays_answer_as_of_then",
+    "idempotency.replays_return_the_original_result",
     "versions.deletion_returns_its_tombstone",
     "writes.absent_records_are_missing",
 )

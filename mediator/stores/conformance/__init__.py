@@ -1,6 +1,6 @@
-"""The conformance suite: proves, over the port alone, that a store may hold data.
+"""The conformance suite: proves, using only the port, that a store is safe to use.
 
-It needs no test framework, so that a store can be proven from outside the project
+It needs no test framework, so that a store can be checked from outside the project
 (docs/stores.md)::
 
     report = await run(store)

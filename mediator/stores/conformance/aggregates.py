@@ -1,4 +1,4 @@
-"""Grouping and computing: what a store says it computes is what the mediator would."""
+"""Aggregates: a store's results equal those that the mediator would compute."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mediator.schema.tree import Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, identical, require, same, show
-from mediator.stores.conformance.query_cases import Searched, matching, searched
+from mediator.stores.conformance.query_cases import SearchedClass, create_searched_class, matching
 from mediator.stores.conformance.samples import collection, plain, sortable
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import Aggregating, Estimating, Store
@@ -43,10 +43,10 @@ THEME = Theme("aggregates")
 
 Key: TypeAlias = tuple[Value | MissingType, ...]
 
-_MOST = 1_000
+_MAX_GROUPS = 1_000
 _WAIT_S = 30.0
 _NUMBERS: Final = (FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL)
-_OTHERS: Final = (FieldType.STRING, FieldType.BOOLEAN, FieldType.TIMESTAMP, FieldType.BINARY)
+_OTHER_TYPES: Final = (FieldType.STRING, FieldType.BOOLEAN, FieldType.TIMESTAMP, FieldType.BINARY)
 
 _VALUES: Final[Mapping[FieldType, Sequence[Any]]] = {
     FieldType.INTEGER: (0, 1, -1, 7, 2**53 + 1, INTEGER_MAX, INTEGER_MAX, INTEGER_MIN + 5, None),
@@ -75,7 +75,9 @@ def _rows() -> list[Values]:
     numbers: list[Values] = [{}, {"h": None}, {"h": 1}, {"h": 2}]
     rows = []
     for i, (g, h) in enumerate(product(strings, numbers)):
-        values = {t.value: some[i % len(some)] for t, some in _VALUES.items() if (i + len(t)) % 5}
+        values = {
+            t.value: values[i % len(values)] for t, values in _VALUES.items() if (i + len(t)) % 5
+        }
         rows.append(g | h | values | ({"l": ["a"]} if i % 2 else {}))
     return rows
 
@@ -85,7 +87,7 @@ def _key(value: Value | MissingType) -> tuple[str, str]:
 
 
 def _expected(
-    rows: Searched, filter_: Filter | None, aggregate: Aggregate
+    rows: SearchedClass, filter_: Filter | None, aggregate: Aggregate
 ) -> dict[Any, tuple[Key, dict[str, Value]]]:
     group, compute = aggregate.group, aggregate.compute
     groups: dict[Any, tuple[Key, list[str]]] = {} if group else {(): ((), [])}
@@ -93,16 +95,16 @@ def _expected(
         key = tuple(map(lookup_of(id_, rows.rows[id_]), group))
         groups.setdefault(tuple(map(_key, key)), (key, []))[1].append(id_)
     return {
-        shown: (key, {name: _computed(rows, ids, c) for name, c in compute.items()})
-        for shown, (key, ids) in groups.items()
+        group_key: (key, {name: _compute(rows, ids, c) for name, c in compute.items()})
+        for group_key, (key, ids) in groups.items()
     }
 
 
-def _computed(rows: Searched, ids: Sequence[str], computation: Computation) -> Value:
+def _compute(rows: SearchedClass, ids: Sequence[str], computation: Computation) -> Value:
     if computation.path is None:
         return len(ids)
-    looked_up = [lookup_of(id_, rows.rows[id_])(computation.path) for id_ in ids]
-    values: list[Any] = [v for v in looked_up if v is not None and not isinstance(v, MissingType)]
+    lookups = [lookup_of(id_, rows.rows[id_])(computation.path) for id_ in ids]
+    values: list[Any] = [v for v in lookups if v is not None and not isinstance(v, MissingType)]
     if computation.function is Function.COUNT:
         return len(values)
     return _FUNCTIONS[computation.function](values) if values else None
@@ -113,7 +115,7 @@ def _sum(values: Sequence[Any]) -> Any:
 
 
 _EXACT: Final = Context(prec=20_000, traps=[Inexact])
-"""Enough for what decimals of the largest and the smallest exponent add up to."""
+"""Enough digits for sums of decimals with the largest and the smallest exponent."""
 
 
 def _total(values: Sequence[Any]) -> Decimal:
@@ -137,23 +139,26 @@ _FUNCTIONS: Final[Mapping[Function, Callable[[Sequence[Any]], Any]]] = {
 }
 
 
-async def _check(rows: Searched, filter_: Filter | None, aggregate: Aggregate) -> None:
-    """Require that a store which says that it computes something computes it right."""
+async def _check(rows: SearchedClass, filter_: Filter | None, aggregate: Aggregate) -> None:
+    """Require that a store which offers an aggregate computes it correctly."""
     store, fragment = _aggregating(rows.subject.store), rows.subject.fragment
     if not store.aggregates(fragment, filter_, aggregate):
         return
     group, compute = aggregate.group, aggregate.compute
-    groups = await store.aggregate(fragment, filter_, aggregate, limit=_MOST, deadline_s=_WAIT_S)
+    groups = await store.aggregate(
+        fragment, filter_, aggregate, limit=_MAX_GROUPS, deadline_s=_WAIT_S
+    )
     expected = _expected(rows, filter_, aggregate)
     keys = [tuple(map(_key, key)) for key, _ in groups]
     same(sorted(keys), sorted(expected), f"groups by {group}")
-    for shown, (_, results) in zip(keys, groups, strict=True):
+    for group_key, (_, results) in zip(keys, groups, strict=True):
         same(sorted(results), sorted(compute), "names of results")
         for name, value in results.items():
-            wanted = expected[shown][1][name]
-            what = f"{compute[name].function} of {compute[name].path} in {shown}"
+            expected_value = expected[group_key][1][name]
+            label = f"{compute[name].function} of {compute[name].path} in {group_key}"
             require(
-                identical(value, wanted), f"{what}: expected {show(wanted)}, found {show(value)}"
+                identical(value, expected_value),
+                f"{label}: expected {show(expected_value)}, found {show(value)}",
             )
 
 
@@ -164,20 +169,20 @@ def _aggregating(store: Store) -> Aggregating:
 
 
 def _computations() -> dict[str, Computation]:
-    """Make every computation of every field, the objects' number among them."""
+    """Return every computation of every field, and the number of objects."""
     computations = {
         "objects": Computation(Function.COUNT),
         "lists": Computation(Function.COUNT, ("l",)),
     }
-    for type_, function in product((*_NUMBERS, *_OTHERS), Function):
+    for type_, function in product((*_NUMBERS, *_OTHER_TYPES), Function):
         if type_ in _NUMBERS or function not in (Function.SUM, Function.AVG):
             computations[f"{function}_{type_}"] = Computation(function, (type_.value,))
     return computations
 
 
-async def _prepared(scratch: Scratch) -> Searched:
+async def _prepare(scratch: Scratch) -> SearchedClass:
     _aggregating(scratch.store)
-    return await searched(scratch, _fields(), _rows())
+    return await create_searched_class(scratch, _fields(), _rows())
 
 
 _GROUPS: Final[Sequence[tuple[Path, ...]]] = ((), (("g",),), (("h",),), (("h",), ("g",)), (ID,))
@@ -185,8 +190,8 @@ _GROUPS: Final[Sequence[tuple[Path, ...]]] = ((), (("g",),), (("h",),), (("h",),
 
 @THEME.proves("contract")
 async def each_function_computes(scratch: Scratch) -> None:
-    """Each function of each type gives what the values give, nulls and missing ones left out."""
-    rows = await _prepared(scratch)
+    """Each function of each type is computed over the values, ignoring nulls and missing ones."""
+    rows = await _prepare(scratch)
     for name, computation in _computations().items():
         for group in _GROUPS:
             await _check(rows, None, Aggregate(group, {name: computation}))
@@ -195,7 +200,7 @@ async def each_function_computes(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def functions_are_computed_together(scratch: Scratch) -> None:
     """Many computations in one call do not disturb each other."""
-    rows = await _prepared(scratch)
+    rows = await _prepare(scratch)
     fragment, store = rows.subject.fragment, _aggregating(rows.subject.store)
     compute = {
         name: computation
@@ -210,7 +215,7 @@ async def functions_are_computed_together(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def every_type_groups(scratch: Scratch) -> None:
     """Values of each type make groups, and so do null and missing."""
-    rows = await _prepared(scratch)
+    rows = await _prepare(scratch)
     for type_ in _VALUES:
         await _check(rows, None, Aggregate(((type_.value,),), {"n": Computation(Function.COUNT)}))
 
@@ -223,12 +228,12 @@ _ODD: Final[Mapping[FieldType, Sequence[Any]]] = {
 
 @THEME.proves("contract")
 async def odd_values_group(scratch: Scratch) -> None:
-    """Floats beyond all integers of 64 bits, and texts like paths, make groups of their own."""
+    """Floats beyond all integers of 64 bits, and texts like paths, form separate groups."""
     _aggregating(scratch.store)
     for type_, values in _ODD.items():
         rows: list[Values] = [{"g": value} for value in values]
-        found = await searched(scratch, [plain(type_, "g")], rows)
-        await _check(found, None, Aggregate((("g",),), {"n": Computation(Function.COUNT)}))
+        population = await create_searched_class(scratch, [plain(type_, "g")], rows)
+        await _check(population, None, Aggregate((("g",),), {"n": Computation(Function.COUNT)}))
 
 
 _CANCELLING: Final[Sequence[tuple[float, ...]]] = (
@@ -243,43 +248,45 @@ _CANCELLING: Final[Sequence[tuple[float, ...]]] = (
 
 @THEME.proves("contract")
 async def floats_are_added_as_they_are_written(scratch: Scratch) -> None:
-    """A sum of floats is that of their shortest decimals, rounded once; so is their average."""
+    """Sums and averages of floats are computed from their shortest decimals, and rounded once."""
     _aggregating(scratch.store)
     rows: list[Values] = [{"g": f"{n}", "float": v} for n, vs in enumerate(_CANCELLING) for v in vs]
     fields = [plain(FieldType.STRING, "g"), plain(FieldType.FLOAT, "float")]
-    found = await searched(scratch, fields, rows)
+    population = await create_searched_class(scratch, fields, rows)
     for function in (Function.SUM, Function.AVG):
         compute = {"n": Computation(function, ("float",))}
-        await _check(found, None, Aggregate((("g",),), compute))
+        await _check(population, None, Aggregate((("g",),), compute))
 
 
 @THEME.proves("contract")
 async def large_floats_have_an_average(scratch: Scratch) -> None:
-    """An average of floats is within their range, though their sum may be beyond it."""
+    """An average of floats is within their range, even if their sum exceeds it."""
     _aggregating(scratch.store)
-    rows: list[Values] = [{"float": each} for each in (1.7e308, 1.7e308, 1.6e308)]
-    found = await searched(scratch, [plain(FieldType.FLOAT, "float")], rows)
+    rows: list[Values] = [{"float": value} for value in (1.7e308, 1.7e308, 1.6e308)]
+    population = await create_searched_class(scratch, [plain(FieldType.FLOAT, "float")], rows)
     aggregate = Aggregate((), {"n": Computation(Function.AVG, ("float",))})
-    await _check(found, None, aggregate)
+    await _check(population, None, aggregate)
 
 
 @THEME.proves("contract")
 async def decimals_far_apart_are_added(scratch: Scratch) -> None:
     """A sum of the largest and the smallest decimals has all its digits; its average is rounded."""
     _aggregating(scratch.store)
-    widest = (Decimal("1E+6144"), Decimal("1E-6143"))
-    for values in (widest, (*widest, -widest[1])):
+    extremes = (Decimal("1E+6144"), Decimal("1E-6143"))
+    for values in (extremes, (*extremes, -extremes[1])):
         rows: list[Values] = [{"decimal": value} for value in values]
-        found = await searched(scratch, [plain(FieldType.DECIMAL, "decimal")], rows)
+        population = await create_searched_class(
+            scratch, [plain(FieldType.DECIMAL, "decimal")], rows
+        )
         for function in (Function.SUM, Function.AVG):
             aggregate = Aggregate((), {"n": Computation(function, ("decimal",))})
-            await _check(found, None, aggregate)
+            await _check(population, None, aggregate)
 
 
 @THEME.proves("contract")
-async def filters_choose_what_is_computed(scratch: Scratch) -> None:
-    """Only what the filter holds for takes part, none of it included."""
-    rows = await _prepared(scratch)
+async def filters_restrict_aggregates(scratch: Scratch) -> None:
+    """Only records that match the filter are aggregated, even if there are none."""
+    rows = await _prepare(scratch)
     compute = {
         "n": Computation(Function.COUNT),
         "sum": Computation(Function.SUM, ("integer",)),
@@ -301,10 +308,10 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def what_a_filter_finds_is_counted(scratch: Scratch) -> None:
-    """Counting alone gives how many there are, by any filter, and never counts what was deleted."""
-    rows = await _prepared(scratch)
-    only_counted = Aggregate((), {"n": Computation(Function.COUNT)})
+async def matches_of_a_filter_are_counted(scratch: Scratch) -> None:
+    """A count alone is the number of matching records, by any filter, without deleted ones."""
+    rows = await _prepare(scratch)
+    count_only = Aggregate((), {"n": Computation(Function.COUNT)})
     filters = [
         None,
         Compare(Comparison.GE, ("h",), 1),
@@ -320,35 +327,35 @@ async def what_a_filter_finds_is_counted(scratch: Scratch) -> None:
     ]
     deleted = sorted(rows.rows)[::4]
     for filter_ in filters:
-        await _check(rows, filter_, only_counted)
+        await _check(rows, filter_, count_only)
     for id_ in deleted:
         await rows.subject.delete(id_)
-    left = replace(rows, rows={i: v for i, v in rows.rows.items() if i not in deleted})
+    remaining = replace(rows, rows={i: v for i, v in rows.rows.items() if i not in deleted})
     for filter_ in filters:
-        await _check(left, filter_, only_counted)
+        await _check(remaining, filter_, count_only)
 
 
 @THEME.proves("contract")
 async def estimates_are_numbers_of_records(scratch: Scratch) -> None:
-    """What is estimated may be wrong, but could be right."""
-    rows = await _prepared(scratch)
+    """An estimate is a possible number of records, right or wrong."""
+    rows = await _prepare(scratch)
     store, fragment = rows.subject.store, rows.subject.fragment
     if not isinstance(store, Estimating):
         raise NotOffered("the store does not estimate")
     for filter_ in (None, Compare(Comparison.GE, ("h",), 1), Not(Exists(("h",)))):
         if store.estimates(fragment, filter_):
-            estimated = await store.estimate(fragment, filter_, deadline_s=_WAIT_S)
-            require(type(estimated) is int, f"estimated {show(estimated)}, which is no number")
-            require(estimated >= 0, f"estimated {estimated} records")
+            estimate = await store.estimate(fragment, filter_, deadline_s=_WAIT_S)
+            require(type(estimate) is int, f"estimated {show(estimate)}, which is no number")
+            require(estimate >= 0, f"estimated {estimate} records")
 
 
 @THEME.proves("contract")
 async def groups_are_limited(scratch: Scratch) -> None:
     """No more groups are returned than the limit."""
-    rows = await _prepared(scratch)
+    rows = await _prepare(scratch)
     store, fragment = _aggregating(rows.subject.store), rows.subject.fragment
     for field in ("g", "h"):
-        grouped = Aggregate(((field,),), {"n": Computation(Function.COUNT)})
-        if store.aggregates(fragment, None, grouped):
-            groups = await store.aggregate(fragment, None, grouped, limit=2, deadline_s=_WAIT_S)
+        by_field = Aggregate(((field,),), {"n": Computation(Function.COUNT)})
+        if store.aggregates(fragment, None, by_field):
+            groups = await store.aggregate(fragment, None, by_field, limit=2, deadline_s=_WAIT_S)
             same(len(groups), 2, "groups of at most two")

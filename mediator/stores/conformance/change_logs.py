@@ -1,4 +1,4 @@
-"""Change logs as logs: in order, each change once, read from anywhere, trimmed with care."""
+"""Change logs as logs: in order, each change once, read from any position, trimmed with care."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ THEME = Theme("change_logs")
 _WRITERS: Final = 16
 _ROUNDS: Final = 4
 _YEARS_S: Final = 10 * 365 * 86_400.0
-"""So long that nothing of anybody else's, in a log that is shared, is old enough to go."""
+"""So long that no entry of others in a shared log is old enough to be trimmed."""
 
 
 @THEME.proves("contract")
 async def changes_of_concurrent_writers_are_in_order(scratch: Scratch) -> None:
-    """Of many writers of one record, versions rise in the log, and each goes on from the last."""
+    """Versions of many writers of one record rise in the log, and each image follows the last."""
     reader = await ChangeReader.to(scratch, counter())
     subject = reader.subject
     applied(await subject.create("x", {"n": 0}))
@@ -75,7 +75,7 @@ def _check_rising(changes: list[Change]) -> None:
 
 @THEME.proves("contract")
 async def hostile_names_are_logged(scratch: Scratch) -> None:
-    """Ids of objects and operations with meanings elsewhere are logged as they are."""
+    """Ids of objects and operations with meanings elsewhere are logged unchanged."""
     reader = await ChangeReader.to(scratch, counter())
     writes = [
         reader.subject.creation(text_, {"n": 1}, operation=f"{text_} {uuid.uuid4().hex}")
@@ -91,13 +91,13 @@ async def hostile_names_are_logged(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def reading_goes_on_anywhere(scratch: Scratch) -> None:
-    """From any position on, in pages of any size, the rest is returned, and nothing else."""
+async def logs_are_read_from_any_position(scratch: Scratch) -> None:
+    """From any position, in pages of any size, exactly the following changes are returned."""
     reader, store = await ChangeReader.to(scratch, counter()), change_log(scratch.store)
     for n in range(10):
         applied(await reader.subject.replace("x", {"n": n}))
     await reader.changes_of("x")
-    log, whole = reader.positions()
+    log, positions = reader.positions()
 
     async def read(after: str, limit: int) -> list[str]:
         page = await store.changes(log, after, limit, reader.of_class)
@@ -107,16 +107,16 @@ async def reading_goes_on_anywhere(scratch: Scratch) -> None:
         require(count == limit or page.is_last, "a page of small entries is not filled")
         return [entry.position for entry in page.entries if entry.change is not None]
 
-    for position, after in enumerate(whole):
-        same(await read(after, 1_000), whole[position + 1 :], f"beyond entry {position}")
-    same(await read(whole[0], 3), whole[1:4], "three entries")
+    for position, after in enumerate(positions):
+        same(await read(after, 1_000), positions[position + 1 :], f"beyond entry {position}")
+    same(await read(positions[0], 3), positions[1:4], "three entries")
     oldest = await store.oldest(log)
-    require(oldest is not None and oldest <= whole[0], "the oldest entry is not the oldest")
+    require(oldest is not None and oldest <= positions[0], "the oldest entry is not the oldest")
 
 
 @THEME.proves("contract")
 async def entries_stay(scratch: Scratch) -> None:
-    """Trimming spares young entries; those of an unknown class have a position, and no change."""
+    """Trimming keeps young entries; entries of an unknown class have a position but no change."""
     store, reader = change_log(scratch.store), await ChangeReader.to(scratch, counter())
     applied(await reader.subject.create("x", {"n": 1}))
     await reader.changes_of("x")
@@ -127,15 +127,15 @@ async def entries_stay(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def a_later_schema_leaves_out_what_it_does_not_know(scratch: Scratch) -> None:
-    """Fields that are gone, or of another type by now, are left out; the others are returned."""
+async def a_later_schema_leaves_out_unknown_fields(scratch: Scratch) -> None:
+    """Fields that were removed, or have another type by now, are left out; others are returned."""
     items = collection(FieldType.LIST, FieldType.INTEGER, "l")
     reader = await ChangeReader.to(scratch, counter(), text("gone"), counter("was"), items)
     values: Values = {"n": 1, "gone": "a", "was": 5, "l": [1]}
     applied(await reader.subject.create("x", values))
     fields = {"n": counter(), "was": text("was"), "l": replace(items, items=FieldType.STRING)}
-    now = replace(reader.subject.fragment, fields=fields, groups={"main": tuple(fields)})
-    reader.fragment = now
+    current = replace(reader.subject.fragment, fields=fields, groups={"main": tuple(fields)})
+    reader.fragment = current
     applied(await reader.subject.update("x", {"gone": "b"}))
     first, second, *_ = await reader.changes_of("x")
     same(first.after, {"n": 1}, "image of a creation")

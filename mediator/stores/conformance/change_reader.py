@@ -38,8 +38,8 @@ _BATCH: Final = 100
 _DEADLINE_S: Final = 10.0
 _PAUSE_S: Final = 0.005
 
-# Where reading ended: a log may be long, and each check is about its end.
-_ends: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
+# The last positions read: a log can be long, and each check is about its end.
+_last_positions: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
 
 ChangeSummary: TypeAlias = tuple[str, str, int, Any, Any]
 """Group, kind, version, before and after image of a change."""
@@ -53,12 +53,12 @@ def change_log(store: Store) -> ChangeLog:
 
 
 def summary(change: Change) -> ChangeSummary:
-    """Return the part of a change that checks compare."""
+    """Return the fields of a change that checks compare."""
     return (change.group, change.kind, change.version, change.before, change.after)
 
 
 async def relay(subject: ScratchClass, ids: Sequence[str]) -> list[UnrelayedChanges]:
-    """Return the changes of records that are not relayed yet, where they keep them; take them."""
+    """Return and acknowledge the unrelayed changes of records, if records keep them."""
     store = subject.store
     if not isinstance(store, PendingChanges):
         return []
@@ -77,12 +77,12 @@ def json_of(fragment: Fragment, values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class ChangeReader:
-    """Reads on in the logs, and keeps the changes of one class.
+    """Reads the logs incrementally, and keeps the changes of one class.
 
     Attributes:
         subject: The class.
         logged: Its entries, each with the name of its log, in the order of their logs.
-        fragment: The fragment that decodes entries; None: the class as it was prepared.
+        fragment: The fragment that decodes entries; None: the class as prepared.
     """
 
     subject: ScratchClass
@@ -97,14 +97,14 @@ class ChangeReader:
         groups: tuple[str, ...] = (),
         unique: tuple[tuple[str, ...], ...] = (),
     ) -> ChangeReader:
-        """Prepare a class; `NotOffered` if the store keeps no change logs."""
+        """Prepare a class; raises `NotOffered` if the store keeps no change logs."""
         change_log(scratch.store)
         return cls(await scratch.subject(*fields, groups=groups, unique=unique))
 
     async def changes_of(self, id_: str) -> list[Change]:
         """Return all changes of an object so far, and replace its record by an empty one.
 
-        The last write to a record is logged last: when it is read, all others have been.
+        The last write to a record is logged last: once it is read, all others have been read.
         """
         marker = self.subject.replacement(id_)
         applied(await self.subject.write(marker), "the last write")
@@ -114,47 +114,49 @@ class ChangeReader:
 
     def changes(self, id_: str | None = None) -> list[Change]:
         """Return the changes so far, of one object or of all."""
-        changes = [logged.change for _, logged in self.logged if logged.change is not None]
+        changes = [entry.change for _, entry in self.logged if entry.change is not None]
         return [change for change in changes if id_ is None or change.object_id == id_]
 
     async def until(self, ids: AbstractSet[str]) -> None:
-        """Read until changes have come, given by their ids."""
+        """Read until the changes with these ids have come."""
         try:
             async with asyncio.timeout(_DEADLINE_S):
                 while not ids <= {change.id for change in self.changes()}:
                     await self.read()
                     await asyncio.sleep(_PAUSE_S)
         except TimeoutError:
-            lacking = ids - {change.id for change in self.changes()}
-            require(False, f"{len(lacking)} of {len(ids)} changes did not come in time")
+            missing = ids - {change.id for change in self.changes()}
+            require(False, f"{len(missing)} of {len(ids)} changes did not come in time")
 
     def positions(self) -> tuple[str, list[str]]:
-        """Return the name of the log of all entries so far, of one record, and their positions."""
+        """Return the log of all entries so far, which are of one record, and their positions."""
         ((log, _), *_) = self.logged
-        return log, [logged.position for _, logged in self.logged]
+        return log, [entry.position for _, entry in self.logged]
 
     async def read(self) -> None:
         store = change_log(self.subject.store)
-        ends = _ends.setdefault(self.subject.store, {})
+        last_positions = _last_positions.setdefault(self.subject.store, {})
         for name in store.logs():
-            while some := await self._next(store, name):
-                _check_order(ends.get(name, ""), some)
-                ends[name] = some[-1].position
-                self.logged += [(name, logged) for logged in some if logged.change is not None]
+            while entries := await self._next(store, name):
+                _check_order(last_positions.get(name, ""), entries)
+                last_positions[name] = entries[-1].position
+                self.logged += [(name, entry) for entry in entries if entry.change is not None]
 
     async def _next(self, store: ChangeLog, name: str) -> Sequence[LogEntry]:
-        ends = _ends[self.subject.store]
-        return (await store.changes(name, ends.get(name), _BATCH, self.of_class)).entries
+        last_positions = _last_positions[self.subject.store]
+        return (await store.changes(name, last_positions.get(name), _BATCH, self.of_class)).entries
 
     def of_class(self, database: str, class_name: str) -> Fragment | None:
-        own = self.fragment or self.subject.fragment
-        return own if (database, class_name) == (own.database, own.class_name) else None
+        fragment = self.fragment or self.subject.fragment
+        return (
+            fragment if (database, class_name) == (fragment.database, fragment.class_name) else None
+        )
 
 
-def _check_order(end: str, some: Sequence[LogEntry]) -> None:
-    positions = [end, *(logged.position for logged in some)]
-    rise = all(a < b for a, b in pairwise(positions))
-    require(rise, "positions of a log do not rise as texts")
+def _check_order(last_position: str, entries: Sequence[LogEntry]) -> None:
+    positions = [last_position, *(entry.position for entry in entries)]
+    is_rising = all(a < b for a, b in pairwise(positions))
+    require(is_rising, "positions of a log do not rise as texts")
 
 
 async def expect_changes(reader: ChangeReader, id_: str, *expected: ChangeSummary) -> None:

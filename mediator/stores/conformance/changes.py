@@ -37,8 +37,8 @@ __all__ = ["THEME"]
 THEME = Theme("changes")
 
 _HOUR_S: Final = 3600.0
-_EVERY: Final = 7
-"""Of the cases of an operator, each seventh: the theme `operators` has all of them."""
+_STRIDE: Final = 7
+"""Every seventh case of an operator is checked: the theme `operators` checks all of them."""
 
 
 async def _two_groups(scratch: Scratch) -> ChangeReader:
@@ -48,7 +48,7 @@ async def _two_groups(scratch: Scratch) -> ChangeReader:
 
 @THEME.proves("contract")
 async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
-    """Each write has one change for each group it wrote: before, after, version, kind, in order.
+    """Each write has one change for each written group: before, after, version, kind, in order.
 
     A null is logged as null, a missing field not at all; a replacement of an absent object is
     logged as its creation.
@@ -56,7 +56,7 @@ async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
     reader = await _two_groups(scratch)
     subject = reader.subject
     calls = (OperatorCall("n", Operator.INC, 2), OperatorCall("m", Operator.MAX, 3))
-    done = [
+    results = [
         applied(result)
         for result in (
             await subject.create("x", {"n": 1, "s": None, "m": 5}),
@@ -69,7 +69,7 @@ async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
             await subject.replace("x", {"n": 1}),
         )
     ]
-    main, side = ([result.versions[group] for result in done] for group in ("main", "side"))
+    main, side = ([result.versions[group] for result in results] for group in ("main", "side"))
     await expect_changes(
         reader,
         "x",
@@ -92,8 +92,8 @@ async def every_kind_of_write_is_logged(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def what_changes_nothing_is_not_logged(scratch: Scratch) -> None:
-    """An UPDATE of no group leaves nothing in the logs, remembered or not."""
+async def updates_without_groups_are_not_logged(scratch: Scratch) -> None:
+    """An UPDATE without groups logs nothing, remembered or not."""
     reader = await ChangeReader.to(scratch, counter())
     version = applied(await reader.subject.create("x", {"n": 1})).versions["main"]
     applied(await reader.subject.update("x", remember="f", returning=()), "UPDATE of no group")
@@ -112,8 +112,8 @@ async def a_change_names_its_write(scratch: Scratch) -> None:
     for change in changes:
         fragment = reader.subject.fragment
         same((change.database, change.class_name), (fragment.database, fragment.class_name), "of")
-        apart = abs(change.time_us - result.versions[change.group])
-        require(apart < _HOUR_S * 1_000_000, f"the time of a change is {change.time_us} us")
+        difference = abs(change.time_us - result.versions[change.group])
+        require(difference < _HOUR_S * 1_000_000, f"the time of a change is {change.time_us} us")
 
 
 def _edges() -> Mapping[Field, tuple[Any, ...]]:
@@ -132,14 +132,16 @@ async def edge_values_are_logged_exactly(scratch: Scratch) -> None:
     reader = await ChangeReader.to(scratch, *edges)
     subject, fragment = reader.subject, reader.subject.fragment
     rounds = max(map(len, edges.values()))
-    states = [{f.name: some[i % len(some)] for f, some in edges.items()} for i in range(rounds)]
+    states = [
+        {f.name: values[i % len(values)] for f, values in edges.items()} for i in range(rounds)
+    ]
     for i, state in enumerate(states):
         write = subject.update if i % 2 else subject.replace
         applied(await write("x", state))
     changes = await reader.changes_of("x")
     same(len(changes), rounds, "changes")
-    exact = [None, *(json_of(fragment, state) for state in states)]
-    for change, before, after in zip(changes, exact, exact[1:], strict=False):
+    images = [None, *(json_of(fragment, state) for state in states)]
+    for change, before, after in zip(changes, images, images[1:], strict=False):
         for name in (f.name for f in edges):
             same((change.before or {}).get(name), (before or {}).get(name), f"{name} before")
             same((change.after or {}).get(name), (after or {}).get(name), f"{name} after")
@@ -151,7 +153,7 @@ def _cases_on(type_: FieldType, scratch: Scratch) -> list[Case]:
         for operator, types in APPLICABLE.items()
         if type_ in types and scratch.store.supports(operator, type_)
         if operator not in (Operator.SET, Operator.UNSET)
-        for case in list(cases(operator, type_))[::_EVERY]
+        for case in list(cases(operator, type_))[::_STRIDE]
     ]
 
 
@@ -160,40 +162,43 @@ _TYPES = sorted({type_ for types in APPLICABLE.values() for type_ in types})
 
 @THEME.proves_each(_TYPES, "operators_on_{}_are_logged", "contract")
 async def operators_are_logged(type_: FieldType, scratch: Scratch) -> None:
-    """Changes by operators on {} have whole images, before and after."""
-    some = _cases_on(type_, scratch)
+    """Changes by operators on {} have complete before and after images."""
+    cases_ = _cases_on(type_, scratch)
     reader = await ChangeReader.to(
-        scratch, *{case.field.name: case.field for case in some}.values()
+        scratch, *{case.field.name: case.field for case in cases_}.values()
     )
     subject = reader.subject
-    rows = [subject.creation(str(i), case.row) for i, case in enumerate(some)]
+    rows = [subject.creation(str(i), case.row) for i, case in enumerate(cases_)]
     changes = [
         subject.change(str(i), operators=(case.call,), returning=(case.field.name,))
-        for i, case in enumerate(some)
+        for i, case in enumerate(cases_)
     ]
     await subject.write_all(rows)
     results = await subject.write_all(changes)
     pairs = zip(changes, results, strict=True)
-    done = [write for write, result in pairs if result.status is Status.APPLIED]
-    await reader.until({change_id(write.operation, "main") for write in done})
-    for i, (case, result) in enumerate(zip(some, results, strict=True)):
-        _run(reader, str(i), case, result)
+    applied_writes = [write for write, result in pairs if result.status is Status.APPLIED]
+    await reader.until({change_id(write.operation, "main") for write in applied_writes})
+    for i, (case, result) in enumerate(zip(cases_, results, strict=True)):
+        _check_case(reader, str(i), case, result)
 
 
-def _run(reader: ChangeReader, id_: str, case: Case, result: WriteResult) -> None:
-    what, fragment = f"images of {case.call.operator} on {case.field.name}", reader.subject.fragment
+def _check_case(reader: ChangeReader, id_: str, case: Case, result: WriteResult) -> None:
+    label, fragment = (
+        f"images of {case.call.operator} on {case.field.name}",
+        reader.subject.fragment,
+    )
     changes = [summary(change) for change in reader.changes(id_)[1:]]
     if result.status is Status.REFUSED:
-        same(changes, [], what)
+        same(changes, [], label)
         return
     before, after = (json_of(fragment, values) for values in (case.row, result.values))
-    version = applied(result, what).versions["main"]
-    same(changes, [("main", "update", version, before, after)], what)
+    version = applied(result, label).versions["main"]
+    same(changes, [("main", "update", version, before, after)], label)
 
 
 @THEME.proves("contract")
-async def what_took_no_effect_is_not_logged(scratch: Scratch) -> None:
-    """Refused, conflicting, missing, replayed and reused writes leave nothing in the logs."""
+async def writes_without_effect_are_not_logged(scratch: Scratch) -> None:
+    """Refused, conflicting, missing, replayed and reused writes log nothing."""
     reader = await _two_groups(scratch)
     subject = reader.subject
     write = subject.creation("x", {"n": INTEGER_MAX}, remember="f")
@@ -205,14 +210,14 @@ async def what_took_no_effect_is_not_logged(scratch: Scratch) -> None:
         Status.CONFLICT: subject.change("x", {"n": 2}, expect={"main": first["main"] - 1}),
         Status.REFUSED: subject.change("x", operators=(OperatorCall("n", Operator.INC, 1),)),
     }
-    for status, vain in statuses.items():
-        expect_status(await subject.write(vain), status, "a write in vain")
-    for vain in (
+    for status, ineffective in statuses.items():
+        expect_status(await subject.write(ineffective), status, "a write in vain")
+    for ineffective in (
         subject.change("y", {"n": 1}),
         subject.deletion("y"),
         subject.replacement("y", require_present=True),
     ):
-        expect_status(await subject.write(vain), Status.MISSING, "a write to nothing")
+        expect_status(await subject.write(ineffective), Status.MISSING, "a write to nothing")
     await expect_changes(
         reader,
         "x",

@@ -28,9 +28,9 @@ class Check:
 
     Attributes:
         name: Theme and function, e.g. ``deletes.versions_survive_deletion``.
-        proves: What it proves.
+        proves: The proof of a passed check.
         run: Runs it in a scratch namespace; returns if the store passes.
-        description: What is checked, in one line.
+        description: The checked property, in one line.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Check:
 
 
 class Theme:
-    """Collects checks of one subject, in the order they are written."""
+    """Collects checks of one subject, in definition order."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -58,17 +58,19 @@ class Theme:
     def proves_each(
         self, kinds: Iterable[FieldType | int | tuple[Operator, FieldType]], name: str, proof: Proof
     ) -> Callable[[_F], _F]:
-        """Collect the decorated function once for each kind, which it gets before its scratch.
+        """Collect the decorated function once for each kind, its arguments before the scratch.
 
         `name` and the docstring have ``{}`` for the kind. An operator on a type proves itself.
         """
 
         def collect(function: _F) -> _F:
             for kind in kinds:
-                parts = kind if isinstance(kind, tuple) else (kind,)
-                description = (function.__doc__ or "").format(*parts)
-                proved = kind if isinstance(kind, tuple) else proof
-                self._add(name.format(*parts), proved, partial(function, *parts), description)
+                arguments = kind if isinstance(kind, tuple) else (kind,)
+                description = (function.__doc__ or "").format(*arguments)
+                proven = kind if isinstance(kind, tuple) else proof
+                self._add(
+                    name.format(*arguments), proven, partial(function, *arguments), description
+                )
             return function
 
         return collect
@@ -79,7 +81,7 @@ class Theme:
 
 
 def describe(proof: Proof) -> str:
-    """Return in a word or two what a check proves."""
+    """Describe a proof in a word or two."""
     if isinstance(proof, tuple):
         operator, type_ = proof
         return f"{operator} on {type_}"

@@ -1,4 +1,4 @@
-"""Concurrent writers: no lost update, one winner for each version, one effect per operation."""
+"""Concurrent writers: no lost updates, one winner for each version, one effect per operation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ATTEMPTS = 4 * WRITERS
 
 
 async def together(*writes: Coroutine[Any, Any, WriteResult]) -> list[WriteResult]:
-    """Start writers together: each waits for all others to be about to send."""
+    """Start writers at the same time: each waits until all others are ready to send."""
     barrier = asyncio.Barrier(len(writes))
 
     async def start(write: Coroutine[Any, Any, WriteResult]) -> WriteResult:
@@ -42,10 +42,10 @@ async def together(*writes: Coroutine[Any, Any, WriteResult]) -> list[WriteResul
         return await write
 
     try:
-        await asyncio.sleep(0)  # a caller that has given up by then starts none
+        await asyncio.sleep(0)  # a caller that is cancelled here starts none
         return await concurrently(map(start, writes))
     finally:
-        for write in writes:  # given up before that, Python would warn of them at any time later
+        for write in writes:  # Python would warn later of coroutines that never started
             write.close()
 
 
@@ -64,7 +64,7 @@ def _one_wins(results: Sequence[WriteResult], losers: Status) -> int:
 async def _while_writing(
     writing: Coroutine[Any, Any, None], read: Callable[[], Awaitable[None]], readers: int
 ) -> None:
-    """Let readers read, again and again, until a writer has ended."""
+    """Let readers read repeatedly until a writer has ended."""
     done = asyncio.Event()
 
     async def write() -> None:
@@ -152,24 +152,26 @@ async def one_deletion_wins(scratch: Scratch) -> None:
         update = (subject.update("x", {"n": w}, expect=versions) for w in range(WRITERS - 1))
         results = await together(subject.delete("x", expect=versions), *update)
         same(len(_winners(results)), 1, f"winners of round {round_}")
-        gone = results[0].status is Status.APPLIED
-        same(await subject.read("x") is None, gone, "absence, when the deletion won")
+        is_deleted = results[0].status is Status.APPLIED
+        same(await subject.read("x") is None, is_deleted, "absence, when the deletion won")
 
 
 @THEME.proves(Capability.CONDITIONAL_UPDATES)
 async def creations_and_deletions_alternate(scratch: Scratch) -> None:
-    """Creations and deletions that are applied alternate, each with versions of its own."""
+    """Applied creations and deletions alternate, each with distinct versions."""
     subject = await scratch.subject(counter())
     results = []
     for _ in range(ROUNDS):
-        makers = (subject.create("x", {"n": 1}) for _ in range(WRITERS // 2))
-        results += await together(*makers, *(subject.delete("x") for _ in range(WRITERS // 2)))
-    won = sorted(_winners(results), key=lambda result: result.versions["main"])
-    versions = [result.versions["main"] for result in won]
+        creators = (subject.create("x", {"n": 1}) for _ in range(WRITERS // 2))
+        results += await together(*creators, *(subject.delete("x") for _ in range(WRITERS // 2)))
+    applied_results = sorted(_winners(results), key=lambda result: result.versions["main"])
+    versions = [result.versions["main"] for result in applied_results]
     require(len(set(versions)) == len(versions), "two writes got the same version")
-    presences = [result.created for result in won]
+    presences = [result.created for result in applied_results]
     same(
-        presences, [i % 2 == 0 for i in range(len(won))], "creations (True) and deletions alternate"
+        presences,
+        [i % 2 == 0 for i in range(len(applied_results))],
+        "creations (True) and deletions alternate",
     )
     same(await subject.read("x") is not None, presences[-1], "presence after the last write")
 
@@ -196,28 +198,28 @@ async def _operate(
 ) -> list[WriteResult]:
     results: list[WriteResult] = []
     for start in range(0, len(calls), WRITERS):
-        some = calls[start : start + WRITERS]
+        batch = calls[start : start + WRITERS]
         results += await together(
-            *(subject.update(id_, operators=(c,), returning=()) for c in some)
+            *(subject.update(id_, operators=(c,), returning=()) for c in batch)
         )
     return results
 
 
 @THEME.proves(Capability.ATOMIC_UPDATES)
 async def increments_are_not_lost(scratch: Scratch) -> None:
-    """Concurrent increments add up, and each returns a value of its own."""
+    """Concurrent increments add up, and each returns a distinct value."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 0})
     total = WRITERS * ROUNDS
     results = await _operate(subject, "x", [OperatorCall("n", Operator.INC, 1)] * total)
-    seen = sorted(applied(result, "an increment").values["n"] for result in results)  # type: ignore[type-var]
-    same(seen, list(range(1, total + 1)), "values returned by increments")
+    returned = sorted(applied(result, "an increment").values["n"] for result in results)  # type: ignore[type-var]
+    same(returned, list(range(1, total + 1)), "values returned by increments")
     same(await subject.values("x"), {"n": total}, "the counter")
 
 
 @THEME.proves("contract")
 async def pushes_are_not_lost(scratch: Scratch) -> None:
-    """Concurrent pushes to a list, and additions to a set, are all there."""
+    """Concurrent pushes to a list, and additions to a set, are all present."""
     fields = []
     if scratch.store.supports(Operator.PUSH, FieldType.LIST):
         fields.append((collection(FieldType.LIST, FieldType.INTEGER, "l"), Operator.PUSH))
@@ -257,7 +259,7 @@ async def an_operation_happens_once(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def readers_see_whole_writes(scratch: Scratch) -> None:
-    """A reader never sees a record half written, over several fields and groups."""
+    """A reader never sees a partially written record, over several fields and groups."""
     subject = await scratch.subject(
         counter("a"), counter("b", group="side"), collection(FieldType.LIST, FieldType.INTEGER, "l")
     )
@@ -277,22 +279,22 @@ async def readers_see_whole_writes(scratch: Scratch) -> None:
 
 @THEME.proves(Capability.LINEARIZABLE)
 async def what_was_acknowledged_is_read(scratch: Scratch) -> None:
-    """After a write is acknowledged, every reader sees it, or something later."""
+    """After a write is acknowledged, every reader sees it, or a later one."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 0})
-    newest = 0
+    acknowledged = 0
 
     async def write() -> None:
-        nonlocal newest
+        nonlocal acknowledged
         for i in range(1, ROUNDS * WRITERS):
             applied(await subject.update("x", {"n": i}))
-            newest = i
+            acknowledged = i
             await asyncio.sleep(0)  # a store that answers at once lets no other task read
 
     async def read() -> None:
-        floor = newest
-        seen = (await subject.values("x"))["n"]
-        assert isinstance(seen, int)
-        require(seen >= floor, f"{floor} was acknowledged, then {seen} was read")
+        floor = acknowledged
+        value = (await subject.values("x"))["n"]
+        assert isinstance(value, int)
+        require(value >= floor, f"{floor} was acknowledged, then {value} was read")
 
     await _while_writing(write(), read, 4)

@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 _EQUAL = (str, int, bytes, type(None))
-"""Most of what is compared: of these, what is equal and of one type is the same."""
-_SHOWN = 200
-_SHORT = 10
+"""Frequent types whose values are identical if they are equal and of the same type."""
+_MAX_CHARACTERS = 200
+_SHORT_LIST = 10
 
 
 class ConformanceFailure(Exception):
-    """The store violates the port; the message says what was expected and what was found."""
+    """The store violates the port; the message has the expected and the actual result."""
 
 
 class NotOffered(Exception):
@@ -37,9 +37,13 @@ class NotOffered(Exception):
 
 
 def show(value: object) -> str:
-    """Represent a value for a message, shortened."""
+    """Format a value for a message, truncated."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+    return (
+        text
+        if len(text) <= _MAX_CHARACTERS
+        else f"{text[:_MAX_CHARACTERS]}… ({len(text)} characters)"
+    )
 
 
 def require(condition: bool, message: str) -> None:
@@ -49,7 +53,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def identical(left: Any, right: Any) -> bool:
-    """Whether two values are the same, in type too: 1 is not 1.0, nor True, and -0.0 is not 0.0."""
+    """Whether values are equal, including types: 1 is not 1.0 or True, and -0.0 is not 0.0."""
     if type(left) is not type(right):
         return False
     if isinstance(left, _EQUAL):
@@ -67,18 +71,20 @@ def identical(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def same(actual: object, expected: object, what: str) -> None:
+def same(actual: object, expected: object, label: str) -> None:
     """Require that the actual value is identical to the expected one."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         actual, expected = dict(actual), dict(expected)
     if not identical(actual, expected):
-        location, lacking, wrong = _difference(actual, expected)
-        raise ConformanceFailure(f"{what}{location}: expected {show(lacking)}, found {show(wrong)}")
+        location, expected_value, actual_value = _difference(actual, expected)
+        raise ConformanceFailure(
+            f"{label}{location}: expected {show(expected_value)}, found {show(actual_value)}"
+        )
 
 
 def _difference(actual: Any, expected: Any) -> tuple[str, Any, Any]:
-    """Return where two long lists differ first, with the expected and the actual value there."""
-    if not (isinstance(actual, list) and isinstance(expected, list)) or len(expected) < _SHORT:
+    """Return the first difference of two long lists: position, expected and actual value."""
+    if not (isinstance(actual, list) and isinstance(expected, list)) or len(expected) < _SHORT_LIST:
         return "", expected, actual
     pairs = zip(expected, actual, strict=False)
     first = next((i for i, (e, f) in enumerate(pairs) if not identical(f, e)), None)
@@ -87,25 +93,25 @@ def _difference(actual: Any, expected: Any) -> tuple[str, Any, Any]:
     return f" (at {first})", expected[first], actual[first]
 
 
-def expect_status(result: WriteResult, status: Status, what: str) -> WriteResult:
+def expect_status(result: WriteResult, status: Status, label: str) -> WriteResult:
     """Require the status of a write, and return its result."""
-    require(result.status is status, f"{what}: expected {status.name}, found {_describe(result)}")
+    require(result.status is status, f"{label}: expected {status.name}, found {_describe(result)}")
     return result
 
 
-def expect_statuses(results: Sequence[WriteResult], expected: Sequence[Status], what: str) -> None:
+def expect_statuses(results: Sequence[WriteResult], expected: Sequence[Status], label: str) -> None:
     """Require the statuses of many writes, in order."""
-    same([r.status.name for r in results], [s.name for s in expected], what)
+    same([r.status.name for r in results], [s.name for s in expected], label)
 
 
-def applied(result: WriteResult, what: str = "a write") -> WriteResult:
+def applied(result: WriteResult, label: str = "a write") -> WriteResult:
     """Require that a write took effect now."""
-    return expect_status(result, Status.APPLIED, what)
+    return expect_status(result, Status.APPLIED, label)
 
 
-def present(record: Record | None, what: str) -> Record:
+def present(record: Record | None, label: str) -> Record:
     if record is None:
-        raise ConformanceFailure(f"{what}: expected a record, found none")
+        raise ConformanceFailure(f"{label}: expected a record, found none")
     return record
 
 

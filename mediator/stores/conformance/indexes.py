@@ -1,6 +1,6 @@
-"""Multi-valued and compound indexes: what they find, in which order, whatever is written.
+"""Multi-valued and compound indexes: searches with them and their order, after all kinds of writes.
 
-A store may leave everything to the mediator; what it says it has applied must be exact.
+A store can leave everything to the mediator; the conditions that it pushes must be exact.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, same
 from mediator.stores.conformance.query_cases import (
-    Searched,
+    SearchedClass,
     comparisons,
     constants,
+    create_searched_class,
     equalities,
+    read_searched_class,
     rows_of,
     sample,
-    searched,
-    searched_again,
 )
 from mediator.stores.conformance.samples import (
     LONG_TEXTS,
     collection,
     counter,
     edges_of,
-    light,
     plain,
+    short_edges,
     text,
 )
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
@@ -57,9 +57,9 @@ THEME = Theme("indexes")
 
 _LONG: Final[dict[FieldType, Sequence[Any]]] = {
     FieldType.STRING: LONG_TEXTS,
-    FieldType.BINARY: [each.encode() for each in LONG_TEXTS],
+    FieldType.BINARY: [long_text.encode() for long_text in LONG_TEXTS],
 }
-"""Elements that are beyond what an index holds."""
+"""Elements longer than an index entry."""
 
 
 def _tags(type_: FieldType, items: FieldType = FieldType.STRING, **rules: Any) -> Field:
@@ -72,18 +72,18 @@ def _containing(*values: Value) -> Iterator[Filter]:
     for value in values:
         yield Contains(path, value)
     yield Not(Contains(path, values[0]))
-    for one, other in pairwise(values):
-        yield And((Contains(path, one), Contains(path, other)))
+    for first, second in pairwise(values):
+        yield And((Contains(path, first), Contains(path, second)))
 
 
 @THEME.proves_each(sorted(ARRAYS), "elements_of_a_{}_are_found", "contract")
 async def elements(type_: FieldType, scratch: Scratch) -> None:
-    """An index of the elements of a {} finds what has an element, of every type and length."""
+    """An index of the elements of a {} finds records by an element, of every type and length."""
     for items in sorted(SCALARS):
-        more = _LONG.get(items, ())
-        values = [*edges_of(type_, items), list(more), *([each] for each in more)]
-        rows = await searched(scratch, [_tags(type_, items)], rows_of(values, "tags"))
-        await rows.check_all(_containing(*light(items), *more))
+        long_values = _LONG.get(items, ())
+        values = [*edges_of(type_, items), list(long_values), *([value] for value in long_values)]
+        rows = await create_searched_class(scratch, [_tags(type_, items)], rows_of(values, "tags"))
+        await rows.check_all(_containing(*short_edges(items), *long_values))
         await rows.check_all(equalities(("tags",), ()))
 
 
@@ -92,24 +92,24 @@ async def elements_are_found_page_by_page(scratch: Scratch) -> None:
     """A search for an element gives each record once, in the order of ids and of other fields."""
     values: list[Values] = [{"tags": ["a", "b", "a"][: i % 4], "n": i % 3} for i in range(24)]
     fields = [_tags(FieldType.LIST), counter(index=True)]
-    rows = await searched(scratch, fields, values)
+    rows = await create_searched_class(scratch, fields, values)
     orders = [(OrderBy(path, down),) for path in (ID, ("n",)) for down in (False, True)]
     for filter_, order in product((Contains(("tags",), "a"), Contains(("tags",), "b")), orders):
         for size in (1, 5, 30):
             await rows.check(filter_, order, limit=size)
         await rows.check_positions(order, filter_)
-    both = And((Contains(("tags",), "b"), Compare(Comparison.EQ, ("n",), 1)))
-    await rows.check(both)
+    conjunction = And((Contains(("tags",), "b"), Compare(Comparison.EQ, ("n",), 1)))
+    await rows.check(conjunction)
 
 
 @THEME.proves_each(sorted(ARRAYS), "elements_of_a_{}_follow_writes", "contract")
 async def elements_follow_writes(type_: FieldType, scratch: Scratch) -> None:
-    """What has an element of a {} is found after every kind of write, operators included."""
+    """Records are found by elements of a {} after every kind of write, including operators."""
     subject = await scratch.subject(_tags(type_), counter())
     await subject.apply_all([subject.creation(id_, {"tags": ["a", "b"]}) for id_ in "123456"])
     for write in _writes(subject, type_):
         await subject.apply_all([write])
-        rows = await searched_again(subject)
+        rows = await read_searched_class(subject)
         await rows.check_all(_containing("a", "b", "c", "'", "absent"))
 
 
@@ -135,7 +135,7 @@ def _writes(subject: ScratchClass, type_: FieldType) -> Iterator[Write]:
         yield operate(id_, Operator.PUSH, "c")
         yield operate(id_, Operator.PUSH_FRONT, "a")
     yield subject.change("1", {"tags": ["a", "a", "b", "a"]})
-    # One of equal elements goes, the others stay.
+    # Each removes one of several equal elements.
     yield operate("1", Operator.POP)
     yield operate("1", Operator.SHIFT)
     yield operate("1", Operator.SHIFT)
@@ -143,23 +143,25 @@ def _writes(subject: ScratchClass, type_: FieldType) -> Iterator[Write]:
 
 @THEME.proves("contract")
 async def indexes_are_added_to_records(scratch: Scratch) -> None:
-    """Indexes that are added find what was there before, after one more change too."""
+    """Added indexes find existing records, also after a further change."""
     plain_tags = _tags(FieldType.LIST, index=False)
     subject = await scratch.subject(plain_tags, counter(), text())
     values: list[Values] = [
         {"tags": ["a"] * (i % 2), "n": i % 3, "s": "xy"[i % 2]} for i in range(12)
     ]
     await subject.apply_all([subject.creation(str(i), row) for i, row in enumerate(values)])
-    before, without = subject.fragment, [plain_tags, counter(), text()]
+    previous, fields_without_index = subject.fragment, [plain_tags, counter(), text()]
     shapes: tuple[tuple[Sequence[Field], tuple[tuple[str, ...], ...]], ...] = (
         ([_tags(FieldType.LIST), counter(), text()], (("s", "n"),)),
-        (without, ()),
+        (fields_without_index, ()),
         ([_tags(FieldType.LIST), counter(), text()], (("s", "n"), ("n", "s"))),
     )
     for version, (fields, indexes) in enumerate(shapes, 2):
-        after = scratch.fragment(before.class_name, fields, schema_version=version, indexes=indexes)
-        subject = await scratch.prepare(after, before)
-        before = after
+        changed = scratch.fragment(
+            previous.class_name, fields, schema_version=version, indexes=indexes
+        )
+        subject = await scratch.prepare(changed, previous)
+        previous = changed
         await _check_added(subject)
         await subject.update(str(version), {"tags": ["b"], "n": 5, "s": "x"})
         await _check_added(subject)
@@ -167,27 +169,27 @@ async def indexes_are_added_to_records(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def indexes_are_built_beforehand(scratch: Scratch) -> None:
-    """What is built for a change takes nothing from another one, and serves once it is prepared."""
+    """Building for one schema change removes nothing, and serves once the change is prepared."""
     store = scratch.store
     if not isinstance(store, IndexBuilding):
         raise NotOffered("the store builds no indexes beforehand")
     subject = await scratch.subject(counter(index=True), text())
     rows: list[Values] = [{"n": i % 3, "s": "xy"[i % 2]} for i in range(12)]
     await subject.apply_all([subject.creation(str(i), row) for i, row in enumerate(rows)])
-    before, fields = subject.fragment, [counter(), text(index=True)]
-    after = scratch.fragment(before.class_name, fields, schema_version=2)
-    await store.build(after, before)
-    same(await store.built(after), None, "the share of what is built to its end")
-    found = await searched_again(subject)
-    await found.check_all(comparisons(("n",), (0, 1)))
-    subject = await scratch.prepare(after, before)
+    previous, fields = subject.fragment, [counter(), text(index=True)]
+    changed = scratch.fragment(previous.class_name, fields, schema_version=2)
+    await store.build(changed, previous)
+    same(await store.built(changed), None, "the share of what is built to its end")
+    population = await read_searched_class(subject)
+    await population.check_all(comparisons(("n",), (0, 1)))
+    subject = await scratch.prepare(changed, previous)
     await subject.update("1", {"s": "z"})
-    found = await searched_again(subject)
-    await found.check_all(comparisons(("s",), ("x", "z")))
+    population = await read_searched_class(subject)
+    await population.check_all(comparisons(("s",), ("x", "z")))
 
 
 async def _check_added(subject: ScratchClass) -> None:
-    rows = await searched_again(subject)
+    rows = await read_searched_class(subject)
     await rows.check_all(_containing("a", "b"))
     equal = Compare(Comparison.EQ, ("s",), "x")
     for filter_ in (equal, And((equal, Compare(Comparison.GE, ("n",), 1)))):
@@ -195,7 +197,7 @@ async def _check_added(subject: ScratchClass) -> None:
 
 
 _A, _B, _C = ("a",), ("b",), ("c",)
-_TOGETHER: Final = (("a", "b"),)
+_PAIR_INDEX: Final = (("a", "b"),)
 
 
 def _pair(type_: FieldType) -> list[Field]:
@@ -216,19 +218,19 @@ def _conditions(path: Path, values: Sequence[Value]) -> list[Filter]:
 
 @THEME.proves_each(sorted(SCALARS), "two_fields_of_{}_are_found", "contract")
 async def pairs(type_: FieldType, scratch: Scratch) -> None:
-    """An index of two fields of type {} finds by equality with one, and by ranges of the other."""
+    """An index of two fields of type {} finds by equality of one, and ranges of the other."""
     values = sample(type_)
-    chosen = [*values[:: max(1, len(values) // 4)], values[-1]]
-    rows = await searched(
+    pair_values = [*values[:: max(1, len(values) // 4)], values[-1]]
+    rows = await create_searched_class(
         scratch,
         _pair(type_),
-        [*_rows_of_two(chosen), *rows_of(values, "a", "b")],
-        indexes=_TOGETHER,
+        [*_rows_of_two(pair_values), *rows_of(values, "a", "b")],
+        indexes=_PAIR_INDEX,
     )
-    some = constants(type_)[-2:]
-    for first, second in product(_conditions(_A, some), _conditions(_B, some)):
+    operands = constants(type_)[-2:]
+    for first, second in product(_conditions(_A, operands), _conditions(_B, operands)):
         await rows.check(And((first, second)))
-    for first in (Compare(Comparison.EQ, _A, some[0]), Compare(Comparison.EQ, _A, None)):
+    for first in (Compare(Comparison.EQ, _A, operands[0]), Compare(Comparison.EQ, _A, None)):
         for down in (False, True):
             order = (OrderBy(_B, down),)
             await rows.check(first, order, limit=3)
@@ -237,19 +239,23 @@ async def pairs(type_: FieldType, scratch: Scratch) -> None:
 
 
 def _rows_of_two(values: Sequence[Value]) -> list[Values]:
-    """Make records of every two of some values, nulls and nothing."""
-    ones: list[Values] = [{}, *({"a": value} for value in (None, *values))]
-    others: list[Values] = [{}, *({"b": value} for value in (None, *values))]
-    return [one | other for one, other in product(ones, others)]
+    """Return records with every pair of some values, null and missing."""
+    first_columns: list[Values] = [{}, *({"a": value} for value in (None, *values))]
+    second_columns: list[Values] = [{}, *({"b": value} for value in (None, *values))]
+    return [first | second for first, second in product(first_columns, second_columns)]
 
 
-async def _three(scratch: Scratch) -> Searched:
-    """Make records with combinations of values, nulls and nothing in three fields."""
+async def _three(scratch: Scratch) -> SearchedClass:
+    """Create records with combinations of values, null and missing in three fields."""
     fields = [counter("a"), text("b"), counter("c", index=True)]
-    ones: list[Values] = [{}, {"a": None}, {"a": 1}, {"a": -2}]
-    others: list[Values] = [{}, {"b": None}, {"b": "x"}, {"b": "x\x01"}, {"b": "é"}]
-    rows = [one | other | {"c": i} for one, other in product(ones, others) for i in range(2)]
-    return await searched(scratch, fields, rows, indexes=(("a", "b", "c"), ("b", "a")))
+    first_columns: list[Values] = [{}, {"a": None}, {"a": 1}, {"a": -2}]
+    second_columns: list[Values] = [{}, {"b": None}, {"b": "x"}, {"b": "x\x01"}, {"b": "é"}]
+    rows = [
+        first | second | {"c": i}
+        for first, second in product(first_columns, second_columns)
+        for i in range(2)
+    ]
+    return await create_searched_class(scratch, fields, rows, indexes=(("a", "b", "c"), ("b", "a")))
 
 
 _EQUAL: Final = (
@@ -264,13 +270,13 @@ _EQUAL: Final = (
 
 
 @THEME.proves("contract")
-async def orders_follow_what_is_equal(scratch: Scratch) -> None:
-    """What compound indexes find is in any order that is requested, page by page."""
+async def compound_indexes_keep_any_order(scratch: Scratch) -> None:
+    """Searches with compound indexes return any requested order, page by page."""
     rows = await _three(scratch)
     paths = ((_A,), (_B,), (_C,), (_B, _C), (_A, _B), (_A, _B, _C), (_B, _A), (_C, _A), (ID,))
     orders = [
-        tuple(OrderBy(path, down) for path in chosen)
-        for chosen, down in product(paths, (False, True))
+        tuple(OrderBy(path, down) for path in order_paths)
+        for order_paths, down in product(paths, (False, True))
     ]
     orders += [(OrderBy(_A), OrderBy(_B, True)), (OrderBy(_B, True), OrderBy(ID))]
     for filter_, order in product((None, *_EQUAL), orders):
@@ -284,19 +290,21 @@ async def texts_of_any_length_are_indexed_together(scratch: Scratch) -> None:
     names = [f"f{i}" for i in range(INDEX_FIELDS)]
     subject = await scratch.subject(*map(text, names), indexes=(tuple(names),))
     ids = ["i" * ID_BYTES, "j" * ID_BYTES]
-    rows: list[Values] = [{n: each[i:] for i, n in enumerate(names)} for each in LONG_TEXTS[1:]]
-    await subject.apply_all([subject.creation(*each) for each in zip(ids, rows, strict=True)])
-    found = await searched_again(subject)
+    rows: list[Values] = [
+        {n: long_text[i:] for i, n in enumerate(names)} for long_text in LONG_TEXTS[1:]
+    ]
+    await subject.apply_all([subject.creation(*pair) for pair in zip(ids, rows, strict=True)])
+    population = await read_searched_class(subject)
     for row in rows:
-        await found.check(And(tuple(Compare(Comparison.EQ, (n,), row[n]) for n in names)))
+        await population.check(And(tuple(Compare(Comparison.EQ, (n,), row[n]) for n in names)))
 
 
 @THEME.proves("contract")
 async def compound_indexes_follow_writes(scratch: Scratch) -> None:
-    """What compound indexes find is what is there after every kind of write."""
-    subject = await scratch.subject(counter("a"), text("b"), counter("c"), indexes=_TOGETHER)
-    whole: Values = {"a": 1, "b": "x", "c": 0}
-    await subject.apply_all([subject.creation(id_, whole) for id_ in "12345678"])
+    """Compound indexes find the current records after every kind of write."""
+    subject = await scratch.subject(counter("a"), text("b"), counter("c"), indexes=_PAIR_INDEX)
+    values: Values = {"a": 1, "b": "x", "c": 0}
+    await subject.apply_all([subject.creation(id_, values) for id_ in "12345678"])
     add = OperatorCall("a", Operator.INC, 1)
     for write in (
         subject.change("1", {"a": 2}),
@@ -311,8 +319,8 @@ async def compound_indexes_follow_writes(scratch: Scratch) -> None:
         subject.replacement("8"),
     ):
         await subject.apply_all([write])
-        rows = await searched_again(subject)
-        for one, two in product((1, 2, None), ("x", "y", None)):
-            equal = Compare(Comparison.EQ, _A, one)
-            await rows.check(And((equal, Compare(Comparison.EQ, _B, two))))
+        rows = await read_searched_class(subject)
+        for a, b in product((1, 2, None), ("x", "y", None)):
+            equal = Compare(Comparison.EQ, _A, a)
+            await rows.check(And((equal, Compare(Comparison.EQ, _B, b))))
             await rows.check(equal, (OrderBy(_B),))

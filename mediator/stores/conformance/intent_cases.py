@@ -1,4 +1,4 @@
-"""What the checks of write intents and of reservations share."""
+"""Helpers of the checks of write intents and reservations."""
 
 from __future__ import annotations
 
@@ -24,16 +24,20 @@ def lockable(scratch: Scratch) -> Lockable:
 async def redo_records(store: Lockable, subject: ScratchClass, *ids: str) -> list[str]:
     keys = [(subject.fragment, id_) for id_ in ids]
     states = await store.record_states(keys, redo=True)
-    without = [replace(state, redo="") for state in states]
-    same(await store.record_states(keys), without, "the states without their redo records")
+    states_without_redo = [replace(state, redo="") for state in states]
+    same(
+        await store.record_states(keys),
+        states_without_redo,
+        "the states without their redo records",
+    )
     return [state.redo for state in states]
 
 
 async def expect_no_redo(store: Lockable, subject: ScratchClass, *ids: str) -> None:
-    """Require that records without intents have no redo record, and none once they are locked."""
-    nothing = [""] * len(ids)
-    same(await redo_records(store, subject, *ids), nothing, "redo records without an intent")
+    """Require that records without intents have no redo record, nor after they are locked."""
+    no_redo = [""] * len(ids)
+    same(await redo_records(store, subject, *ids), no_redo, "redo records without an intent")
     keys = [(subject.fragment, id_) for id_ in ids]
     await store.lock(keys, INTENT)
-    same(await redo_records(store, subject, *ids), nothing, "redo records of intents without one")
+    same(await redo_records(store, subject, *ids), no_redo, "redo records of intents without one")
     await store.unlock(keys, INTENT)

@@ -57,24 +57,24 @@ async def _record_state(store: Lockable, subject: ScratchClass, id_: str) -> Rec
     return (await store.record_states([(subject.fragment, id_)]))[0]
 
 
-def _of_every_kind(subject: ScratchClass, id_: str, **what: str) -> tuple[Write, ...]:
+def _of_every_kind(subject: ScratchClass, id_: str, **options: str) -> tuple[Write, ...]:
     return (
-        *subject.every_kind(id_, {"n": 9}, **what),
-        *subject.every_kind(id_, {"n": 9}, remember="f", **what),
-        subject.creation(id_, {"n": 9}, **what),
+        *subject.every_kind(id_, {"n": 9}, **options),
+        *subject.every_kind(id_, {"n": 9}, remember="f", **options),
+        subject.creation(id_, {"n": 9}, **options),
     )
 
 
 @THEME.proves("contract")
 async def a_record_with_an_intent_takes_no_other_writes(scratch: Scratch) -> None:
-    """Writes without the intent, or with another one, get LOCKED with the intent that is there."""
+    """Writes without the intent, or with another one, get LOCKED with the present intent."""
     store, subject = lockable(scratch), await scratch.subject(counter())
     versions = applied(await subject.create("x", {"n": 1})).versions
     state = await _lock(store, subject, "x")
     same((state.intent, state.versions), (INTENT, versions), "the state with the intent")
     record = await subject.read("x")
-    for what in ({}, {"intent": OTHER}):
-        for write in _of_every_kind(subject, "x", **what):
+    for options in ({}, {"intent": OTHER}):
+        for write in _of_every_kind(subject, "x", **options):
             result = await subject.write(write)
             expect_status(result, Status.LOCKED, f"{write.kind.name} of a record with an intent")
             same(result.intent, INTENT, "the intent of the result")
@@ -83,7 +83,7 @@ async def a_record_with_an_intent_takes_no_other_writes(scratch: Scratch) -> Non
 
 @THEME.proves("contract")
 async def absent_records_can_have_intents(scratch: Scratch) -> None:
-    """Only the owner of an intent makes an absent record; an intent alone makes none."""
+    """Only the owner of an intent creates an absent record; an intent alone creates none."""
     store, subject = lockable(scratch), await scratch.subject(counter(index=True))
     for id_ in filter(None, HOSTILE_TEXTS):
         state = await _lock(store, subject, id_)
@@ -100,7 +100,7 @@ async def absent_records_can_have_intents(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def an_intent_makes_no_version(scratch: Scratch) -> None:
-    """Intents leave the record as it is, and only their owner removes them."""
+    """Intents leave the record unchanged, and only their owner removes them."""
     store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("x", {"n": 1})
     state = await subject.read("x")
@@ -139,10 +139,15 @@ async def intents_do_not_affect_reads(scratch: Scratch) -> None:
     await subject.delete("gone")
     before = await _read(subject)
     keys = [(subject.fragment, id_) for id_ in ("x", "gone", "never")]
-    for what, change in (("with", partial(store.lock, redo="redo")), ("that had", store.unlock)):
+    for state_text, change in (
+        ("with", partial(store.lock, redo="redo")),
+        ("that had", store.unlock),
+    ):
         await change(keys, INTENT)
-        same(await _read(subject), before, f"reads of records {what} intents")
-        same(await subject.store.count(subject.fragment), 1, f"count of records {what} intents")
+        same(await _read(subject), before, f"reads of records {state_text} intents")
+        same(
+            await subject.store.count(subject.fragment), 1, f"count of records {state_text} intents"
+        )
 
 
 @THEME.proves("contract")
@@ -172,21 +177,21 @@ async def intents_are_not_logged(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def one_of_many_intents_wins(scratch: Scratch) -> None:
-    """Of intents set together, one stays, and all calls return it; on absent records too."""
+    """Of concurrently set intents, one stays, and all calls return it, also on absent records."""
     store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": 0})
     for round_ in range(ROUNDS):
         for id_ in ("old", f"new{round_}"):
             intents = [f"{round_}.{i}" for i in range(6)]
             states = await concurrently([_lock(store, subject, id_, intent) for intent in intents])
-            winners = {each.intent for each in states}
+            winners = {state.intent for state in states}
             require(len(winners) == 1 and winners <= set(intents), f"one intent, not {winners}")
             await store.unlock([(subject.fragment, id_)], winners.pop())
 
 
 @THEME.proves("contract")
 async def write_or_intent_comes_first(scratch: Scratch) -> None:
-    """A write that races with an intent is seen by it, or refused by it."""
+    """A write that races with an intent is either in its versions, or refused."""
     store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": -1})
 
@@ -211,21 +216,21 @@ async def many_records_get_intents_in_one_call(scratch: Scratch) -> None:
     keys += [(second.fragment, "there")]
     states = await store.lock(keys, INTENT)
     intents = [OTHER if id_ == "taken" else INTENT for _, id_ in keys]
-    same([each.intent for each in states], intents, "the intents returned")
+    same([state.intent for state in states], intents, "the intents returned")
     absent = [id_ != "there" or f is second.fragment for f, id_ in keys]
-    same([each.creation_version is None for each in states], absent, "which are absent")
+    same([state.creation_version is None for state in states], absent, "which are absent")
     same(states[1].versions, deleted, "versions of a tombstone")
     same(await store.record_states(keys), states, "the states")
     await store.unlock(keys, INTENT)
-    left = ["", "", OTHER, *[""] * (len(keys) - 3)]
-    same([s.intent for s in await store.record_states(keys)], left, "the intents left")
+    remaining = ["", "", OTHER, *[""] * (len(keys) - 3)]
+    same([s.intent for s in await store.record_states(keys)], remaining, "the intents left")
     same(await store.lock([], INTENT), [], "no records")
     await store.unlock([], INTENT)
 
 
 @THEME.proves("contract")
 async def fenced_records_take_no_intent(scratch: Scratch) -> None:
-    """Records fenced against an intent, absent ones too, never take it; they take others."""
+    """Records fenced against an intent, present or absent, never take it; they take others."""
     store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("there", {"n": 1})
     await subject.create("locked", {"n": 1})
@@ -233,11 +238,15 @@ async def fenced_records_take_no_intent(scratch: Scratch) -> None:
     names = ("there", "absent", "locked", "free", "new")
     for id_ in names[:3]:
         await scratch.store.fence(subject.fragment, id_, INTENT)
-    taken = {"there": "", "absent": "", "locked": INTENT, "free": INTENT, "new": INTENT}
+    expected_intents = {"there": "", "absent": "", "locked": INTENT, "free": INTENT, "new": INTENT}
     await subject.create("free", {"n": 1})
     states = await store.lock([(subject.fragment, id_) for id_ in names], INTENT)
-    same([state.intent for state in states], list(taken.values()), "intents set in one call")
-    for id_, intent in taken.items():
+    same(
+        [state.intent for state in states],
+        list(expected_intents.values()),
+        "intents set in one call",
+    )
+    for id_, intent in expected_intents.items():
         same((await _lock(store, subject, id_)).intent, intent, f"the intent set on {id_}")
     for id_ in names[:2]:
         same((await _lock(store, subject, id_, OTHER)).intent, OTHER, f"another intent on {id_}")
@@ -247,23 +256,27 @@ async def fenced_records_take_no_intent(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def a_redo_record_is_that_of_its_intent(scratch: Scratch) -> None:
-    """What comes with an intent stays until that goes; no other call replaces or stores one."""
+    """A redo record stays until its intent is removed; no other call replaces or stores one."""
     store, subject = lockable(scratch), await scratch.subject(counter())
     for id_ in ("there", "fenced"):
         await subject.create(id_, {"n": 1})
     await scratch.store.fence(subject.fragment, "fenced", INTENT)
     for ids in (("there",), ("absent",), ("there", "gone", "fenced")):
         keys = [(subject.fragment, id_) for id_ in ids]
-        own = ["" if id_ == "fenced" else "first" for id_ in ids]
+        expected_redo = ["" if id_ == "fenced" else "first" for id_ in ids]
         for joint in (False, True):
             await store.lock(keys, INTENT, "first")
-            same(await redo_records(store, subject, *ids), own, "with the intent")
+            same(await redo_records(store, subject, *ids), expected_redo, "with the intent")
             states = await store.lock(keys, INTENT, "second")
             same({state.redo for state in states}, {""}, "what a lock returns")
             await store.lock(keys, INTENT)
             await store.lock(keys[:2], OTHER, "third")
             await store.unlock(keys, OTHER)
-            same(await redo_records(store, subject, *ids), own, "after calls that set no intent")
+            same(
+                await redo_records(store, subject, *ids),
+                expected_redo,
+                "after calls that set no intent",
+            )
             await store.unlock(keys, INTENT, joint=joint)
             await expect_no_redo(store, subject, *ids)
             await store.lock(keys, OTHER, "of another")
@@ -277,7 +290,7 @@ async def a_redo_record_is_that_of_its_intent(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def redo_records_are_any_text(scratch: Scratch) -> None:
-    """Redo records come back as they are: long ones, and those that could be code."""
+    """Redo records are returned unchanged, including long ones and ones that look like code."""
     store, subject = lockable(scratch), await scratch.subject(counter())
     texts = [str(text) for text in EDGES[FieldType.STRING] if text]
     ids = [f"{i}" for i in range(len(texts))]
@@ -288,7 +301,7 @@ async def redo_records_are_any_text(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
-    """Records of a class with further fragments have their intents and last joint writes."""
+    """Records of a class with other fragments have their intents and last joint writes."""
     store = lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     plain = await scratch.subject(*fields)
@@ -305,44 +318,46 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
         intent = f"joint-{number}"
         await _lock(store, subject, "x", intent)
         if number:
-            same(await _shown(subject), {(intent, f"joint-{number - 1}")}, "what readers see")
+            same(
+                await _joint_states(subject), {(intent, f"joint-{number - 1}")}, "what readers see"
+            )
         applied(await subject.write(replace(write, intent=intent)))
-        same(await _shown(subject), {("", intent)}, f"after {write.kind.name}")
+        same(await _joint_states(subject), {("", intent)}, f"after {write.kind.name}")
         state = await _record_state(store, subject, "x")
         same((state.intent, state.joint), ("", intent), f"the state after {write.kind.name}")
     applied(await subject.update("x", {"n": 5}), "a plain update")
-    same(await _shown(subject), {("", "joint-5")}, "after a plain update")
-    same(await _shown(plain), {("", "")}, "readers of a class with one fragment")
+    same(await _joint_states(subject), {("", "joint-5")}, "after a plain update")
+    same(await _joint_states(plain), {("", "")}, "readers of a class with one fragment")
     for joint in (False, True):
         await _lock(store, subject, "x")
         await _lock(store, subject, "absent")
         keys = [(subject.fragment, id_) for id_ in ("x", "absent")]
         await store.unlock(keys, INTENT, joint=joint)
         last = INTENT if joint else "joint-5"
-        same(await _shown(subject), {("", last)}, "after the intent has gone")
+        same(await _joint_states(subject), {("", last)}, "after the intent has gone")
     same(await subject.read("absent"), None, "an absent record")
     same(await subject.values("x"), {"n": 5}, "the record")
 
 
-async def _shown(subject: ScratchClass) -> set[tuple[str, str]]:
-    """Return the intents and joint writes of records in every way of reading."""
-    records = [record for some in await _read(subject) for record in some]
+async def _joint_states(subject: ScratchClass) -> set[tuple[str, str]]:
+    """Return the intents and joint writes of records, read in every way."""
+    records = [record for batch in await _read(subject) for record in batch]
     return {(record.intent, record.joint) for record in records if record is not None}
 
 
 async def _read(subject: ScratchClass) -> list[Sequence[Record | None]]:
     """Read records in every way."""
     store, fragment = subject.store, subject.fragment
-    shown: list[Sequence[Record | None]] = []
+    results: list[Sequence[Record | None]] = []
     for fields in (None, ("n",)):
-        shown.append(await subject.read_all(["x"], fields))
-        shown.append(await subject.read_all(["x", "gone", "never"], fields))
-        shown.append(await store.scan(fragment, None, 10, fields))
-    ordered = [await subject.in_order("n", descending=down) for down in (False, True)]
-    shown += [records for records in ordered if records is not None]
+        results.append(await subject.read_all(["x"], fields))
+        results.append(await subject.read_all(["x", "gone", "never"], fields))
+        results.append(await store.scan(fragment, None, 10, fields))
+    pages = [await subject.in_order("n", descending=down) for down in (False, True)]
+    results += [records for records in pages if records is not None]
     if isinstance(store, Queryable):
-        shown.append((await store.find(SearchRequest(fragment, None, (), 10))).records)
-    return shown
+        results.append((await store.find(SearchRequest(fragment, None, (), 10))).records)
+    return results
 
 
 _INCREMENT: Final = (OperatorCall("n", Operator.INC, 1),)
@@ -359,7 +374,7 @@ _WRITES: Final[Sequence[Callable[[ScratchClass, str], Write]]] = (
     lambda subject, id_: subject.replacement(id_, {"n": 10}, intent=INTENT, remember="f"),
     lambda subject, id_: subject.change(id_, {"n": 11}, intent=INTENT, remember="f"),
 )
-"""Writes of every kind, one after the other: each leaves its number, if it leaves anything."""
+"""Writes of every kind, in sequence: each sets its number, except deletions."""
 
 
 @THEME.proves_each((1, 12), "writes_to_{}_remove_their_intents", "contract")
@@ -368,8 +383,8 @@ async def writes_remove_their_intents(count: int, scratch: Scratch) -> None:
     store, ids = lockable(scratch), [f"{i}" for i in range(count)]
     subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     keys = [(subject.fragment, id_) for id_ in ids]
-    for round_, make in enumerate(_WRITES, 1):
-        writes = [make(subject, id_) for id_ in ids]
+    for round_, build in enumerate(_WRITES, 1):
+        writes = [build(subject, id_) for id_ in ids]
         name = f"{writes[0].kind.name} in round {round_}"
         before = await store.lock(keys, INTENT, name)
         results = await subject.write_all(writes)
@@ -377,17 +392,17 @@ async def writes_remove_their_intents(count: int, scratch: Scratch) -> None:
         after = await store.record_states(keys)
         same([dict(r.versions) for r in results], [s.versions for s in after], f"versions, {name}")
         same({s.intent for s in after}, {""}, f"intents after {name}")
-        makes = writes[0].kind in (WriteKind.CREATE, WriteKind.REPLACE)
-        created = [makes and state.creation_version is None for state in before]
+        creates = writes[0].kind in (WriteKind.CREATE, WriteKind.REPLACE)
+        created = [creates and state.creation_version is None for state in before]
         same([result.created for result in results], created, f"what {name} created")
         if writes[0].kind is not WriteKind.DELETE:
             creations = [s.creation_version for s in after]
             same([r.creation_version for r in results], creations, f"creation versions, {name}")
             records = await subject.read_all(ids)
             same([r and r.values["n"] for r in records], [round_] * len(ids), f"values, {name}")
-        again = Status.LOCKED if writes[0].remember is None else Status.REPLAYED
+        repeated_status = Status.LOCKED if writes[0].remember is None else Status.REPLAYED
         repeated = await subject.write_all(writes)
-        expect_statuses(repeated, [again] * len(ids), f"{name} again")
+        expect_statuses(repeated, [repeated_status] * len(ids), f"{name} again")
         same({result.intent for result in repeated}, {""}, "intents of records without one")
         await expect_no_redo(store, subject, *ids)
     await subject.apply_all([subject.change(id_, {"n": 12}) for id_ in ids], "without an intent")

@@ -1,4 +1,4 @@
-"""Preparing, changing and dropping classes; what the server says of itself."""
+"""Preparing, changing and dropping classes; the facts that a server reports."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ async def _reshape(
     scratch: Scratch, subject: ScratchClass, fields: Sequence[Field]
 ) -> ScratchClass:
     """Prepare the same class with other fields."""
-    before = subject.fragment
-    after = scratch.fragment(before.class_name, fields, schema_version=2)
-    return await scratch.prepare(after, before)
+    previous = subject.fragment
+    changed = scratch.fragment(previous.class_name, fields, schema_version=2)
+    return await scratch.prepare(changed, previous)
 
 
 @THEME.proves("contract")
 async def the_server_describes_itself(scratch: Scratch) -> None:
-    """The server answers a ping, and has a name, a version and a durability that can be."""
+    """The server answers a ping, and has a name, a version and a valid durability."""
     await scratch.store.ping()
     facts = await scratch.store.facts()
     require(bool(facts.server and facts.version), f"no server or no version in {facts}")
@@ -47,13 +47,13 @@ async def preparing_again_keeps_data(scratch: Scratch) -> None:
     await subject.create("x", {"n": 1, "s": "one"})
     before = await subject.read("x")
     for previous in (None, subject.fragment):
-        again = await scratch.prepare(replace(subject.fragment), previous)
-        same(await again.read("x"), before, "a record after preparing again")
+        prepared_again = await scratch.prepare(replace(subject.fragment), previous)
+        same(await prepared_again.read("x"), before, "a record after preparing again")
 
 
 @THEME.proves("contract")
 async def classes_are_prepared_concurrently(scratch: Scratch) -> None:
-    """Several processes may prepare the same classes of a new database at the same time."""
+    """Several processes can prepare the same classes of a new database at the same time."""
     database = f"{SCRATCH_DATABASE}_{uuid.uuid4().hex}"
     fields = [counter(index=True)]
     fragments = [scratch.fragment(name, fields, database=database) for name in "ab" * 3]
@@ -69,8 +69,8 @@ async def added_fields_keep_data(scratch: Scratch) -> None:
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 1})
     before = await subject.versions("x")
-    more = [counter(), text(), collection(FieldType.LIST, FieldType.STRING, "l", group="side")]
-    wider = await _reshape(scratch, subject, more)
+    fields = [counter(), text(), collection(FieldType.LIST, FieldType.STRING, "l", group="side")]
+    wider = await _reshape(scratch, subject, fields)
     same(await wider.values("x"), {"n": 1}, "a record of before")
     same((await wider.versions("x"))["main"], before["main"], "its version")
     result = applied(await wider.update("x", {"s": "new", "l": ["new"]}), "UPDATE of new fields")
@@ -80,7 +80,7 @@ async def added_fields_keep_data(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def added_indexes_order_old_records(scratch: Scratch) -> None:
-    """An index added to a field orders the records that were there before."""
+    """An index added to a field orders existing records."""
     subject = await scratch.subject(counter())
     await subject.write_all([subject.creation(id_, {"n": ord(id_)}) for id_ in "cab"])
     await subject.create("none")
@@ -100,15 +100,15 @@ async def dropping_leaves_nothing(scratch: Scratch) -> None:
     write = subject.creation("x", {"n": 1, "value": ["old"]}, remember="f")
     applied(await subject.write(write), "CREATE")
     await scratch.store.drop(subject.fragment)
-    again = await scratch.prepare(replace(subject.fragment))
-    same(await again.read("x"), None, "a record of the dropped class")
-    same(await scratch.store.count(again.fragment), 0, "count")
-    same(await scratch.store.scan(again.fragment, None, 5), [], "scan")
-    same(await again.in_order("n") or [], [], "search")
-    recalled = await scratch.store.recall(again.fragment, "x", write.operation)
-    require(recalled is None, "an operation of the dropped class is recalled")
-    applied(await again.create("x", {"n": 2}), "CREATE in the class prepared again")
-    same(await again.values("x"), {"n": 2}, "the new record")
+    prepared_again = await scratch.prepare(replace(subject.fragment))
+    same(await prepared_again.read("x"), None, "a record of the dropped class")
+    same(await scratch.store.count(prepared_again.fragment), 0, "count")
+    same(await scratch.store.scan(prepared_again.fragment, None, 5), [], "scan")
+    same(await prepared_again.in_order("n") or [], [], "search")
+    remembered = await scratch.store.recall(prepared_again.fragment, "x", write.operation)
+    require(remembered is None, "an operation of the dropped class is recalled")
+    applied(await prepared_again.create("x", {"n": 2}), "CREATE in the class prepared again")
+    same(await prepared_again.values("x"), {"n": 2}, "the new record")
 
 
 @THEME.proves("contract")
@@ -123,18 +123,18 @@ async def dropping_spares_other_classes(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def reaping_spares_what_is_kept(scratch: Scratch) -> None:
-    """Reaping removes nothing that is still within its retention."""
+async def reaping_keeps_retained_entries(scratch: Scratch) -> None:
+    """Reaping removes nothing within its retention."""
     if not isinstance(scratch.store, Reapable):
         raise NotOffered("what the store retains expires by itself")
     subject = await scratch.subject(counter())
     write = subject.creation("x", {"n": 1}, remember="f")
     applied(await subject.write(write), "CREATE")
-    gone = applied(await subject.create("gone", {"n": 1}))
+    deleted = applied(await subject.create("gone", {"n": 1}))
     tombstone = applied(await subject.delete("gone"))
     require(await scratch.store.reap(100) >= 0, "reap did not return how many it removed")
     same(await subject.values("x"), {"n": 1}, "a record after reaping")
     expect_status(await subject.write(write), Status.REPLAYED, "a replay after reaping")
-    again = applied(await subject.create("gone", {"n": 1}))
-    floor = max(*gone.versions.values(), *tombstone.versions.values())
-    require(min(again.versions.values()) > floor, "reaping lost a version")
+    recreated = applied(await subject.create("gone", {"n": 1}))
+    floor = max(*deleted.versions.values(), *tombstone.versions.values())
+    require(min(recreated.versions.values()) > floor, "reaping lost a version")

@@ -38,18 +38,18 @@ class _Copies:
         subject = await scratch.subject(*(fields or (counter(), text(group="side"))))
         return cls(subject, scratch.store)
 
-    async def absorb(self, copy: Record, held: Record | None, *, accepted: bool = True) -> None:
-        """Absorb a copy; require what is returned, and what is held then."""
-        returned = await self.mirror.absorb(self.subject.fragment, [copy])
-        same(returned, [accepted], f"absorbing {copy}")
-        same(await self.subject.read(copy.id), held, f"the copy after {copy}")
+    async def absorb(self, copy: Record, expected: Record | None, *, accepted: bool = True) -> None:
+        """Absorb a copy; require the result, and the expected copy afterwards."""
+        results = await self.mirror.absorb(self.subject.fragment, [copy])
+        same(results, [accepted], f"absorbing {copy}")
+        same(await self.subject.read(copy.id), expected, f"the copy after {copy}")
 
-    async def replace(self, found: Record, copy: Record, held: Record | None) -> None:
-        """Replace a copy that was found; require what is held then."""
+    async def replace(self, previous: Record, copy: Record, expected: Record | None) -> None:
+        """Replace a copy as it was read; require the expected copy afterwards."""
         before = await self.subject.read(copy.id)
-        count = await self.mirror.replace_copies(self.subject.fragment, [found], [copy])
-        same(count, int(before is not None and held == copy), f"how many {copy} replaced")
-        same(await self.subject.read(copy.id), held, f"the copy after {copy}")
+        count = await self.mirror.replace_copies(self.subject.fragment, [previous], [copy])
+        same(count, int(before is not None and expected == copy), f"how many {copy} replaced")
+        same(await self.subject.read(copy.id), expected, f"the copy after {copy}")
 
 
 def _copy(main: int, side: int, id_: str = "x", *, creation: int = 0) -> Record:
@@ -59,18 +59,18 @@ def _copy(main: int, side: int, id_: str = "x", *, creation: int = 0) -> Record:
 
 @THEME.proves("contract")
 async def a_copy_is_the_record(scratch: Scratch) -> None:
-    """A copy has the values, versions and creation version it was given, edge cases included."""
+    """A copy has the record's values, versions and creation version, including edge cases."""
     fields = [plain(type_, type_.value) for type_ in FieldType if type_ in EDGES]
     copies = await _Copies.of(scratch, *fields)
     for number in range(3):
         values = {f.name: EDGES[f.type][number % len(EDGES[f.type])] for f in fields}
-        given = Record(f"id {number}", _START, {"main": _START + number}, values)
-        await copies.absorb(given, given)
+        record = Record(f"id {number}", _START, {"main": _START + number}, values)
+        await copies.absorb(record, record)
 
 
 @THEME.proves("contract")
 async def missing_and_null_are_copied(scratch: Scratch) -> None:
-    """What a newer record lacks, the copy lacks; a null stays a null."""
+    """Fields missing from a newer record are missing from the copy; a null stays null."""
     copies = await _Copies.of(scratch)
     for copy in (_copy(0, 0), replace(_copy(1, 1), values={"s": None})):
         await copies.absorb(copy, copy)
@@ -78,7 +78,7 @@ async def missing_and_null_are_copied(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def an_older_copy_is_left_out(scratch: Scratch) -> None:
-    """A copy that comes late changes nothing, and is said to be surpassed."""
+    """A late copy changes nothing, and is reported as not newer."""
     copies = await _Copies.of(scratch)
     for main, side in ((5, 5), (5, 5), (4, 5), (5, 4), (0, 0)):
         await copies.absorb(_copy(main, side), _copy(5, 5))
@@ -86,7 +86,7 @@ async def an_older_copy_is_left_out(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def copies_that_cross_are_refused(scratch: Scratch) -> None:
-    """A copy that is newer in one group and older in another is refused, and that is returned."""
+    """A copy that is newer in one group and older in another is refused, and reported."""
     copies = await _Copies.of(scratch)
     await copies.absorb(_copy(5, 1), _copy(5, 1))
     await copies.absorb(_copy(1, 5), _copy(5, 1), accepted=False)
@@ -94,7 +94,7 @@ async def copies_that_cross_are_refused(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def deleted_copies_stay_deleted(scratch: Scratch) -> None:
-    """What was forgotten does not come back with a late copy; a later generation does come."""
+    """A late copy does not restore a forgotten object; a later generation does."""
     copies = await _Copies.of(scratch)
     subject, mirror = copies.subject, copies.mirror
     await copies.absorb(_copy(0, 0), _copy(0, 0))
@@ -112,45 +112,45 @@ async def deleted_copies_stay_deleted(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def the_next_generation_replaces_the_former(scratch: Scratch) -> None:
-    """A record of a later generation replaces all of the copy, even with nothing of a group."""
+async def a_later_generation_replaces_the_former(scratch: Scratch) -> None:
+    """A record of a later generation replaces the copy completely, even if it lacks a group."""
     copies = await _Copies.of(scratch)
     await copies.absorb(_copy(5, 5), _copy(5, 5))
     later = Record("x", _START + 6, {"main": _START + 6}, {"n": 1})
     for copy in (later, _copy(5, 9)):
-        returned = await copies.mirror.absorb(copies.subject.fragment, [copy])
-        same(returned, [True], "absorbing the next generation, and the former again")
-        held = present(await copies.subject.read("x"), "the next generation")
-        same(held.values, later.values, "values")
-        same(held.creation_version, later.creation_version, "creation version")
+        results = await copies.mirror.absorb(copies.subject.fragment, [copy])
+        same(results, [True], "absorbing the next generation, and the former again")
+        replaced = present(await copies.subject.read("x"), "the next generation")
+        same(replaced.values, later.values, "values")
+        same(replaced.creation_version, later.creation_version, "creation version")
 
 
 @THEME.proves("contract")
-async def a_copy_that_was_found_is_replaced_by_what_is_older(scratch: Scratch) -> None:
+async def an_unchanged_copy_is_replaced_by_an_older_record(scratch: Scratch) -> None:
     """A copy that is ahead of its original, whose store has lost writes, can be repaired."""
     copies = await _Copies.of(scratch)
     await copies.absorb(_copy(5, 1), _copy(5, 1))
     await copies.replace(_copy(5, 1), _copy(1, 1), _copy(1, 1))
-    partly = Record("y", _START, {"main": _START + 5}, {"n": 5})
-    await copies.mirror.absorb(copies.subject.fragment, [partly])
-    await copies.replace(partly, _copy(1, 1, "y"), _copy(1, 1, "y"))
+    partial = Record("y", _START, {"main": _START + 5}, {"n": 5})
+    await copies.mirror.absorb(copies.subject.fragment, [partial])
+    await copies.replace(partial, _copy(1, 1, "y"), _copy(1, 1, "y"))
 
 
 @THEME.proves("contract")
 async def a_copy_that_has_changed_is_not_replaced(scratch: Scratch) -> None:
-    """What is older replaces only what was found: no other version, no tombstone, and nothing."""
+    """An older record replaces only the copy as read: no other version, tombstone or absence."""
     copies = await _Copies.of(scratch)
     await copies.absorb(_copy(7, 7), _copy(7, 7))
-    for found in (_copy(5, 7), _copy(7, 9), _copy(7, 7, creation=1)):
-        await copies.replace(found, _copy(1, 1), _copy(7, 7))
+    for stale in (_copy(5, 7), _copy(7, 9), _copy(7, 7, creation=1)):
+        await copies.replace(stale, _copy(1, 1), _copy(7, 7))
     await copies.mirror.forget(copies.subject.fragment, [("x", _START)])
     await copies.replace(_copy(7, 7), _copy(1, 1), None)
     await copies.replace(_copy(7, 7, "y"), _copy(1, 1, "y"), None)
 
 
 @THEME.proves("contract")
-async def copies_at_once_end_with_the_newest(scratch: Scratch) -> None:
-    """Whatever order copies of many records arrive in, side by side, each ends with its newest."""
+async def concurrent_copies_end_with_the_newest(scratch: Scratch) -> None:
+    """Copies of many records that arrive concurrently, in any order, end with the newest."""
     copies = await _Copies.of(scratch)
     subject = copies.subject
     ids = [f"id {number}" for number in range(_MANY)]

@@ -1,4 +1,4 @@
-"""Operators give exactly what the mediator's own reference gives, or are refused."""
+"""Operators give exactly the results of the mediator's reference, or are refused."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ __all__ = ["THEME"]
 
 THEME = Theme("operators")
 
-_CALM = datetime(2020, 1, 1, tzinfo=UTC)
+_NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def _described(case: Case) -> str:
+def _describe(case: Case) -> str:
     call = case.call
     return f"{call.operator} {show(call.argument)} on {case.field.name} = {show(case.before)}"
 
 
-async def _prepared(scratch: Scratch, some: Sequence[Case]) -> ScratchClass:
-    """Make one record for each case, holding what its field holds before."""
-    subject = await scratch.subject(*{case.field.name: case.field for case in some}.values())
-    rows = [subject.creation(str(i), case.row) for i, case in enumerate(some)]
+async def _prepare(scratch: Scratch, cases_: Sequence[Case]) -> ScratchClass:
+    """Create one record for each case, with the field's value before."""
+    subject = await scratch.subject(*{case.field.name: case.field for case in cases_}.values())
+    rows = [subject.creation(str(i), case.row) for i, case in enumerate(cases_)]
     await subject.apply_all(rows, "for an operator")
     return subject
 
 
-async def _apply_all(subject: ScratchClass, some: Sequence[Case]) -> list[WriteResult | None]:
-    """Apply the cases; None for those that a store which does not support them refuses."""
+async def _apply_all(subject: ScratchClass, cases_: Sequence[Case]) -> list[WriteResult | None]:
+    """Apply the cases; None for cases that the store refuses as unsupported."""
     changes = [
         subject.change(str(i), operators=(case.call,), returning=(case.field.name,))
-        for i, case in enumerate(some)
+        for i, case in enumerate(cases_)
     ]
-    if subject.store.supports(some[0].call.operator, some[0].field.type):
+    if subject.store.supports(cases_[0].call.operator, cases_[0].field.type):
         return list(await subject.write_all(changes))
     results: list[WriteResult | None] = []
     for change in changes:
@@ -62,30 +62,30 @@ async def _apply_all(subject: ScratchClass, some: Sequence[Case]) -> list[WriteR
 
 
 async def _check_all(
-    subject: ScratchClass, some: Sequence[Case], results: Sequence[WriteResult | None]
+    subject: ScratchClass, cases_: Sequence[Case], results: Sequence[WriteResult | None]
 ) -> None:
-    records = await subject.read_all([str(i) for i in range(len(some))])
-    for case, result, record in zip(some, results, records, strict=True):
-        _check(case, result, present(record, _described(case)).values)
+    records = await subject.read_all([str(i) for i in range(len(cases_))])
+    for case, result, record in zip(cases_, results, records, strict=True):
+        _check(case, result, present(record, _describe(case)).values)
 
 
 def _check(case: Case, result: WriteResult | None, after: Values) -> None:
-    """Compare what a store did with what the reference does."""
+    """Compare the store's result with that of the reference."""
     try:
-        expected = apply_operator(case.field, case.before, case.call, _CALM)
-    except OperatorFailed as refused:
-        same(after, case.row, f"after a refused {_described(case)}")
+        expected = apply_operator(case.field, case.before, case.call, _NOW)
+    except OperatorFailed as error:
+        same(after, case.row, f"after a refused {_describe(case)}")
         if result is not None:
-            expect_status(result, Status.REFUSED, _described(case))
-            same(result.failure, refused.failure, f"failure of {_described(case)}")
+            expect_status(result, Status.REFUSED, _describe(case))
+            same(result.failure, error.failure, f"failure of {_describe(case)}")
         return
     if result is None:
-        same(after, case.row, f"after {_described(case)}, which the store does not support")
+        same(after, case.row, f"after {_describe(case)}, which the store does not support")
         return
     row = {} if isinstance(expected, MissingType) else {case.field.name: expected}
-    applied(result, _described(case))
-    same(result.values, row, f"returned by {_described(case)}")
-    same(after, row, f"read after {_described(case)}")
+    applied(result, _describe(case))
+    same(result.values, row, f"returned by {_describe(case)}")
+    same(after, row, f"read after {_describe(case)}")
 
 
 _PAIRS = [
@@ -99,35 +99,35 @@ _PAIRS = [
 @THEME.proves_each(_PAIRS, "{}_on_{}", "contract")
 async def agrees(operator: Operator, type_: FieldType, scratch: Scratch) -> None:
     """{} on {} is exact at the edges, or refused."""
-    some = list(cases(operator, type_))
-    subject = await _prepared(scratch, some)
-    await _check_all(subject, some, await _apply_all(subject, some))
+    cases_ = list(cases(operator, type_))
+    subject = await _prepare(scratch, cases_)
+    await _check_all(subject, cases_, await _apply_all(subject, cases_))
 
 
 @THEME.proves((Operator.NOW, FieldType.TIMESTAMP))
 async def now_on_timestamp(scratch: Scratch) -> None:
-    """The operator now sets the store's clock, the one that versions are taken from."""
-    some = list(cases(Operator.NOW, FieldType.TIMESTAMP))
-    subject = await _prepared(scratch, some)
-    for i, result in enumerate(await _apply_all(subject, some)):
+    """The operator now sets the time of the store's clock, from which versions are taken."""
+    cases_ = list(cases(Operator.NOW, FieldType.TIMESTAMP))
+    subject = await _prepare(scratch, cases_)
+    for i, result in enumerate(await _apply_all(subject, cases_)):
         if result is None:
             continue
-        set_ = applied(result, _described(some[i])).values["value"]
-        require(isinstance(set_, datetime), f"now set {show(set_)}")
-        assert isinstance(set_, datetime)
-        same(set_.utcoffset(), timedelta(0), "offset of now")
+        now = applied(result, _describe(cases_[i])).values["value"]
+        require(isinstance(now, datetime), f"now set {show(now)}")
+        assert isinstance(now, datetime)
+        same(now.utcoffset(), timedelta(0), "offset of now")
         version = datetime.fromtimestamp(result.versions["main"] / 1e6, UTC)
-        require(abs(set_ - version) < timedelta(minutes=1), f"now is {set_}, version {version}")
+        require(abs(now - version) < timedelta(minutes=1), f"now is {now}, version {version}")
         same(await subject.values(str(i)), dict(result.values), "read after now")
 
 
 @THEME.proves("contract")
-async def bounds_hold_for_writes_of_their_own(scratch: Scratch) -> None:
+async def bounds_hold_for_single_writes(scratch: Scratch) -> None:
     """A number beyond its field's bounds is refused in a call with one write, remembered or not.
 
-    What a store does with many writes at once, and with one, may have nothing in common.
+    A store's paths for single and for many writes can be entirely different.
     """
-    some = [
+    cases_ = [
         case
         for operator in (Operator.INC, Operator.MUL, Operator.MAX)
         if scratch.store.supports(operator, FieldType.INTEGER)
@@ -135,14 +135,14 @@ async def bounds_hold_for_writes_of_their_own(scratch: Scratch) -> None:
         if case.field.is_bounded
     ]
     for remember in (None, "f"):
-        subject = await _prepared(scratch, some)
+        subject = await _prepare(scratch, cases_)
         results = [
             await subject.update(
                 str(i), operators=(case.call,), returning=(case.field.name,), remember=remember
             )
-            for i, case in enumerate(some)
+            for i, case in enumerate(cases_)
         ]
-        await _check_all(subject, some, results)
+        await _check_all(subject, cases_, results)
 
 
 @THEME.proves("contract")
@@ -173,7 +173,7 @@ async def several_operators_in_one_write(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def a_refused_operator_undoes_all(scratch: Scratch) -> None:
-    """A write of which one operator is refused leaves every field and version as it was."""
+    """A write with one refused operator leaves all fields and versions unchanged."""
     supports = scratch.store.supports
     if not (supports(Operator.INC, FieldType.INTEGER) and supports(Operator.PUSH, FieldType.LIST)):
         return
@@ -202,11 +202,11 @@ async def a_refused_operator_undoes_all(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def unknown_pairs_are_never_wrong(scratch: Scratch) -> None:
-    """A store says of every operator and type whether it supports the pair, without raising."""
+    """A store tells for every operator and type whether it supports the pair, without raising."""
     for operator, types in APPLICABLE.items():
         for type_ in FieldType:
-            said = scratch.store.supports(operator, type_)
-            if not isinstance(said, bool):
-                raise ConformanceFailure(f"supports({operator}, {type_}) is {show(said)}")
-            if said and type_ not in types:
+            is_supported = scratch.store.supports(operator, type_)
+            if not isinstance(is_supported, bool):
+                raise ConformanceFailure(f"supports({operator}, {type_}) is {show(is_supported)}")
+            if is_supported and type_ not in types:
                 raise ConformanceFailure(f"{operator} does not apply to {type_}, yet is supported")

@@ -1,6 +1,6 @@
-"""Indexes of paths within documents and maps: what they find, whatever is written.
+"""Indexes of paths within documents and maps: searches with them, after all kinds of writes.
 
-A store may leave everything to the mediator; what it says it has applied must be exact.
+A store can leave everything to the mediator; the conditions that it pushes must be exact.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from mediator.stores.conformance.query_cases import (
     WHOLE_FLOATS,
     comparisons,
     constants,
+    create_searched_class,
     equalities,
+    read_searched_class,
     sample,
-    searched,
-    searched_again,
 )
 from mediator.stores.conformance.samples import LONG_TEXTS, collection, counter, plain
 from mediator.stores.conformance.scratch import Scratch
@@ -38,7 +38,10 @@ THEME = Theme("path_indexes")
 
 _AT: Final = ("value",)
 _TEXTS: Final = (*("", "a", "b", "1", "é"), *LONG_TEXTS)
-_NUMBERS: Final = (*(each for each in DOCUMENT_VALUES if type(each) in (int, float)), *WHOLE_FLOATS)
+_NUMBERS: Final = (
+    *(value for value in DOCUMENT_VALUES if type(value) in (int, float)),
+    *WHOLE_FLOATS,
+)
 
 
 def _document(*paths: str, name: str = "value") -> Field:
@@ -51,12 +54,12 @@ def _map(items: FieldType, *paths: str) -> Field:
 
 @THEME.proves("contract")
 async def paths_into_documents_are_found(scratch: Scratch) -> None:
-    """An index of a path finds texts and numbers; arrays on the way are not looked into."""
-    within = [keys for _, *keys in DOCUMENT_PATHS]
-    paths = dict.fromkeys(".".join(keys) for keys in within if not keys[-1].isdecimal())
-    longer: list[Values] = [{"value": {"a": text}} for text in LONG_TEXTS]
-    rows = await searched(scratch, [_document(*paths, "0")], [*DOCUMENTS, *longer])
-    for keys in within:
+    """An index of a path finds texts and numbers; it does not traverse arrays."""
+    key_paths = [keys for _, *keys in DOCUMENT_PATHS]
+    paths = dict.fromkeys(".".join(keys) for keys in key_paths if not keys[-1].isdecimal())
+    long_rows: list[Values] = [{"value": {"a": text}} for text in LONG_TEXTS]
+    rows = await create_searched_class(scratch, [_document(*paths, "0")], [*DOCUMENTS, *long_rows])
+    for keys in key_paths:
         await rows.check_all(equalities((*_AT, *keys), (1, "a", True)))
     path = (*_AT, "a")
     await rows.check_all(equalities(path, DOCUMENT_VALUES))
@@ -65,11 +68,11 @@ async def paths_into_documents_are_found(scratch: Scratch) -> None:
     mixed = (("a", 1), (True, "a"), (None, "a", "b"), (0, None), _TEXTS, _NUMBERS)
     await rows.check_all(In(path, values) for values in mixed)
     await rows.check_all(Like(path, pattern) for pattern in PATTERNS)
-    longest = "i" * ID_BYTES
-    await rows.subject.apply_all([rows.subject.creation(longest, longer[0])])
-    await rows.subject.apply_all([rows.subject.deletion(longest)])
-    both = And((Compare(Comparison.EQ, path, "a"), Not(Exists((*path, "b")))))
-    await rows.check(both, (OrderBy(ID),), limit=2)
+    long_id = "i" * ID_BYTES
+    await rows.subject.apply_all([rows.subject.creation(long_id, long_rows[0])])
+    await rows.subject.apply_all([rows.subject.deletion(long_id)])
+    conjunction = And((Compare(Comparison.EQ, path, "a"), Not(Exists((*path, "b")))))
+    await rows.check(conjunction, (OrderBy(ID),), limit=2)
 
 
 @THEME.proves_each(sorted(INDEXED_ITEMS), "items_of_a_map_of_{}_are_found", "contract")
@@ -77,28 +80,30 @@ async def items_of_maps(items: FieldType, scratch: Scratch) -> None:
     """An index of a key of a map finds items of type {}."""
     values, keys = sample(items), ("k", "$x", "2024", "é'\"\\%s")
     maps: list[Values] = [{"value": dict.fromkeys(keys, value)} for value in values]
-    rows = await searched(scratch, [_map(items, *keys)], [*maps, {"value": {}}, {}])
+    rows = await create_searched_class(scratch, [_map(items, *keys)], [*maps, {"value": {}}, {}])
     for key in keys:
         await rows.check_all(comparisons((*_AT, key), constants(items)))
 
 
 @THEME.proves("contract")
 async def paths_into_maps_of_documents_are_found(scratch: Scratch) -> None:
-    """An index may lead into the documents that a map has."""
-    documents = [each["value"] for each in DOCUMENTS if each.get("value") is not None]
+    """An index path can lead into the documents of a map."""
+    documents = [document["value"] for document in DOCUMENTS if document.get("value") is not None]
     maps: list[Values] = [{"value": {"k": document}} for document in documents]
-    rows = await searched(scratch, [_map(FieldType.DOCUMENT, "k.a")], [*maps, {"value": {}}, {}])
+    rows = await create_searched_class(
+        scratch, [_map(FieldType.DOCUMENT, "k.a")], [*maps, {"value": {}}, {}]
+    )
     await rows.check_all(comparisons((*_AT, "k", "a"), _TEXTS))
     await rows.check_all(equalities((*_AT, "k", "a"), DOCUMENT_VALUES))
 
 
 @THEME.proves("contract")
 async def indexed_paths_follow_writes(scratch: Scratch) -> None:
-    """What is found at a path is what is there after every kind of write, operators included."""
+    """Path indexes find the current values after every kind of write, including operators."""
     items = FieldType.INTEGER
     subject = await scratch.subject(_document("a.b", name="d"), _map(items, "k"), counter())
-    whole: Values = {"d": {"a": {"b": "x"}}, "value": {"k": 1, "other": 2}}
-    await subject.apply_all([subject.creation(id_, whole) for id_ in "12345678"])
+    values: Values = {"d": {"a": {"b": "x"}}, "value": {"k": 1, "other": 2}}
+    await subject.apply_all([subject.creation(id_, values) for id_ in "12345678"])
 
     def operate(id_: str, operator: Operator, argument: Value) -> Write:
         return subject.change(id_, operators=(OperatorCall("value", operator, argument),))
@@ -119,23 +124,23 @@ async def indexed_paths_follow_writes(scratch: Scratch) -> None:
         operate("4", Operator.PUT, {"k": 1}),
     ):
         await subject.apply_all([write])
-        rows = await searched_again(subject)
+        rows = await read_searched_class(subject)
         await rows.check_all(equalities(("d", "a", "b"), ("x", "y", 1)))
         await rows.check_all(equalities((*_AT, "k"), (1, 2)))
 
 
 @THEME.proves("contract")
 async def indexed_paths_are_added_to_records(scratch: Scratch) -> None:
-    """Indexes of paths that are added find what was there before, and go when they are removed."""
+    """Added path indexes find existing records; removed ones are dropped."""
     subject = await scratch.subject(_document())
     rows: list[Values] = [{"value": {"a": i % 3, "b": "xy"[i % 2]}} for i in range(12)]
     await subject.apply_all([subject.creation(str(i), row) for i, row in enumerate(rows)])
-    before = subject.fragment
+    previous = subject.fragment
     for version, paths in enumerate((("a",), ("a", "b"), (), ("b",)), 2):
-        after = scratch.fragment(before.class_name, [_document(*paths)], schema_version=version)
-        subject = await scratch.prepare(after, before)
-        before = after
+        changed = scratch.fragment(previous.class_name, [_document(*paths)], schema_version=version)
+        subject = await scratch.prepare(changed, previous)
+        previous = changed
         await subject.update(str(version), {"value": {"a": 7, "b": "z"}})
-        found = await searched_again(subject)
-        await found.check_all(equalities((*_AT, "a"), (1, 7)))
-        await found.check_all(equalities((*_AT, "b"), ("x", "z")))
+        population = await read_searched_class(subject)
+        await population.check_all(equalities((*_AT, "a"), (1, 7)))
+        await population.check_all(equalities((*_AT, "b"), ("x", "z")))

@@ -1,6 +1,6 @@
-"""Searching: what a store applies and what it leaves find together what holds, in order.
+"""Searches: pushed and residual conditions together match the filter, in the requested order.
 
-A store may leave everything to the mediator; what it says it has applied must be exact.
+A store can leave everything to the mediator; the conditions that it pushes must be exact.
 """
 
 from __future__ import annotations
@@ -37,17 +37,24 @@ from mediator.stores.conformance.query_cases import (
     PATTERNS,
     TEXTS,
     WHOLE_FLOATS,
-    Searched,
+    SearchedClass,
     comparisons,
     constants,
+    create_searched_class,
     equalities,
     logical_rows,
     rows_of,
     sample,
-    searched,
-    some,
+    subset_of,
 )
-from mediator.stores.conformance.samples import collection, counter, edges_of, light, plain, text
+from mediator.stores.conformance.samples import (
+    collection,
+    counter,
+    edges_of,
+    plain,
+    short_edges,
+    text,
+)
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import Record, SearchRequest
 
@@ -63,9 +70,9 @@ def _two_fields(type_: FieldType) -> list[Field]:
 
 @QUERIES.proves_each(sorted(SCALARS), "{}_compares", "contract")
 async def compares(type_: FieldType, scratch: Scratch) -> None:
-    """Filters on a {} find what they hold for, indexed and not."""
+    """Filters on a {} find exactly the matching records, with and without an index."""
     names = ("value", "unindexed")
-    rows = await searched(scratch, _two_fields(type_), rows_of(sample(type_), *names))
+    rows = await create_searched_class(scratch, _two_fields(type_), rows_of(sample(type_), *names))
     for name in names:
         await rows.check_all(comparisons((name,), constants(type_)))
 
@@ -75,8 +82,10 @@ async def contains(type_: FieldType, scratch: Scratch) -> None:
     """A {} is found by its elements, by null and by presence, of every type."""
     for items in sorted(SCALARS):
         field = collection(type_, items)
-        rows = await searched(scratch, [field], rows_of(edges_of(type_, items), "value"))
-        members = some(light(items))
+        rows = await create_searched_class(
+            scratch, [field], rows_of(edges_of(type_, items), "value")
+        )
+        members = subset_of(short_edges(items))
         await rows.check_all(Contains(("value",), member) for member in members)
         await rows.check_all(Not(Contains(("value",), member)) for member in members[:2])
         await rows.check_all(equalities(("value",), ()))
@@ -91,8 +100,8 @@ def _texts(path: Path, parts: Sequence[str] = PARTS) -> Iterable[Filter]:
 
 @QUERIES.proves("contract")
 async def texts_match_patterns(scratch: Scratch) -> None:
-    """Patterns and parts mean in strings what they say, whatever they mean elsewhere."""
-    rows = await searched(
+    """Patterns and substrings have only their own meaning, whatever they mean elsewhere."""
+    rows = await create_searched_class(
         scratch, [text("value", index=True), text("other")], rows_of(TEXTS, "value", "other")
     )
     await rows.check_all(_texts(("value",)))
@@ -101,8 +110,8 @@ async def texts_match_patterns(scratch: Scratch) -> None:
 
 @QUERIES.proves("contract")
 async def documents_are_searched_within(scratch: Scratch) -> None:
-    """Paths lead into documents, where values compare with their own kind only."""
-    rows = await searched(scratch, [plain(FieldType.DOCUMENT)], DOCUMENTS)
+    """Paths lead into documents, where values compare only with their own kind."""
+    rows = await create_searched_class(scratch, [plain(FieldType.DOCUMENT)], DOCUMENTS)
     for path in DOCUMENT_PATHS:
         await rows.check_all(equalities(path, (1, "a", True)))
     path = ("value", "a")
@@ -121,7 +130,7 @@ async def maps_are_searched_within(scratch: Scratch) -> None:
     for items, values in MAPS.items():
         maps: list[Values] = [{"value": {"k": v, "a.b": values[0]}} for v in values]
         maps += [{"value": {}}, {"value": None}, {}]
-        rows = await searched(scratch, [collection(FieldType.MAP, items)], maps)
+        rows = await create_searched_class(scratch, [collection(FieldType.MAP, items)], maps)
         for path in (("value", "k"), ("value", "a.b")):
             await rows.check_all(comparisons(path, values[:3]))
         await rows.check_all((Exists(("value",)), Compare(Comparison.EQ, ("value",), None)))
@@ -130,7 +139,7 @@ async def maps_are_searched_within(scratch: Scratch) -> None:
 @QUERIES.proves("contract")
 async def ids_are_searched(scratch: Scratch) -> None:
     """Ids compare like strings, and are never null or missing."""
-    rows = await searched(scratch, [counter()], [{"n": i} for i in range(24)])
+    rows = await create_searched_class(scratch, [counter()], [{"n": i} for i in range(24)])
     ids = [*sorted(rows.rows)[::6], "absent", "gone-a000-0", "a", "~"]
     await rows.check_all(comparisons(ID, ids))
     await rows.check_all(Like(ID, pattern) for pattern in ("a%", "%-1", "_%", "é0_0%"))
@@ -139,44 +148,54 @@ async def ids_are_searched(scratch: Scratch) -> None:
 
 @QUERIES.proves("contract")
 async def logic_is_two_valued(scratch: Scratch) -> None:
-    """And, or and not decide for nulls and missing fields as for values."""
+    """And, or and not treat nulls and missing fields like values."""
     fields = [counter(index=True), text("s"), plain(FieldType.BOOLEAN, "b", index=True)]
-    rows = await searched(scratch, fields, logical_rows())
+    rows = await create_searched_class(scratch, fields, logical_rows())
     await rows.check_all(LOGICAL)
 
 
 @QUERIES.proves("contract")
 async def searches_follow_writes(scratch: Scratch) -> None:
-    """A search finds what is there now: after updates, nulls, removals and deletes."""
-    rows = await searched(scratch, [counter(index=True), text("s")], [{"n": 1, "s": "x"}] * 4)
+    """A search finds the current values after updates, nulls, removals and deletes."""
+    rows = await create_searched_class(
+        scratch, [counter(index=True), text("s")], [{"n": 1, "s": "x"}] * 4
+    )
     subject, (a, b, c, d) = rows.subject, rows.rows
     await subject.update(a, {"n": 2})
     await subject.update(b, {"n": None})
     await subject.update(c, unset=("n",))
     await subject.delete(d)
-    now: dict[str, Values] = {a: {"n": 2, "s": "x"}, b: {"n": None, "s": "x"}, c: {"s": "x"}}
-    await Searched(subject, rows.store, now).check_all(comparisons(("n",), (1, 2)))
+    values: dict[str, Values] = {a: {"n": 2, "s": "x"}, b: {"n": None, "s": "x"}, c: {"s": "x"}}
+    await SearchedClass(subject, rows.store, values).check_all(comparisons(("n",), (1, 2)))
 
 
 @QUERIES.proves("contract")
 async def found_records_are_whole_or_sparse(scratch: Scratch) -> None:
-    """A search returns what reading each record returns, for all fields, some and none."""
+    """A search returns the same records as reads, for all fields, some and none."""
     fields = [counter(index=True), text("s", group="side")]
-    rows = await searched(scratch, fields, [{"n": 1, "s": "x"}, {"n": 2, "s": None}, {"s": "z"}])
+    rows = await create_searched_class(
+        scratch, fields, [{"n": 1, "s": "x"}, {"n": 2, "s": None}, {"s": "z"}]
+    )
     ids = sorted(rows.rows)
-    for wanted in (None, ("n",), ("s",), ()):
+    for requested_fields in (None, ("n",), ("s",), ()):
         page = await rows.store.find(
-            SearchRequest(rows.subject.fragment, None, (), 9, fields=wanted)
+            SearchRequest(rows.subject.fragment, None, (), 9, fields=requested_fields)
         )
-        found = sorted(page.records, key=lambda record: record.id)
-        same(found, await rows.subject.read_all(ids, wanted), f"found with fields {wanted}")
+        records = sorted(page.records, key=lambda record: record.id)
+        same(
+            records,
+            await rows.subject.read_all(ids, requested_fields),
+            f"found with fields {requested_fields}",
+        )
         require(page.resume is None, "a page with all records leads to another")
 
 
 @QUERIES.proves("contract")
 async def pages_give_all_once(scratch: Scratch) -> None:
-    """Pages of any size give each record once, of a part of a class and of all."""
-    rows = await searched(scratch, [counter(index=True)], [{"n": i % 3} for i in range(20)])
+    """Pages of any size give each record once, with a filter and without."""
+    rows = await create_searched_class(
+        scratch, [counter(index=True)], [{"n": i % 3} for i in range(20)]
+    )
     filters = (None, Compare(Comparison.EQ, ("n",), 1), Between(("n",), 1, 2), In(("n",), (0, 7)))
     for filter_ in (
         *filters,
@@ -188,23 +207,23 @@ async def pages_give_all_once(scratch: Scratch) -> None:
 
 
 async def _check_orders(
-    rows: Searched, orders: Sequence[tuple[OrderBy, ...]], filter_: Filter | None, size: int
+    rows: SearchedClass, orders: Sequence[tuple[OrderBy, ...]], filter_: Filter | None, size: int
 ) -> None:
     for order in orders:
         await rows.check(filter_, order, limit=size)
         await rows.check_positions(order, filter_)
 
 
-def _both(*names: str) -> list[tuple[OrderBy, ...]]:
+def _both_directions(*names: str) -> list[tuple[OrderBy, ...]]:
     return [(OrderBy((name,), descending),) for name in names for descending in (False, True)]
 
 
 @ORDERS.proves_each(sorted(SCALARS), "{}_orders", Capability.SORTING)
 async def orders(type_: FieldType, scratch: Scratch) -> None:
-    """A search in the order of a {} gives each record in order, page by page, under ties too."""
+    """A search in the order of a {} gives each record in order, page by page, also with ties."""
     values, names = sample(type_) * 2, ("value", "unindexed")
-    rows = await searched(scratch, _two_fields(type_), rows_of(values, *names))
-    await _check_orders(rows, _both(*names), None, 11)
+    rows = await create_searched_class(scratch, _two_fields(type_), rows_of(values, *names))
+    await _check_orders(rows, _both_directions(*names), None, 11)
 
 
 def _in_order(records: Sequence[Record] | None) -> list[str]:
@@ -214,14 +233,14 @@ def _in_order(records: Sequence[Record] | None) -> list[str]:
     return [record.id for record in records]
 
 
-async def _mixed(scratch: Scratch) -> Searched:
-    """Create records with combinations of values, nulls and nothing in three fields."""
+async def _mixed(scratch: Scratch) -> SearchedClass:
+    """Create records with combinations of values, null and missing in three fields."""
     fields = [counter(index=True), text("s"), plain(FieldType.BOOLEAN, "b", index=True)]
     numbers: list[Values] = [{}, {"n": None}, {"n": 1}, {"n": 2}]
     strings: list[Values] = [{}, {"s": None}, {"s": "x"}, {"s": "é"}]
     flags: list[Values] = [{}, {"b": True}]
     rows = [n | s | b for n, s, b in product(numbers, strings, flags)]
-    return await searched(scratch, fields, rows)
+    return await create_searched_class(scratch, fields, rows)
 
 
 @ORDERS.proves(Capability.RANGE_QUERIES)
@@ -230,13 +249,13 @@ async def every_page_size_follows_the_order(scratch: Scratch) -> None:
     rows = await _mixed(scratch)
     _in_order(await rows.subject.in_order("n"))
     for size in (1, 2, 3, 100):
-        await _check_orders(rows, _both("n"), None, size)
+        await _check_orders(rows, _both_directions("n"), None, size)
 
 
 @ORDERS.proves(Capability.RANGE_QUERIES)
 async def positions_need_no_record(scratch: Scratch) -> None:
-    """A page may start beyond a value and an id that no record has."""
-    rows = await searched(scratch, [counter(index=True)], [])
+    """A page can start beyond a value and an id that no record has."""
+    rows = await create_searched_class(scratch, [counter(index=True)], [])
     subject = rows.subject
     await subject.write_all([subject.creation(f"id{n}", {"n": n}) for n in (10, 20, 30)])
     await subject.create("none")
@@ -258,7 +277,7 @@ async def positions_need_no_record(scratch: Scratch) -> None:
 
 @ORDERS.proves(Capability.SORTING)
 async def order_follows_writes(scratch: Scratch) -> None:
-    """The order is that of the values now, after updates, nulls, removals and deletes."""
+    """The order is that of the current values, after updates, nulls, removals and deletes."""
     subject = await scratch.subject(counter(index=True))
     await subject.write_all([subject.creation(id_, {"n": 5}) for id_ in "abcde"])
     await subject.update("a", {"n": 9})
@@ -274,7 +293,7 @@ async def order_follows_writes(scratch: Scratch) -> None:
 
 @ORDERS.proves("contract")
 async def several_fields_order(scratch: Scratch) -> None:
-    """Several levels order one below the other, each in its own direction."""
+    """Several levels order lexicographically, each in its own direction."""
     rows = await _mixed(scratch)
     names = ("n", "s", "b", "id")
     orders: list[tuple[OrderBy, ...]] = [
@@ -288,14 +307,14 @@ async def several_fields_order(scratch: Scratch) -> None:
 
 @ORDERS.proves("contract")
 async def ids_order(scratch: Scratch) -> None:
-    """Ids order by their bytes, in both directions; without an order it is theirs, upwards."""
+    """Ids order by their bytes, in both directions; the default order is that of ids, ascending."""
     rows = await _mixed(scratch)
     await _check_orders(rows, [(OrderBy(ID),), (OrderBy(ID, True),), ()], None, 5)
 
 
 @ORDERS.proves("contract")
 async def parts_of_a_class_are_ordered(scratch: Scratch) -> None:
-    """A filter leaves the order of what it finds, and the positions in it."""
+    """A filter preserves the order of matching records, and positions in it."""
     rows = await _mixed(scratch)
     filters: list[Filter] = [
         Compare(Comparison.GE, ("n",), 1),
@@ -305,16 +324,16 @@ async def parts_of_a_class_are_ordered(scratch: Scratch) -> None:
         Compare(Comparison.GT, ID, "a"),
     ]
     for filter_ in filters:
-        await _check_orders(rows, [*_both("n", "s"), (OrderBy(ID, True),)], filter_, 3)
+        await _check_orders(rows, [*_both_directions("n", "s"), (OrderBy(ID, True),)], filter_, 3)
 
 
 @ORDERS.proves("contract")
-async def what_orders_need_not_be_returned(scratch: Scratch) -> None:
-    """A search returns the named fields, whatever it is ordered by."""
+async def order_fields_need_not_be_returned(scratch: Scratch) -> None:
+    """A search returns only the named fields, whatever it is ordered by."""
     rows = await _mixed(scratch)
     order = (OrderBy(("n",), True), OrderBy(("b",)))
     if not rows.plan(None, order).ordered:
         return
     expected = rows.in_order(list(rows.rows), order)
-    found = await rows.pages(rows.plan(None, order), order, 6, ("s",))
-    same(found, await rows.subject.read_all(expected, ("s",)), "found with one field")
+    records = await rows.pages(rows.plan(None, order), order, 6, ("s",))
+    same(records, await rows.subject.read_all(expected, ("s",)), "found with one field")

@@ -1,4 +1,4 @@
-"""Filters and records of searches, at the edges of every type, and an oracle in plain Python."""
+"""Filters and records for searches, with edge values of every type, and an oracle in Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Value, Values
 from mediator.stores.conformance.expect import ConformanceFailure, NotOffered, require, same
-from mediator.stores.conformance.samples import HOSTILE_TEXTS, light
+from mediator.stores.conformance.samples import HOSTILE_TEXTS, short_edges
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Pushdown, Queryable, Record, SearchRequest
 
@@ -45,21 +45,21 @@ __all__ = [
     "PATTERNS",
     "TEXTS",
     "WHOLE_FLOATS",
-    "Searched",
+    "SearchedClass",
     "comparisons",
     "constants",
+    "create_searched_class",
     "equalities",
     "logical_rows",
     "matching",
+    "read_searched_class",
     "rows_of",
     "sample",
-    "searched",
-    "searched_again",
-    "some",
+    "subset_of",
 ]
 
 _CONSTANTS = 5
-_MOST = 1_000
+_MAX_RECORDS = 1_000
 
 TEXTS: Final = (
     *("", "a", "A", "ab", "aB", "abc", "b", "ba", "a b", "a\nb", "a\tb", "aa", "aaa"),
@@ -82,7 +82,7 @@ TEXTS: Final = (
     *("\ud7ff", "\x01", "\x7f", "\u2028", " a", "a ", "null", "1", "1.0", "true"),
     *HOSTILE_TEXTS[:16],
 )
-"""Texts of which some meaning, length or case may be mistaken."""
+"""Texts whose meaning, length or case is easily mistaken."""
 
 PATTERNS: Final = (
     *("", "%", "%%", "_", "__", "_%", "%_", "a", "A", "a%", "%a", "%a%", "a%b", "a_b", "%b%"),
@@ -91,68 +91,73 @@ PATTERNS: Final = (
     *("é", "e_", "%\u0301", "É", "Stra_e", "Stra%", "stra%", "日_語", "\U0001f600", "\U0001f600%"),
     *("_a", "\U0010ffff%", "\ud7ff%", "\uffff%", "%\n%", "a\n%", "'", "%'%", '"%', "$%", "a%%b"),
 )
-"""Patterns of `like`, with what means something to other pattern languages."""
+"""Patterns of `like`, including syntax of other pattern languages."""
 
 PARTS: Final = (
     *("", "a", "A", "ab", "%", "_", "\\", ".*", "[", "é", "e", "\u0301", "\U0001f600", "'"),
 )
-"""Parts of texts."""
+"""Substrings of texts."""
 
 
 _LONG: Final[Mapping[FieldType, Sequence[Any]]] = {
     FieldType.STRING: ["q" * 600 + end for end in ("b", "a", "")],
     FieldType.BINARY: [b"q" * 600 + end for end in (b"b", b"a", b"")],
 }
-"""Values that differ beyond what an index may hold of them."""
+"""Values that differ only beyond the length of an index entry."""
 
 
 def _neighbours(type_: FieldType) -> list[Value]:
-    """Return the edge values of a type, and values as close together as it allows."""
-    some = light(type_)
+    """Return the edge values of a type, and values as close together as the type permits."""
+    edges = short_edges(type_)
     if type_ is FieldType.INTEGER:
-        return [*some, *(2**53 + i for i in range(-3, 4)), INTEGER_MAX - 2]
+        return [*edges, *(2**53 + i for i in range(-3, 4)), INTEGER_MAX - 2]
     if type_ is FieldType.FLOAT:
-        return [*some, *(math.nextafter(v, 0.0) for v in (0.1, 1.0, 2.0**53, 1e308))]
+        return [*edges, *(math.nextafter(v, 0.0) for v in (0.1, 1.0, 2.0**53, 1e308))]
     if type_ is FieldType.DECIMAL:
-        return [*some, Decimal("0.1" + "0" * 31 + "1"), Decimal(2**53 + 2), Decimal("9" * 33 + "8")]
+        return [
+            *edges,
+            Decimal("0.1" + "0" * 31 + "1"),
+            Decimal(2**53 + 2),
+            Decimal("9" * 33 + "8"),
+        ]
     if type_ is FieldType.TIMESTAMP:
-        return [*some, *(value + timedelta(microseconds=1) for value in some[:-1])]
+        return [*edges, *(value + timedelta(microseconds=1) for value in edges[:-1])]
     if type_ is FieldType.STRING:
         stem = "p" * 500
-        return [*some, stem, stem + "\x7f", stem + "\u0080", stem + "a", stem + "\U00010000"]
-    return some
+        return [*edges, stem, stem + "\x7f", stem + "\u0080", stem + "a", stem + "\U00010000"]
+    return edges
 
 
 def sample(type_: FieldType) -> list[Any]:
-    """Return values of a type, close together, far apart, and long ones alike at first."""
+    """Return values of a type: close together, far apart, and long with a common prefix."""
     return [*_neighbours(type_), *_LONG.get(type_, ())]
 
 
 def constants(type_: FieldType) -> list[Any]:
-    """Return a few values of a type to compare with, its ends among them."""
+    """Return a few values of a type to compare with, including its extremes."""
     values = _neighbours(type_)
     step = max(1, len(values) // _CONSTANTS)
     return list(dict.fromkeys([*values[::step], values[-1], *_LONG.get(type_, ())[1:2]]))
 
 
-def some(values: Sequence[Value]) -> list[Value]:
+def subset_of(values: Sequence[Value]) -> list[Value]:
     return list(values[:: max(1, len(values) // _CONSTANTS)])
 
 
 def rows_of(values: Sequence[Value], *names: str) -> list[Values]:
-    """Make records with each of some values under several names, with nulls, and without."""
+    """Return records with each value under several names, and records with nulls and without."""
     rows: list[Values] = [dict.fromkeys(names, value) for value in values]
     return [*rows, *([dict.fromkeys(names)] * 2), {}, {}]
 
 
 def equalities(path: Path, values: Sequence[Value]) -> Iterator[Filter]:
-    """Yield filters about values, nulls and presence."""
+    """Yield filters on values, nulls and presence."""
     for value in (*values, None):
         yield Compare(Comparison.EQ, path, value)
         yield Compare(Comparison.NE, path, value)
-    for chosen in ((), tuple(values[:3]), (None,), (None, *values[1:3])):
-        yield In(path, chosen)
-        yield Not(In(path, chosen))
+    for members in ((), tuple(values[:3]), (None,), (None, *values[1:3])):
+        yield In(path, members)
+        yield Not(In(path, members))
     yield Exists(path)
     yield Not(Exists(path))
 
@@ -202,15 +207,17 @@ LOGICAL: Final[Sequence[Filter]] = (
     Or((Contains(_S, "y"), Not(Like(_S, "_")))),
     And((_UP, Compare(Comparison.LT, _N, 1))),
 )
-"""What three-valued logic, or a careless split, would answer otherwise."""
+"""Filters that three-valued logic, or a careless split, would evaluate wrongly."""
 
 
 def logical_rows() -> list[Values]:
-    """Make records with every combination of values, nulls and nothing in three fields."""
+    """Return records with every combination of values, null and missing in three fields."""
     choices: Mapping[str, tuple[Any, ...]] = {"n": (1, 2), "s": ("x", "y"), "b": (False, True)}
     rows: list[Values] = [{}]
     for name, values in choices.items():
-        rows = [row | part for row in rows for part in ({}, *({name: v} for v in (None, *values)))]
+        rows = [
+            row | columns for row in rows for columns in ({}, *({name: v} for v in (None, *values)))
+        ]
     return rows
 
 
@@ -218,10 +225,10 @@ DOCUMENT_VALUES: Final[tuple[Any, ...]] = (
     *(0, 1, -1, 2**53, 2**53 + 1, 2**60, INTEGER_MAX, INTEGER_MIN, 0.1, 1.5, -2.5, 1e-300, 1e300),
     *("", "a", "b", "1", "true", "null", "é", "\U0001f600", "%", True, False),
 )
-"""Values within documents that are compared with."""
+"""Values to compare with within documents."""
 
 WHOLE_FLOATS: Final = (1.0, -1.0, 2.0**60, -(2.0**63))
-"""Numbers that a document holds as integers."""
+"""Numbers that documents store as integers."""
 
 _MEMBERS: tuple[Any, ...] = (
     *DOCUMENT_VALUES,
@@ -231,7 +238,7 @@ _MEMBERS: tuple[Any, ...] = (
 
 _KEYS = ("$inc", "é", "0", " ", "'", '"', "{a,b}", "A", "a[0]")
 
-_WHOLE: list[dict[str, Any]] = [
+_OBJECTS: list[dict[str, Any]] = [
     *({"a": member} for member in _MEMBERS),
     *({"a.b": member} for member in (1, "a", None)),
     *({key: 1} for key in _KEYS),
@@ -239,11 +246,11 @@ _WHOLE: list[dict[str, Any]] = [
 ]
 
 DOCUMENTS: Final[Sequence[Values]] = (
-    *[Values(value=document) for document in _WHOLE],
+    *[Values(value=document) for document in _OBJECTS],
     {"value": None},
     {},
 )
-"""Records with a document, whose member `a` is everything that JSON has."""
+"""Records with a document whose member `a` has every kind of JSON value."""
 
 DOCUMENT_PATHS: Final[Sequence[Path]] = (
     *(("value", *keys) for keys in (("a",), ("a", "b"), ("a", "0"), ("a.b",), ("a", "b", "c"))),
@@ -258,7 +265,7 @@ MAPS: Final[Mapping[FieldType, Sequence[Value]]] = {
 
 
 def matching(filter_: Filter | None, rows: Mapping[str, Values]) -> list[str]:
-    """Return the ids of the records that a filter holds for: of all, without one."""
+    """Return the ids of the records that match a filter; None: all."""
     if filter_ is None:
         return list(rows)
     holds = compile_filter(filter_)
@@ -266,22 +273,22 @@ def matching(filter_: Filter | None, rows: Mapping[str, Values]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """A class with records, whose every search is compared with the oracle."""
+class SearchedClass:
+    """A class with records, of which every search is compared with the oracle."""
 
     subject: ScratchClass
     store: Queryable
     rows: Mapping[str, Values]
 
     async def check(
-        self, filter_: Filter | None, order: tuple[OrderBy, ...] = (), *, limit: int = _MOST
+        self, filter_: Filter | None, order: tuple[OrderBy, ...] = (), *, limit: int = _MAX_RECORDS
     ) -> None:
-        """Require that the pushed part finds what it holds for, and the residual one then too."""
+        """Require that a search returns exactly the matches of the pushed condition, in order."""
         plan = self.plan(filter_, order)
-        found = await self.pages(plan, order if plan.ordered else (), limit)
-        ids = [record.id for record in found]
+        records = await self.pages(plan, order if plan.ordered else (), limit)
+        ids = [record.id for record in records]
         _same_ids(sorted(ids), sorted(matching(plan.pushed, self.rows)), "found for", plan.pushed)
-        for record in found:
+        for record in records:
             same(record.values, self.rows[record.id], f"values of {record.id!r}")
         if plan.ordered:
             same(ids, self.in_order(ids, order), f"the order {order}")
@@ -291,7 +298,7 @@ class Searched:
             await self.check(filter_)
 
     async def check_positions(self, order: tuple[OrderBy, ...], filter_: Filter | None) -> None:
-        """Require that a search may begin beyond any record, if the store has the order."""
+        """Require that a search can begin beyond any record, if the store has the order."""
         plan = self.plan(filter_, order)
         if not plan.ordered:
             return
@@ -311,15 +318,15 @@ class Searched:
         fields: tuple[str, ...] | None = None,
         after: Position | None = None,
     ) -> list[Record]:
-        """Return what a store finds, page after page, beyond a position if there is one."""
-        found: list[Record] = []
+        """Return the records that a store finds, page after page, beyond an optional position."""
+        records: list[Record] = []
         find = SearchRequest(self.subject.fragment, plan.pushed, order, limit, after, fields=fields)
-        for _ in range(_MOST):
+        for _ in range(_MAX_RECORDS):
             page = await self.store.find(find)
             require(len(page.records) <= limit, f"a page of {limit} has {len(page.records)}")
-            found += page.records
+            records += page.records
             if page.resume is None:
-                return found
+                return records
             find = replace(find, resume=page.resume)
         raise ConformanceFailure("a search does not end")
 
@@ -333,43 +340,47 @@ class Searched:
         return position_of(order, lookup_of(id_, self.rows[id_]), id_)
 
     def plan(self, filter_: Filter | None, order: tuple[OrderBy, ...]) -> Pushdown:
-        """Return the store's plan, whose two parts must be equivalent to the filter."""
+        """Return the store's plan, whose two conditions must together equal the filter."""
         plan = self.store.pushdown(self.subject.fragment, filter_, order)
         pushed = {id_: self.rows[id_] for id_ in matching(plan.pushed, self.rows)}
-        both = matching(plan.residual, pushed)
-        _same_ids(both, matching(filter_, self.rows), "both parts of the split of", filter_)
+        ids = matching(plan.residual, pushed)
+        _same_ids(ids, matching(filter_, self.rows), "both parts of the split of", filter_)
         return plan
 
 
-def _same_ids(actual: list[str], expected: list[str], what: str, filter_: Filter | None) -> None:
-    """Require the same ids; to write a filter down may take longer than its search."""
+def _same_ids(actual: list[str], expected: list[str], label: str, filter_: Filter | None) -> None:
+    """Require the same ids; a filter is formatted only on failure, as that is slow."""
     if actual != expected:
-        same(actual, expected, f"{what} {filter_}")
+        same(actual, expected, f"{label} {filter_}")
 
 
-async def searched(
-    scratch: Scratch, fields: Sequence[Field], rows: Sequence[Values], **what: Any
-) -> Searched:
-    """Create records, among them some that are then deleted, and offer them to searches."""
+async def create_searched_class(
+    scratch: Scratch, fields: Sequence[Field], rows: Sequence[Values], **options: Any
+) -> SearchedClass:
+    """Create a class with records to search, and delete some further records."""
     if not isinstance(scratch.store, Queryable):
         raise NotOffered("the store does not search by filters")
-    subject = await scratch.subject(*fields, **what)
-    named: dict[str, Any] = {_id(i, len(rows)): row for i, row in enumerate(rows)}
-    gone = {f"gone-{id_}": row for id_, row in list(named.items())[:3]}
-    writes = [subject.creation(id_, row) for id_, row in (named | gone).items()]
+    subject = await scratch.subject(*fields, **options)
+    rows_by_id: dict[str, Any] = {_id(i, len(rows)): row for i, row in enumerate(rows)}
+    deleted = {f"gone-{id_}": row for id_, row in list(rows_by_id.items())[:3]}
+    writes = [subject.creation(id_, row) for id_, row in (rows_by_id | deleted).items()]
     await subject.apply_all(writes, "of a record to be found")
-    await subject.apply_all([subject.deletion(id_) for id_ in gone], "of a record not to be found")
-    return Searched(subject, scratch.store, named)
+    await subject.apply_all(
+        [subject.deletion(id_) for id_ in deleted], "of a record not to be found"
+    )
+    return SearchedClass(subject, scratch.store, rows_by_id)
 
 
-async def searched_again(subject: ScratchClass) -> Searched:
-    """Return the records of a class as they are now, to be searched."""
+async def read_searched_class(subject: ScratchClass) -> SearchedClass:
+    """Return a class with its current records, to be searched."""
     if not isinstance(subject.store, Queryable):
         raise NotOffered("the store does not search by filters")
-    records = await subject.store.scan(subject.fragment, None, _MOST)
-    return Searched(subject, subject.store, {each.id: dict(each.values) for each in records})
+    records = await subject.store.scan(subject.fragment, None, _MAX_RECORDS)
+    return SearchedClass(
+        subject, subject.store, {record.id: dict(record.values) for record in records}
+    )
 
 
 def _id(number: int, count: int) -> str:
-    """Ids whose order is neither that of creation nor that of ASCII alone."""
+    """Return an id; the order of ids is neither that of creation nor that of ASCII alone."""
     return f"{'aZé~'[number % 4]}{(number * 31) % max(count, 1):03}-{number}"

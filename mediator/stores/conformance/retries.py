@@ -1,4 +1,4 @@
-"""What a writer relies on that retries: operations take effect once, fences stop late writes."""
+"""Guarantees for retries: operations take effect once, and fences stop late writes."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ MANY: Final = 300
 """Operations on one record."""
 
 
-def _same_result(again: WriteResult, first: WriteResult, what: str) -> None:
-    expect_status(again, Status.REPLAYED, what)
-    _same_effect(again, first, what)
+def _same_result(repeated: WriteResult, first: WriteResult, label: str) -> None:
+    expect_status(repeated, Status.REPLAYED, label)
+    _same_effect(repeated, first, label)
 
 
-def _same_effect(again: WriteResult, first: WriteResult, what: str) -> None:
+def _same_effect(repeated: WriteResult, first: WriteResult, label: str) -> None:
     for name in ("versions", "creation_version", "created", "values"):
-        same(getattr(again, name), getattr(first, name), f"{name}: {what}")
+        same(getattr(repeated, name), getattr(first, name), f"{name}: {label}")
 
 
 @IDEMPOTENCY.proves("contract")
 async def every_kind_is_replayed(scratch: Scratch) -> None:
-    """CREATE, UPDATE, REPLACE and DELETE sent again answer what they answered, and do nothing."""
+    """Repeated CREATE, UPDATE, REPLACE and DELETE return the first result, and do nothing."""
     subject = await scratch.subject(counter(), text(group="side"))
     for write in (
         subject.creation("x", {"n": 1}, remember="f", returning=()),
@@ -62,8 +62,8 @@ async def every_kind_is_replayed(scratch: Scratch) -> None:
 
 
 @IDEMPOTENCY.proves("contract")
-async def replays_answer_as_of_then(scratch: Scratch) -> None:
-    """A replay after later writes, and after deletion, answers the result and values of then."""
+async def replays_return_the_original_result(scratch: Scratch) -> None:
+    """A replay after later writes, and after deletion, returns the original result and values."""
     subject = await scratch.subject(counter(), text())
     await subject.create("x", {"n": 1, "s": "then"})
     write = subject.change("x", {"n": 2}, remember="f", returning=())
@@ -92,7 +92,7 @@ async def counters_are_not_moved_by_replays(scratch: Scratch) -> None:
 
 @IDEMPOTENCY.proves("contract")
 async def none_of_many_operations_is_forgotten(scratch: Scratch) -> None:
-    """Of many operations on one record each is replayed, however many came after it."""
+    """Each of many operations on one record is replayed, however many came after it."""
     if not scratch.store.supports(Operator.INC, FieldType.INTEGER):
         return
     subject = await scratch.subject(counter())
@@ -103,15 +103,15 @@ async def none_of_many_operations_is_forgotten(scratch: Scratch) -> None:
     ]
     first = await subject.write_all(writes)
     expect_statuses(first, [Status.APPLIED] * MANY, "many operations on one record")
-    again = await subject.write_all(writes)
-    expect_statuses(again, [Status.REPLAYED] * MANY, "many operations sent again")
-    same([dict(r.values) for r in again], [dict(r.values) for r in first], "values returned")
+    repeated = await subject.write_all(writes)
+    expect_statuses(repeated, [Status.REPLAYED] * MANY, "many operations sent again")
+    same([dict(r.values) for r in repeated], [dict(r.values) for r in first], "values returned")
     same(await subject.values("x"), {"n": MANY}, "the counter")
 
 
 @IDEMPOTENCY.proves("contract")
 async def reuse_is_reported(scratch: Scratch) -> None:
-    """An operation id that comes with another fingerprint answers REUSED, and nothing is done."""
+    """An operation id with another fingerprint gets REUSED, and nothing is done."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 1}, operation="one", remember="f")
     other = {"operation": "one", "remember": "g"}
@@ -133,8 +133,8 @@ async def replay_comes_before_conditions(scratch: Scratch) -> None:
 
 
 @IDEMPOTENCY.proves("contract")
-async def what_changes_nothing_is_remembered(scratch: Scratch) -> None:
-    """An UPDATE of no group makes no version, and is replayed with the values of then."""
+async def updates_without_groups_are_remembered(scratch: Scratch) -> None:
+    """An UPDATE without groups makes no version, and is replayed with the original values."""
     subject = await scratch.subject(counter(), text(group="side"))
     await subject.create("x", {"n": 1, "s": "then"})
     state = present(await subject.read("x"), "the record")
@@ -154,29 +154,29 @@ async def what_changes_nothing_is_remembered(scratch: Scratch) -> None:
 
 
 @IDEMPOTENCY.proves("contract")
-async def what_failed_is_tried_again(scratch: Scratch) -> None:
-    """A write that had no effect is not remembered: sent again, it is decided anew."""
+async def writes_without_effect_are_not_remembered(scratch: Scratch) -> None:
+    """A write without effect is not remembered: a retry is decided afresh."""
     subject = await scratch.subject(counter())
     write = subject.change("x", {"n": 2}, remember="f")
     expect_status(await subject.write(write), Status.MISSING, "UPDATE of nothing")
-    recalled = await scratch.store.recall(subject.fragment, "x", write.operation)
-    require(recalled is None, "a write without effect is remembered")
+    remembered = await scratch.store.recall(subject.fragment, "x", write.operation)
+    require(remembered is None, "a write without effect is remembered")
     await subject.create("x", {"n": 1})
     applied(await subject.write(write), "UPDATE sent again when the record is there")
 
 
 @IDEMPOTENCY.proves("contract")
 async def operations_can_be_recalled(scratch: Scratch) -> None:
-    """What is remembered of an operation is its fingerprint and its result; else None."""
+    """A remembered operation has its fingerprint and its result; an unknown one is None."""
     subject = await scratch.subject(counter())
     write = subject.creation("x", {"n": 1}, remember="fingerprint é", returning=())
     first = applied(await subject.write(write), "CREATE")
     await subject.delete("x")
-    recalled = await scratch.store.recall(subject.fragment, "x", write.operation)
-    if recalled is None:
+    remembered = await scratch.store.recall(subject.fragment, "x", write.operation)
+    if remembered is None:
         raise ConformanceFailure("an operation that was remembered cannot be recalled")
-    same(recalled.fingerprint, "fingerprint é", "the fingerprint recalled")
-    _same_effect(recalled.result, first, "the result recalled")
+    same(remembered.fingerprint, "fingerprint é", "the fingerprint recalled")
+    _same_effect(remembered.result, first, "the result recalled")
     for id_, operation in (("x", "unknown"), ("y", "unknown")):
         unknown = await scratch.store.recall(subject.fragment, id_, operation)
         require(unknown is None, "an operation that never was is recalled")
@@ -193,7 +193,7 @@ async def _fence(subject: ScratchClass, id_: str, token: str = NAME) -> dict[str
 
 @FENCING.proves("contract")
 async def a_fenced_token_writes_no_more(scratch: Scratch) -> None:
-    """Writes of a fenced token answer FENCED and do nothing, whatever their kind."""
+    """Writes of a fenced token, of any kind, get FENCED and do nothing."""
     subject = await scratch.subject(counter(), counter("m", group="side"))
     versions = applied(await subject.create("x", {"n": 1, "m": 1})).versions
     same(await _fence(subject, "x"), versions, "versions that the fence returns")
@@ -214,7 +214,7 @@ async def a_fenced_token_writes_no_more(scratch: Scratch) -> None:
 
 
 @FENCING.proves("contract")
-async def others_go_on_writing(scratch: Scratch) -> None:
+async def other_tokens_are_not_fenced(scratch: Scratch) -> None:
     """Writes of another token, or of none, are not stopped by a fence."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 1})
@@ -230,7 +230,7 @@ async def others_go_on_writing(scratch: Scratch) -> None:
 
 @FENCING.proves("contract")
 async def absent_records_are_fenced(scratch: Scratch) -> None:
-    """A creation that comes late finds the fence, though there was no record to fence."""
+    """A late creation finds the fence, although there was no record to fence."""
     subject = await scratch.subject(counter())
     for id_ in ("x", *filter(None, HOSTILE_TEXTS)):
         same(await _fence(subject, id_), {}, "versions of an object that never was")
@@ -250,8 +250,8 @@ async def absent_records_are_fenced(scratch: Scratch) -> None:
 
 
 @FENCING.proves("contract")
-async def a_fence_returns_what_took_effect(scratch: Scratch) -> None:
-    """The versions of an earlier write are returned; of a deletion, those of the tombstone."""
+async def a_fence_returns_applied_versions(scratch: Scratch) -> None:
+    """A fence returns the versions of an earlier write, or of the tombstone after a deletion."""
     subject = await scratch.subject(counter(), counter("m", group="side"))
     created = applied(await _send(subject, subject.creation("x", {"n": 1}), "a"))
     same(await _fence(subject, "x", "a"), created.versions, "versions after CREATE")
@@ -280,17 +280,17 @@ async def a_fence_is_for_one_record(scratch: Scratch) -> None:
 
 @FENCING.proves("contract")
 async def replays_are_still_answered(scratch: Scratch) -> None:
-    """A remembered operation that took effect before the fence is answered as it was."""
+    """A remembered operation that took effect before the fence is still replayed."""
     subject = await scratch.subject(counter())
     write = subject.creation("x", {"n": 1}, remember="f")
     first = applied(await _send(subject, write))
     await _fence(subject, "x")
-    again = expect_status(await _send(subject, write), Status.REPLAYED, "a retry after a fence")
-    same(again.versions, first.versions, "versions of the retry")
+    retry = expect_status(await _send(subject, write), Status.REPLAYED, "a retry after a fence")
+    same(retry.versions, first.versions, "versions of the retry")
 
 
 def racing_writes(subject: ScratchClass) -> Iterator[Write]:
-    """Yield writes to the record `old` and creations, many rounds of them."""
+    """Yield many rounds of writes to the record `old` and creations."""
     for round_ in range(ROUNDS):
         yield subject.change("old", {"n": round_})
         yield subject.replacement("old", {"n": round_}, remember="f")
@@ -305,10 +305,10 @@ async def race(
     stopping: Awaitable[Mapping[str, int]],
     refusal: Status,
 ) -> None:
-    """Require that a write is among the versions of what stops it, or has not happened."""
+    """Require that a write is in the versions returned by what stops it, or has not happened."""
     before = await subject.read(write.id)
     task = asyncio.ensure_future(sending)
-    await asyncio.sleep(0)  # the write is on its way when it is stopped
+    await asyncio.sleep(0)  # the write is in flight when it is stopped
     versions = await stopping
     result = await task
     if result.status is Status.APPLIED:
@@ -320,7 +320,7 @@ async def race(
 
 @FENCING.proves("contract")
 async def write_or_fence_comes_first(scratch: Scratch) -> None:
-    """A write that races with its fence is either among its versions, or has not happened."""
+    """A write that races with its fence is either in its versions, or has not happened."""
     subject = await scratch.subject(counter())
     await subject.create("old", {"n": -1})
     for write in racing_writes(subject):

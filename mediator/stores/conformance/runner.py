@@ -73,7 +73,7 @@ class CheckStatus(StrEnum):
     PASSED: the store has the property.
     FAILED: it does not.
     NOT_OFFERED: the check is about an optional protocol that the store does not have.
-    UNKNOWN: the store could not be reached, or did not answer in time.
+    UNKNOWN: the store was not reachable, or did not answer in time.
     """
 
     PASSED = "passed"
@@ -113,13 +113,13 @@ async def run(store: Store, *, checks: Sequence[Check] = CHECKS, only: str | Non
     Args:
         store: The store, opened.
         checks: The checks.
-        only: A shell pattern; checks whose names do not match are left out.
+        only: A shell pattern of names; other checks are left out.
 
     Returns:
         The findings; nothing is raised for a store that fails.
     """
-    chosen = [check for check in checks if fnmatch.fnmatchcase(check.name, only or "*")]
-    return Report(tuple([await run_check(store, check) for check in chosen]))
+    matching = [check for check in checks if fnmatch.fnmatchcase(check.name, only or "*")]
+    return Report(tuple([await run_check(store, check) for check in matching]))
 
 
 async def run_check(store: Store, check: Check) -> CheckFinding:

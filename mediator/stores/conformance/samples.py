@@ -1,4 +1,4 @@
-"""Fields to make scratch classes of, values at the edges of every type, operators on them."""
+"""Fields for scratch classes, edge values of every type, and cases of operators on them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = [
     "collection",
     "counter",
     "edges_of",
-    "light",
     "plain",
+    "short_edges",
     "sortable",
     "text",
 ]
@@ -45,9 +45,9 @@ HOSTILE_TEXTS = (
 
 _NOISE = "".join(chr(0x10000 + n * n * n % 65_521) for n in range(2_000))
 LONG_TEXTS = tuple(_NOISE + end for end in ("", "a", "b"))
-"""Texts that no server compresses, and that differ beyond what an index may hold of them."""
+"""Incompressible texts that differ only beyond the length of an index entry."""
 
-_LIGHT = 1_500
+_MAX_LENGTH = 1_500
 
 _TEXTS: tuple[Value, ...] = (
     "",
@@ -115,12 +115,12 @@ EDGES: Mapping[FieldType, tuple[Value, ...]] = {
         _DEEP,
     ),
 }
-"""Values at the edges of the types without items, in the forms that the schema decodes."""
+"""Edge values of the types without items, in the forms that the schema decodes."""
 
 
 def edges_of(type_: FieldType, items: FieldType) -> tuple[Value, ...]:
     """Return edge values of a collection type whose items are of the type `items`."""
-    members = light(items)
+    members = short_edges(items)
     if type_ is FieldType.LIST:
         return ([], members[:1], members, [*members, *reversed(members)])
     if type_ is FieldType.SET:
@@ -130,13 +130,13 @@ def edges_of(type_: FieldType, items: FieldType) -> tuple[Value, ...]:
     return ({}, {key: members[i % len(members)] for i, key in enumerate(keys)})
 
 
-def light(type_: FieldType) -> list[Any]:
-    """Return the edge values of a type that are short enough to be items or to be indexed."""
-    return [value for value in EDGES[type_] if len(repr(value)) < _LIGHT]
+def short_edges(type_: FieldType) -> list[Any]:
+    """Return the edge values of a type that are short enough for items or indexes."""
+    return [value for value in EDGES[type_] if len(repr(value)) < _MAX_LENGTH]
 
 
 def plain(type_: FieldType, name: str = "value", **rules: Any) -> Field:
-    """Make a field of a type; collections hold integers unless `items` says otherwise."""
+    """Return a field of a type; collections have integers unless `items` is given."""
     if type_ is FieldType.REFERENCE:
         return Field(name, type_, **{"to": "somewhere", **rules})
     if type_ in SCALARS or type_ is FieldType.DOCUMENT:
@@ -157,13 +157,13 @@ def collection(type_: FieldType, items: FieldType, name: str = "value", **rules:
 
 
 def sortable(value: Any) -> Any:
-    """Return what compares as a value does: texts by their bytes."""
+    """Return the sort key of a value: texts sort by their bytes."""
     return value.encode() if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One operator on one field that holds something, or nothing, before."""
+    """One operator on one field with a value, null or missing before."""
 
     field: Field
     before: Value | MissingType
@@ -171,7 +171,7 @@ class Case:
 
     @property
     def row(self) -> Values:
-        """What the record holds before."""
+        """The record's values before."""
         return {} if isinstance(self.before, MissingType) else {self.field.name: self.before}
 
 
@@ -200,16 +200,16 @@ _BOUNDS: Mapping[FieldType, Sequence[tuple[Value, Value]]] = {
     FieldType.FLOAT: ((-1.5, 2.0**53), (0.1, None), (None, 0.0)),
     FieldType.DECIMAL: ((Decimal("-1.1"), Decimal("1E+30")), (Decimal(1), None)),
 }
-"""Minimum and maximum of fields: some that are exact as doubles, some that are not."""
+"""Minimum and maximum of fields: some exact as doubles, some not."""
 
 _MEMBERS = 4
 
-_NOTHING: tuple[MissingType | None, ...] = (MISSING, None)
+_ABSENT: tuple[MissingType | None, ...] = (MISSING, None)
 
 
 def cases(operator: Operator, type_: FieldType) -> Iterator[Case]:
     for field in _fields(type_):
-        befores = [*_NOTHING, *_befores(field)]
+        befores = [*_ABSENT, *_befores(field)]
         for before, argument in product(befores, _arguments(operator, field)):
             yield Case(field, before, OperatorCall(field.name, operator, argument))
 
@@ -228,7 +228,7 @@ def _fields(type_: FieldType) -> Iterator[Field]:
 
 
 def _befores(field: Field) -> Sequence[Value]:
-    """Return values of a field; some are longer than it may be, as if it had been allowed more."""
+    """Return values of a field; some exceed its length bound, as if it had been set later."""
     if field.items is None:
         return _BEFORE[field.type]
     first, second, *_ = _members(field)
@@ -238,8 +238,8 @@ def _befores(field: Field) -> Sequence[Value]:
         full = edges_of(FieldType.SET, field.items)[-1]
         assert isinstance(full, list)
         return ([], [first], full[: field.max_length], full)
-    some = {"a": first, "$x": second}
-    return ({}, {"a.b": first}, some, some | {"a.b": second})
+    mapping = {"a": first, "$x": second}
+    return ({}, {"a.b": first}, mapping, mapping | {"a.b": second})
 
 
 def _arguments(operator: Operator, field: Field) -> Sequence[Value]:
@@ -257,7 +257,7 @@ def _arguments(operator: Operator, field: Field) -> Sequence[Value]:
 
 
 def _members(field: Field) -> list[Any]:
-    """Return some items of a collection: its first two, the last two, all different."""
+    """Return some items for a collection: the first two and last two edge values, all different."""
     assert field.items is not None
-    some = light(field.items)
-    return some if len(some) < _MEMBERS else [*some[:2], *some[-2:]]
+    items = short_edges(field.items)
+    return items if len(items) < _MEMBERS else [*items[:2], *items[-2:]]

@@ -1,4 +1,4 @@
-"""Where checks work: classes of their own in a scratch database, dropped afterwards."""
+"""Scratch classes for checks: in a scratch database, dropped afterwards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fragment_of(
     unique: tuple[tuple[str, ...], ...] = (),
     indexes: tuple[tuple[str, ...], ...] = (),
 ) -> Fragment:
-    """Describe a scratch class; `groups` names groups that have no fields."""
+    """Describe a scratch class; `groups` names groups without fields."""
     grouped: dict[str, tuple[str, ...]] = dict.fromkeys(groups, ())
     for field in fields:
         group = field.group or MAIN_GROUP
@@ -62,45 +62,48 @@ def fragment_of(
 
 @dataclass(frozen=True, slots=True)
 class ScratchClass:
-    """One scratch class, with the calls of the port as short verbs."""
+    """A scratch class, with the calls of the port as short verbs."""
 
     store: Store
     fragment: Fragment
 
-    def writing(self, kind: WriteKind, id_: str, **what: Any) -> Write:
-        """Build a write of all groups of the class, or, for an update, of those it touches."""
-        operation, groups = what.pop("operation", uuid.uuid4().hex), what.pop("groups", ())
-        write = Write(self.fragment, id_, kind, operation, groups, **what)
+    def writing(self, kind: WriteKind, id_: str, **options: Any) -> Write:
+        """Build a write of all groups of the class, or of the touched groups for an update."""
+        operation, groups = options.pop("operation", uuid.uuid4().hex), options.pop("groups", ())
+        write = Write(self.fragment, id_, kind, operation, groups, **options)
         return replace(write, groups=groups or self._touched(write), claims=self._claims(write))
 
-    def creation(self, id_: str, values: Values | None = None, **what: Any) -> Write:
-        return self.writing(WriteKind.CREATE, id_, values=values or {}, **what)
+    def creation(self, id_: str, values: Values | None = None, **options: Any) -> Write:
+        return self.writing(WriteKind.CREATE, id_, values=values or {}, **options)
 
-    def replacement(self, id_: str, values: Values | None = None, **what: Any) -> Write:
-        return self.writing(WriteKind.REPLACE, id_, values=values or {}, **what)
+    def replacement(self, id_: str, values: Values | None = None, **options: Any) -> Write:
+        return self.writing(WriteKind.REPLACE, id_, values=values or {}, **options)
 
-    def change(self, id_: str, values: Values | None = None, **what: Any) -> Write:
-        return self.writing(WriteKind.UPDATE, id_, values=values or {}, **what)
+    def change(self, id_: str, values: Values | None = None, **options: Any) -> Write:
+        return self.writing(WriteKind.UPDATE, id_, values=values or {}, **options)
 
-    def deletion(self, id_: str, **what: Any) -> Write:
-        return self.writing(WriteKind.DELETE, id_, **what)
+    def deletion(self, id_: str, **options: Any) -> Write:
+        return self.writing(WriteKind.DELETE, id_, **options)
 
-    def every_kind(self, id_: str, values: Values, **what: Any) -> tuple[Write, ...]:
-        """Build an UPDATE, a REPLACE and a DELETE alike."""
+    def every_kind(self, id_: str, values: Values, **options: Any) -> tuple[Write, ...]:
+        """Build an UPDATE, a REPLACE and a DELETE with the same options."""
         builders = (self.change, self.replacement)
-        return (*(build(id_, values, **what) for build in builders), self.deletion(id_, **what))
+        return (
+            *(build(id_, values, **options) for build in builders),
+            self.deletion(id_, **options),
+        )
 
-    async def create(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
-        return await self.write(self.creation(id_, values, **what))
+    async def create(self, id_: str, values: Values | None = None, **options: Any) -> WriteResult:
+        return await self.write(self.creation(id_, values, **options))
 
-    async def replace(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
-        return await self.write(self.replacement(id_, values, **what))
+    async def replace(self, id_: str, values: Values | None = None, **options: Any) -> WriteResult:
+        return await self.write(self.replacement(id_, values, **options))
 
-    async def update(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
-        return await self.write(self.change(id_, values, **what))
+    async def update(self, id_: str, values: Values | None = None, **options: Any) -> WriteResult:
+        return await self.write(self.change(id_, values, **options))
 
-    async def delete(self, id_: str, **what: Any) -> WriteResult:
-        return await self.write(self.deletion(id_, **what))
+    async def delete(self, id_: str, **options: Any) -> WriteResult:
+        return await self.write(self.deletion(id_, **options))
 
     async def write(self, write: Write) -> WriteResult:
         return (await self.write_all([write]))[0]
@@ -111,23 +114,23 @@ class ScratchClass:
         require(len(results) == len(writes), f"{len(writes)} writes had {len(results)} results")
         return results
 
-    async def apply_all(self, writes: Sequence[Write], what: str = "") -> list[WriteResult]:
+    async def apply_all(self, writes: Sequence[Write], label: str = "") -> list[WriteResult]:
         """Send writes in one call; each must take effect."""
         results = await self.write_all(writes)
         for write, result in zip(writes, results, strict=True):
-            applied(result, f"{write.kind.name} {what}")
+            applied(result, f"{write.kind.name} {label}")
         return results
 
     async def read(self, id_: str, *fields: str) -> Record | None:
-        """Read one record: all of it, or the fields named."""
+        """Read one record: all fields, or the named ones."""
         return (await self.read_all([id_], fields or None))[0]
 
     async def values(self, id_: str, *fields: str) -> Mapping[str, Value]:
-        """Read the values of a record that must be there."""
+        """Read the values of a record that must be present."""
         return present(await self.read(id_, *fields), f"reading {id_!r}").values
 
     async def versions(self, id_: str) -> dict[str, int]:
-        """Read the versions of a record that must be there."""
+        """Read the versions of a record that must be present."""
         return dict(present(await self.read(id_), f"reading {id_!r}").versions)
 
     async def read_all(
@@ -161,7 +164,7 @@ class ScratchClass:
 
 
 class Scratch:
-    """A scratch namespace in one store: makes classes under names of their own, and drops them."""
+    """A scratch namespace in one store: creates classes under unique names, and drops them."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -171,20 +174,20 @@ class Scratch:
         self,
         *fields: Field,
         groups: Sequence[str] = (),
-        **what: Any,
+        **options: Any,
     ) -> ScratchClass:
-        """Prepare a new class with these fields, and with groups that have none.
+        """Prepare a new class with these fields, and with groups without fields.
 
-        What else there is to say of it is what `fragment_of` takes.
+        `options` are those of `fragment_of`.
         """
         name = f"c{uuid.uuid4().hex[:16]}"
-        return await self.prepare(self.fragment(name, fields, groups, **what))
+        return await self.prepare(self.fragment(name, fields, groups, **options))
 
     def fragment(
-        self, class_name: str, fields: Sequence[Field], groups: Sequence[str] = (), **what: Any
+        self, class_name: str, fields: Sequence[Field], groups: Sequence[str] = (), **options: Any
     ) -> Fragment:
         """Describe a class of the store; see `fragment_of`."""
-        return fragment_of(self.store.config.name, class_name, fields, groups, **what)
+        return fragment_of(self.store.config.name, class_name, fields, groups, **options)
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> ScratchClass:
         self._fragments.append(fragment)
@@ -192,7 +195,7 @@ class Scratch:
         return ScratchClass(self.store, fragment)
 
     async def clear(self) -> None:
-        """Drop every class made here; what cannot be dropped now does not hide a check's result."""
+        """Drop every class created here; a failure to drop does not hide a check's result."""
         while self._fragments:
             with suppress(StoreError):
                 await self.store.drop(self._fragments.pop())

@@ -1,4 +1,4 @@
-"""Unique constraints: of one class no two records have the same claim, whatever writes race."""
+"""Unique constraints: no two records of a class have the same claim, whatever writes race."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from mediator.stores.conformance.samples import HOSTILE_TEXTS, counter, plain
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.conformance.unique_cases import (
     EMAIL,
+    PAIR,
     ROUNDS,
     SINGLE,
     TENANT,
-    TOGETHER,
     claiming_store,
     expect_taken,
     holders_of,
@@ -44,12 +44,12 @@ WRITERS: Final = 24
 
 @THEME.proves("contract")
 async def one_writer_gets_a_value(scratch: Scratch) -> None:
-    """Of writers that race for a value, in whatever way, exactly one gets it."""
+    """Exactly one of several racing writers, of any kind, gets a value."""
     subject = await unique_subject(scratch)
     for number in range(ROUNDS):
         email, ids = f"e{number}", [f"{number}.{i}" for i in range(WRITERS)]
-        present = [subject.creation(id_, {"email": id_}) for id_ in ids[::3]]
-        await subject.apply_all(present)
+        existing = [subject.creation(id_, {"email": id_}) for id_ in ids[::3]]
+        await subject.apply_all(existing)
         builders = (subject.change, subject.creation, subject.replacement)
         writes = [builders[i % 3](id_, {"email": email}) for i, id_ in enumerate(ids)]
         results = await asyncio.gather(*map(subject.write, writes))
@@ -62,18 +62,18 @@ async def one_writer_gets_a_value(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def what_is_taken_is_refused(scratch: Scratch) -> None:
-    """Creations, replacements and updates are refused, and leave everything as it was."""
+async def taken_values_are_refused(scratch: Scratch) -> None:
+    """Creations, replacements and updates are refused, and leave everything unchanged."""
     subject = await unique_subject(scratch)
     await subject.create("x", {"email": "a"})
     await subject.create("y", {"email": "b", "n": 1})
     before = await subject.read("y")
-    for what in ({}, {"remember": "f"}, {"returning": ()}):
-        expect_taken(await subject.create("z", {"email": "a"}, **what), "x")
-        expect_taken(await subject.replace("z", {"email": "a"}, **what), "x")
+    for options in ({}, {"remember": "f"}, {"returning": ()}):
+        expect_taken(await subject.create("z", {"email": "a"}, **options), "x")
+        expect_taken(await subject.replace("z", {"email": "a"}, **options), "x")
         same(await subject.read("z"), None, "the record that was not made")
-        expect_taken(await subject.replace("y", {"email": "a"}, **what), "x")
-        expect_taken(await subject.update("y", {"email": "a", "n": 2}, **what), "x")
+        expect_taken(await subject.replace("y", {"email": "a"}, **options), "x")
+        expect_taken(await subject.update("y", {"email": "a", "n": 2}, **options), "x")
         same(await subject.read("y"), before, "the record that was not changed")
     expect_status(await subject.create("x", {"email": "b"}), Status.EXISTS, "one that exists")
     applied(await subject.update("y", {"n": 3}), "an update of another field")
@@ -81,16 +81,16 @@ async def what_is_taken_is_refused(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def each_write_of_a_call_is_refused_by_itself(scratch: Scratch) -> None:
-    """Of many writes in one call, only those of values that are taken are refused."""
+async def writes_of_a_call_are_refused_separately(scratch: Scratch) -> None:
+    """Of many writes in one call, only those with taken values are refused."""
     subject = await unique_subject(scratch)
     await subject.create("x", {"email": "7"})
     ids = [f"{i}" for i in range(20)]
     results = await subject.write_all([subject.creation(i, {"email": i}) for i in ids])
     expected = [Status.TAKEN if id_ == "7" else Status.APPLIED for id_ in ids]
     expect_statuses(results, expected, "creations")
-    again = [subject.creation(f"again {i}", {"email": i}) for i in ids]
-    expect_statuses(await subject.write_all(again), [Status.TAKEN] * 20, "the same values")
+    repeated = [subject.creation(f"again {i}", {"email": i}) for i in ids]
+    expect_statuses(await subject.write_all(repeated), [Status.TAKEN] * 20, "the same values")
     twins = [subject.creation(f"twin {i}", {"email": "twin"}) for i in range(200)]
     statuses = [result.status for result in await subject.write_all(twins)]
     same(statuses.count(Status.APPLIED), 1, "one value in one call")
@@ -98,9 +98,9 @@ async def each_write_of_a_call_is_refused_by_itself(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def a_value_becomes_free(scratch: Scratch) -> None:
-    """Deletion, replacement, and updates that set, empty or remove a value make it free."""
+    """Deletion, replacement, and updates that set, null or remove a value release it."""
     subject = await unique_subject(scratch)
-    frees: Sequence[tuple[str, Write]] = (
+    releases: Sequence[tuple[str, Write]] = (
         ("deletion", subject.deletion("x")),
         ("replacement", subject.replacement("x", {"email": "other"})),
         ("replacement without it", subject.replacement("x", {"n": 1})),
@@ -108,18 +108,18 @@ async def a_value_becomes_free(scratch: Scratch) -> None:
         ("null", subject.change("x", {"email": None})),
         ("removal", subject.writing(WriteKind.UPDATE, "x", unset=("email",))),
     )
-    for what, write in frees:
+    for label, write in releases:
         applied(await subject.replace("x", {"email": "a"}), "a first record")
         expect_taken(await subject.create("y", {"email": "a"}), "x")
-        applied(await subject.write(write), what)
-        applied(await subject.create("y", {"email": "a"}), f"after {what}")
+        applied(await subject.write(write), label)
+        applied(await subject.create("y", {"email": "a"}), f"after {label}")
         expect_taken(await subject.replace("x", {"email": "a"}), "y")
         applied(await subject.delete("y"), "the second record")
 
 
 @THEME.proves("contract")
 async def a_record_keeps_its_value(scratch: Scratch) -> None:
-    """Writing again what a record has is no conflict with itself."""
+    """A record does not conflict with itself when its value is written a second time."""
     subject = await unique_subject(scratch)
     result = applied(await subject.create("x", {"email": "a"}, operation="o", remember="f"))
     for write in (
@@ -131,17 +131,17 @@ async def a_record_keeps_its_value(scratch: Scratch) -> None:
     ):
         applied(await subject.write(write), "a write of the record")
     expect_taken(await subject.create("y", {"email": "a"}), "x")
-    again = await subject.create("x", {"email": "a"}, operation="o", remember="f")
-    same(expect_status(again, Status.REPLAYED, "a retry").versions, result.versions, "versions")
+    retry = await subject.create("x", {"email": "a"}, operation="o", remember="f")
+    same(expect_status(retry, Status.REPLAYED, "a retry").versions, result.versions, "versions")
 
 
 @THEME.proves("contract")
 async def null_and_missing_are_not_unique(scratch: Scratch) -> None:
-    """Records without a value, or with null, are no duplicates; nor if one of several is so."""
+    """Records with a missing or null value, or one of several, are no duplicates."""
     subject = await unique_subject(scratch, (("email",), ("tenant", "email")))
     await subject.apply_all([subject.creation(f"m{i}", {"n": i}) for i in range(8)])
     await subject.apply_all([subject.creation(f"n{i}", {"email": None}) for i in range(8)])
-    partial = await scratch.subject(EMAIL, TENANT, unique=TOGETHER)
+    partial = await scratch.subject(EMAIL, TENANT, unique=PAIR)
     await partial.apply_all([partial.creation(f"t{i}", {"tenant": "t"}) for i in range(8)])
     await partial.apply_all([partial.replacement(f"e{i}", {"email": "e"}) for i in range(8)])
 
@@ -149,7 +149,7 @@ async def null_and_missing_are_not_unique(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def values_are_compared_together(scratch: Scratch) -> None:
     """A constraint of several fields compares them as a whole, in their order."""
-    subject = await unique_subject(scratch, TOGETHER)
+    subject = await unique_subject(scratch, PAIR)
     pairs = [("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"), ("a,", "b"), ("a", ",b")]
     writes = [subject.creation(f"{t}|{e}", {"tenant": t, "email": e}) for t, e in pairs]
     await subject.apply_all(writes)
@@ -181,16 +181,16 @@ _ALIKE: Final[Sequence[tuple[FieldType, Value, Value, Value]]] = (
 async def every_type_is_compared_exactly(scratch: Scratch) -> None:
     """Equal values are duplicates, whatever their type and length; the nearest others are not."""
     claiming_store(scratch)
-    for type_, one, equal, near in _ALIKE:
+    for type_, value, equal, near in _ALIKE:
         subject = await scratch.subject(plain(type_, "v"), unique=(("v",),))
-        applied(await subject.create("x", {"v": one}))
+        applied(await subject.create("x", {"v": value}))
         expect_taken(await subject.create("y", {"v": equal}), "x", name="v")
         applied(await subject.create("z", {"v": near}), f"another {type_}")
 
 
 @THEME.proves("contract")
 async def any_id_and_any_text_may_be_unique(scratch: Scratch) -> None:
-    """Neither ids nor values are taken for what they are not."""
+    """Ids and values with meanings elsewhere are compared literally."""
     subject = await unique_subject(scratch)
     for text in filter(None, HOSTILE_TEXTS):
         applied(await subject.create(text, {"email": text}), "a text")
@@ -199,78 +199,84 @@ async def any_id_and_any_text_may_be_unique(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def a_constraint_can_go_and_come_back(scratch: Scratch) -> None:
-    """Without the constraint nothing is taken; when it comes back, nothing of before is."""
+    """Without the constraint nothing is taken; a restored constraint keeps no old claims."""
     subject = await unique_subject(scratch)
     await subject.create("x", {"email": "a"})
     fragment, fields = subject.fragment, (EMAIL, TENANT, counter())
-    free = await scratch.prepare(scratch.fragment(fragment.class_name, fields), fragment)
-    applied(await free.create("y", {"email": "a"}), "a duplicate, without the constraint")
-    await free.apply_all([free.deletion("x"), free.deletion("y")])
-    bound = scratch.fragment(fragment.class_name, fields, unique=SINGLE)
-    back = await scratch.prepare(bound, free.fragment)
-    applied(await back.create("z", {"email": "a"}), "a value that deleted records had")
-    expect_taken(await back.create("x", {"email": "a"}), "z")
+    unconstrained = await scratch.prepare(scratch.fragment(fragment.class_name, fields), fragment)
+    applied(await unconstrained.create("y", {"email": "a"}), "a duplicate, without the constraint")
+    await unconstrained.apply_all([unconstrained.deletion("x"), unconstrained.deletion("y")])
+    constrained = scratch.fragment(fragment.class_name, fields, unique=SINGLE)
+    restored = await scratch.prepare(constrained, unconstrained.fragment)
+    applied(await restored.create("z", {"email": "a"}), "a value that deleted records had")
+    expect_taken(await restored.create("x", {"email": "a"}), "z")
 
 
 @THEME.proves("contract")
 async def a_claim_can_be_made_alone(scratch: Scratch) -> None:
-    """A record gets claims for what it has already, at the versions that it has, and no change."""
+    """A record gets claims for its present values, without a new version or a change."""
     subject = await unique_subject(scratch)
     fragment, fields = subject.fragment, (EMAIL, TENANT, counter())
-    free = await scratch.prepare(scratch.fragment(fragment.class_name, fields), fragment)
-    await free.apply_all([free.creation(f"{i}", {"email": f"{i}"}) for i in range(8)])
-    await free.apply_all([free.creation(id_, {"email": "twin"}) for id_ in ("one", "other")])
-    bound = scratch.fragment(fragment.class_name, fields, unique=SINGLE)
-    subject = await scratch.prepare(bound, free.fragment)
+    unconstrained = await scratch.prepare(scratch.fragment(fragment.class_name, fields), fragment)
+    await unconstrained.apply_all(
+        [unconstrained.creation(f"{i}", {"email": f"{i}"}) for i in range(8)]
+    )
+    await unconstrained.apply_all(
+        [unconstrained.creation(id_, {"email": "twin"}) for id_ in ("one", "other")]
+    )
+    constrained = scratch.fragment(fragment.class_name, fields, unique=SINGLE)
+    subject = await scratch.prepare(constrained, unconstrained.fragment)
     ids = [f"{i}" for i in range(8)]
     before = await subject.read_all(ids)
     await relay(subject, ids)
-    applied(await subject.write(await _claiming_alone(subject, ids[0])), "one claim")
-    await subject.apply_all([await _claiming_alone(subject, id_) for id_ in ids])
+    applied(await subject.write(await _claim_write(subject, ids[0])), "one claim")
+    await subject.apply_all([await _claim_write(subject, id_) for id_ in ids])
     same(await subject.read_all(ids), before, "the records")
     same(await relay(subject, ids), [], "changes to be relayed")
     expect_taken(await subject.create("z", {"email": "3"}), "3")
-    late = await _claiming_alone(subject, "4")
+    late = await _claim_write(subject, "4")
     applied(await subject.update("4", {"email": "moved"}), "a write")
     expect_status(await subject.write(late), Status.CONFLICT, "a claim of what it had")
     applied(await subject.create("z", {"email": "4"}), "a value that has become free")
-    applied(await subject.write(await _claiming_alone(subject, "one")), "the first of two")
-    expect_taken(await subject.write(await _claiming_alone(subject, "other")), "one")
-    gone = await _claiming_alone(subject, "5")
+    applied(await subject.write(await _claim_write(subject, "one")), "the first of two")
+    expect_taken(await subject.write(await _claim_write(subject, "other")), "one")
+    deleted = await _claim_write(subject, "5")
     applied(await subject.delete("5"), "a deletion")
-    expect_status(await subject.write(gone), Status.MISSING, "a claim of a deleted record")
+    expect_status(await subject.write(deleted), Status.MISSING, "a claim of a deleted record")
     applied(await subject.create("w", {"email": "5"}), "what a deleted record had")
 
 
 @THEME.proves("contract")
 async def claims_can_be_corrected_alone(scratch: Scratch) -> None:
-    """What a record claims that it has no more becomes free, and its own values are claimed."""
+    """Obsolete claims of a record are released, and its present values are claimed."""
     subject = await unique_subject(scratch)
     await subject.apply_all([subject.creation(id_, {"email": id_}) for id_ in ("x", "y")])
     fragment, fields = subject.fragment, (EMAIL, TENANT, counter())
-    free = await scratch.prepare(scratch.fragment(fragment.class_name, fields), fragment)
-    await free.apply_all([free.change("x", {"email": "new"}), free.change("y", {"email": None})])
-    subject = await scratch.prepare(
-        scratch.fragment(fragment.class_name, fields, unique=SINGLE), free.fragment
+    unconstrained = await scratch.prepare(scratch.fragment(fragment.class_name, fields), fragment)
+    await unconstrained.apply_all(
+        [unconstrained.change("x", {"email": "new"}), unconstrained.change("y", {"email": None})]
     )
-    await subject.apply_all([await _claiming_alone(subject, id_) for id_ in ("x", "y")])
+    subject = await scratch.prepare(
+        scratch.fragment(fragment.class_name, fields, unique=SINGLE), unconstrained.fragment
+    )
+    await subject.apply_all([await _claim_write(subject, id_) for id_ in ("x", "y")])
     expect_taken(await subject.create("z", {"email": "new"}), "x")
     await subject.apply_all([subject.creation(f"{id_}2", {"email": id_}) for id_ in ("x", "y")])
 
 
 @THEME.proves("contract")
-async def a_claim_that_is_made_alone_is_not_logged(scratch: Scratch) -> None:
-    """An update of no group leaves nothing in the logs."""
+async def claims_without_changes_are_not_logged(scratch: Scratch) -> None:
+    """An update without groups logs nothing."""
     claiming_store(scratch)
     reader = await ChangeReader.to(scratch, EMAIL, unique=SINGLE)
     version = applied(await reader.subject.create("x", {"email": "a"})).versions["main"]
-    claiming = replace(reader.subject.change("x"), claims={"email": "a claim"})
-    applied(await reader.subject.write(claiming), "a claim")
+    claim_write = replace(reader.subject.change("x"), claims={"email": "a claim"})
+    applied(await reader.subject.write(claim_write), "a claim")
     await expect_changes(reader, "x", ("main", "create", version, None, {"email": "a"}))
 
 
-async def _claiming_alone(subject: ScratchClass, id_: str) -> Write:
-    """Return the write of what a record claims by its values, at the version that it has."""
+async def _claim_write(subject: ScratchClass, id_: str) -> Write:
+    """Return the write of a record's claims by its values, at its present version."""
     record = present(await subject.read(id_), id_)
     claims = claims_of(subject.fragment.unique, subject.fragment.fields, record.values)
     write = subject.change(id_, expect=dict(record.versions))

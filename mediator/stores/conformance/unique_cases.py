@@ -1,4 +1,4 @@
-"""What checks of unique constraints share: a class that has one, and what is taken there."""
+"""Helpers of the checks of unique constraints: a constrained class, and taken claims."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mediator.stores.port import Claiming, Status, TakenClaim, WriteResult, is_c
 
 __all__ = [
     "EMAIL",
+    "PAIR",
     "ROUNDS",
     "SINGLE",
     "TENANT",
-    "TOGETHER",
     "claiming_store",
     "expect_taken",
     "holders_of",
@@ -25,12 +25,12 @@ __all__ = [
 ]
 
 ROUNDS: Final = 8
-"""Of a race."""
+"""Number of rounds of a race."""
 
 EMAIL: Final = Field("email", FieldType.STRING)
 TENANT: Final = Field("tenant", FieldType.STRING)
 SINGLE: Final = (("email",),)
-TOGETHER: Final = (("tenant", "email"),)
+PAIR: Final = (("tenant", "email"),)
 
 
 def claiming_store(scratch: Scratch) -> Claiming:

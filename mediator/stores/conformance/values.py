@@ -1,4 +1,4 @@
-"""Values come back as they were, hostile ones too; null, missing and empty differ."""
+"""Values, including hostile ones, are returned unchanged; null, missing and empty differ."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _NAMES = (
 )
 
 
-async def _keeps(subject: ScratchClass, rows: Sequence[Values]) -> None:
-    """Write rows by CREATE, UPDATE and REPLACE in turn, each time to other records."""
+async def _check_round_trip(subject: ScratchClass, rows: Sequence[Values]) -> None:
+    """Write rows by CREATE, UPDATE and REPLACE in turn, each time to different records."""
     ids = [f"row-{i}" for i in range(len(rows))]
     for shift, build in enumerate((subject.creation, subject.change, subject.replacement)):
-        turned = [rows[(i + shift) % len(rows)] for i in range(len(rows))]
-        writes = [build(id_, row, returning=()) for id_, row in zip(ids, turned, strict=True)]
+        rotated = [rows[(i + shift) % len(rows)] for i in range(len(rows))]
+        writes = [build(id_, row, returning=()) for id_, row in zip(ids, rotated, strict=True)]
         results = await subject.apply_all(writes)
         records = await subject.read_all(ids)
         for write, result, record in zip(writes, results, records, strict=True):
@@ -65,9 +65,9 @@ async def _keeps(subject: ScratchClass, rows: Sequence[Values]) -> None:
 
 @VALUES.proves_each(EDGES, "{}_at_its_edges", "contract")
 async def at_its_edges(type_: FieldType, scratch: Scratch) -> None:
-    """Values at the edges of {} come back as they were."""
+    """Values at the edges of {} are returned unchanged."""
     subject = await scratch.subject(plain(type_))
-    await _keeps(subject, [{"value": value} for value in EDGES[type_]])
+    await _check_round_trip(subject, [{"value": value} for value in EDGES[type_]])
 
 
 @VALUES.proves_each(
@@ -78,26 +78,28 @@ async def of_every_scalar(type_: FieldType, scratch: Scratch) -> None:
     edges = {f"of_{items}": edges_of(type_, items) for items in sorted(SCALARS)}
     fields = [collection(type_, items, name=f"of_{items}") for items in sorted(SCALARS)]
     subject = await scratch.subject(*fields)
-    longest = max(map(len, edges.values()))
-    rows = [{name: some[i % len(some)] for name, some in edges.items()} for i in range(longest)]
-    await _keeps(subject, rows)
+    max_count = max(map(len, edges.values()))
+    rows = [
+        {name: values[i % len(values)] for name, values in edges.items()} for i in range(max_count)
+    ]
+    await _check_round_trip(subject, rows)
 
 
 @VALUES.proves("contract")
 async def list_of_documents(scratch: Scratch) -> None:
     """A list keeps documents as its items."""
     subject = await scratch.subject(collection(FieldType.LIST, FieldType.DOCUMENT))
-    await _keeps(subject, [{"value": list(EDGES[FieldType.DOCUMENT])}, {"value": [{}]}])
+    await _check_round_trip(subject, [{"value": list(EDGES[FieldType.DOCUMENT])}, {"value": [{}]}])
 
 
 @VALUES.proves("contract")
 async def unicode_is_not_normalised(scratch: Scratch) -> None:
-    """Composed and decomposed text, case and width stay apart, in ids too."""
+    """Composed and decomposed text, case and width stay distinct, also in ids."""
     subject = await scratch.subject(text())
     lookalikes = ["\u00e9", "e\u0301", "E\u0301", "\u212b", "\u00c5", "\uff21", "A", "a", "a "]
-    await subject.write_all([subject.creation(one, {"s": one}) for one in lookalikes])
-    for one in lookalikes:
-        same(await subject.values(one), {"s": one}, f"record {one!r}")
+    await subject.write_all([subject.creation(text_, {"s": text_}) for text_ in lookalikes])
+    for text_ in lookalikes:
+        same(await subject.values(text_), {"s": text_}, f"record {text_!r}")
 
 
 @VALUES.proves(Capability.POINT_LOOKUPS)
@@ -107,8 +109,8 @@ async def records_are_found_by_id(scratch: Scratch) -> None:
     await subject.write_all([subject.creation(f"id-{i}", {"s": str(i)}) for i in range(20)])
     same(await subject.values("id-7"), {"s": "7"}, "a record by its id")
     records = await subject.read_all(["id-3", "absent", "id-19", "id-3"])
-    found = [record and record.id for record in records]
-    same(found, ["id-3", None, "id-19", "id-3"], "records by their ids")
+    found_ids = [record and record.id for record in records]
+    same(found_ids, ["id-3", None, "id-19", "id-3"], "records by their ids")
 
 
 def _one_of_each() -> list[Field]:
@@ -138,46 +140,46 @@ async def null_value_and_missing_follow_each_other(scratch: Scratch) -> None:
     full: dict[str, Value] = {f"a_{type_}": value for type_, value in _EMPTY.items()}
     nulls: dict[str, Value] = dict.fromkeys(full)
     await subject.create("x", full)
-    for what, change, expected in (
+    for label, change, expected in (
         ("values to null", subject.change("x", nulls), nulls),
         ("null to missing", subject.change("x", unset=tuple(full)), {}),
         ("missing to missing", subject.change("x", unset=tuple(full)), {}),
         ("missing to values", subject.change("x", full), full),
         ("values to missing", subject.change("x", unset=tuple(full)), {}),
     ):
-        applied(await subject.write(change), what)
-        same(await subject.values("x"), expected, what)
+        applied(await subject.write(change), label)
+        same(await subject.values("x"), expected, label)
 
 
 @MISSING.proves("contract")
 async def sparse_reads_return_the_named_fields(scratch: Scratch) -> None:
-    """A read of some fields, or of none, returns those that are there, and all versions."""
+    """A read of some fields, or of none, returns the present ones, and all versions."""
     subject = await scratch.subject(counter("a"), counter("b"), text("c", group="side"), text("d"))
     await subject.create("x", {"a": 1, "b": None, "c": "see"})
-    whole = present(await subject.read("x"), "the record")
+    record = present(await subject.read("x"), "the record")
     for names in ((), ("a",), ("b", "d"), ("c",), ("a", "b", "c", "d")):
-        expected = {name: whole.values[name] for name in names if name in whole.values}
-        sparse = replace(whole, values=expected)
+        expected = {name: record.values[name] for name in names if name in record.values}
+        sparse = replace(record, values=expected)
         same(await subject.read_all(["x"], names), [sparse], f"sparse read of {names}")
-        both = await subject.read_all(["x", "y"], names)
-        same(both, [sparse, None], f"sparse read of {names} of two records")
+        records = await subject.read_all(["x", "y"], names)
+        same(records, [sparse, None], f"sparse read of {names} of two records")
 
 
 @MISSING.proves("contract")
 async def returning_separates_null_from_missing(scratch: Scratch) -> None:
-    """What a write returns has nulls, and leaves missing fields out."""
+    """Returned values of a write include nulls, and leave out missing fields."""
     subject = await scratch.subject(counter("a"), counter("b"), counter("c"))
-    some = await subject.create("x", {"a": 1, "b": None}, returning=("b", "c"))
-    same(applied(some).values, {"b": None}, "returning some")
-    every = await subject.update("x", {"c": 3}, returning=())
-    same(applied(every).values, {"a": 1, "b": None, "c": 3}, "returning all")
-    none = await subject.update("x", {"c": 4})
-    same(applied(none).values, {}, "returning nothing")
+    named_fields = await subject.create("x", {"a": 1, "b": None}, returning=("b", "c"))
+    same(applied(named_fields).values, {"b": None}, "returning some")
+    all_fields = await subject.update("x", {"c": 3}, returning=())
+    same(applied(all_fields).values, {"a": 1, "b": None, "c": 3}, "returning all")
+    no_fields = await subject.update("x", {"c": 4})
+    same(applied(no_fields).values, {}, "returning nothing")
 
 
 @HOSTILE.proves("contract")
 async def ids_are_data(scratch: Scratch) -> None:
-    """Records under hostile and 512-byte ids are written, read, changed and deleted apart."""
+    """Records with hostile and 512-byte ids are written, read, changed and deleted separately."""
     ids = [*HOSTILE_TEXTS, *_LONG_IDS]
     subject = await scratch.subject(counter(index=True), text())
     await subject.write_all([subject.creation(id_, {"s": id_}) for id_ in ids])
@@ -187,24 +189,26 @@ async def ids_are_data(scratch: Scratch) -> None:
         same((stored.id, stored.values), (id_, {"s": id_, "n": 1}), f"record {id_!r}")
     await subject.apply_all([subject.deletion(id_) for id_ in ids[::2]], "under a hostile id")
     scanned = await scratch.store.scan(subject.fragment, None, len(ids))
-    left = sorted(ids[1::2], key=str.encode)
-    same([record.id for record in scanned], left, "ids left after deleting every other")
+    remaining = sorted(ids[1::2], key=str.encode)
+    same([record.id for record in scanned], remaining, "ids left after deleting every other")
 
 
 @HOSTILE.proves("contract")
 async def operation_ids_are_data(scratch: Scratch) -> None:
-    """Operation ids and fingerprints of any text are remembered apart."""
+    """Operation ids and fingerprints of any text are remembered separately."""
     subject = await scratch.subject(counter())
     await subject.create("x")
-    for n, one in enumerate(HOSTILE_TEXTS):
-        write = subject.change("x", {"n": n}, operation=one, remember=one, returning=("n",))
-        applied(await subject.write(write), f"UPDATE by operation {one!r}")
-    for n, one in enumerate(HOSTILE_TEXTS):
-        recalled = await scratch.store.recall(subject.fragment, "x", one)
-        require(recalled is not None, f"operation {one!r} is not recalled")
-        assert recalled is not None
-        actual = (recalled.fingerprint, dict(recalled.result.values))
-        same(actual, (one, {"n": n}), f"operation {one!r}")
+    for n, operation in enumerate(HOSTILE_TEXTS):
+        write = subject.change(
+            "x", {"n": n}, operation=operation, remember=operation, returning=("n",)
+        )
+        applied(await subject.write(write), f"UPDATE by operation {operation!r}")
+    for n, operation in enumerate(HOSTILE_TEXTS):
+        remembered = await scratch.store.recall(subject.fragment, "x", operation)
+        require(remembered is not None, f"operation {operation!r} is not recalled")
+        assert remembered is not None
+        actual = (remembered.fingerprint, dict(remembered.result.values))
+        same(actual, (operation, {"n": n}), f"operation {operation!r}")
 
 
 @HOSTILE.proves("contract")
@@ -217,19 +221,19 @@ async def arguments_are_data(scratch: Scratch) -> None:
     await subject.create("x", {"l": [], "m": {}})
     pushes = scratch.store.supports(Operator.PUSH, FieldType.LIST)
     puts = scratch.store.supports(Operator.PUT, FieldType.MAP)
-    for one in HOSTILE_TEXTS:
-        push = OperatorCall("l", Operator.PUSH, one)
-        put = OperatorCall("m", Operator.PUT, {one: one})
+    for hostile in HOSTILE_TEXTS:
+        push = OperatorCall("l", Operator.PUSH, hostile)
+        put = OperatorCall("m", Operator.PUT, {hostile: hostile})
         calls = (*((push,) if pushes else ()), *((put,) if puts else ()))
-        applied(await subject.update("x", operators=calls, groups=("main",)), f"{one!r}")
+        applied(await subject.update("x", operators=calls, groups=("main",)), f"{hostile!r}")
     values = await subject.values("x")
     same(values["l"], list(HOSTILE_TEXTS) if pushes else [], "the list")
-    same(values["m"], {one: one for one in HOSTILE_TEXTS} if puts else {}, "the map")
+    same(values["m"], {hostile: hostile for hostile in HOSTILE_TEXTS} if puts else {}, "the map")
 
 
 @HOSTILE.proves("contract")
 async def field_names_are_data(scratch: Scratch) -> None:
-    """Fields may be named like keywords, system columns and keys, and by 63 characters."""
+    """Fields can have the names of keywords, system columns and keys, and of 63 characters."""
     subject = await scratch.subject(*(counter(name) for name in _NAMES))
     full = {name: i for i, name in enumerate(_NAMES)}
     applied(await subject.create("x", dict(full)), "CREATE")
@@ -255,7 +259,7 @@ async def long_names_stay_apart(scratch: Scratch) -> None:
 
 @HOSTILE.proves("contract")
 async def long_indexed_texts_are_kept_or_refused(scratch: Scratch) -> None:
-    """A long text in an indexed field is stored whole or refused, and harms no other write."""
+    """A long text in an indexed field is stored completely or refused; other writes succeed."""
     subject = await scratch.subject(text(index=True))
     long = "".join(uuid.uuid4().hex for _ in range(1_000))
     try:

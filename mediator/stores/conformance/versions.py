@@ -13,7 +13,7 @@ __all__ = ["THEME"]
 THEME = Theme("versions")
 
 _TICK_US = 1_000
-"""A clock of milliseconds rounds them down."""
+"""A millisecond clock rounds down."""
 
 
 async def _two_groups(scratch: Scratch) -> ScratchClass:
@@ -33,34 +33,34 @@ async def versions_follow_the_clock(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
-async def returned_versions_are_those_read(scratch: Scratch) -> None:
-    """Every write answers the versions that a read then finds."""
+async def returned_versions_equal_read_versions(scratch: Scratch) -> None:
+    """Every write returns the versions that a later read returns."""
     subject = await _two_groups(scratch)
-    for what, write in (
+    for label, write in (
         ("CREATE", subject.creation("x", {"a": 1})),
         ("UPDATE", subject.change("x", {"b": 1})),
         ("REPLACE", subject.replacement("x", {"b": 2})),
     ):
-        versions = applied(await subject.write(write), what).versions
-        same(await subject.versions("x"), dict(versions), f"versions after {what}")
+        versions = applied(await subject.write(write), label).versions
+        same(await subject.versions("x"), dict(versions), f"versions after {label}")
 
 
 @THEME.proves("contract")
 async def only_written_groups_get_versions(scratch: Scratch) -> None:
-    """An UPDATE moves the versions of its groups and of no other; REPLACE moves all."""
+    """An UPDATE increases the versions of only its groups; REPLACE increases all."""
     subject = await _two_groups(scratch)
     first = applied(await subject.create("x", {"a": 1, "b": 1})).versions
     second = applied(await subject.update("x", {"b": 2})).versions
     same(second["main"], first["main"], "version of the group that was not written")
     require(second["side"] > first["side"], "the written group has no later version")
     third = applied(await subject.replace("x", {"a": 2})).versions
-    moved = all(third[group] > second[group] for group in third)
-    require(moved, f"REPLACE must move every version: {dict(second)} became {dict(third)}")
+    are_later = all(third[group] > second[group] for group in third)
+    require(are_later, f"REPLACE must move every version: {dict(second)} became {dict(third)}")
 
 
 @THEME.proves("contract")
 async def groups_without_fields_have_versions(scratch: Scratch) -> None:
-    """A group without fields has a version, moved by an UPDATE that names it."""
+    """A group without fields has a version, increased by an UPDATE that names it."""
     subject = await scratch.subject(groups=("main",))
     first = applied(await subject.create("x")).versions
     same(sorted(first), ["main"], "groups of a record without fields")
@@ -70,7 +70,7 @@ async def groups_without_fields_have_versions(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def versions_rise_over_deletes(scratch: Scratch) -> None:
-    """Deleting and making a record again never repeats or lowers a version, of any group."""
+    """Deleting and recreating a record never repeats or lowers a version of any group."""
     subject = await _two_groups(scratch)
     last = {"main": 0, "side": 0}
     for round_ in range(5):
@@ -80,29 +80,29 @@ async def versions_rise_over_deletes(scratch: Scratch) -> None:
             subject.deletion("x"),
         ):
             versions = applied(await subject.write(write), write.kind.name).versions
-            risen = all(versions[group] > last[group] for group in write.groups)
-            require(risen, f"{write.kind.name}: {last} became {dict(versions)}")
+            are_later = all(versions[group] > last[group] for group in write.groups)
+            require(are_later, f"{write.kind.name}: {last} became {dict(versions)}")
             last = dict(versions)
 
 
 @THEME.proves("contract")
 async def deletion_returns_its_tombstone(scratch: Scratch) -> None:
-    """DELETE answers the tombstone's versions, and the highest of them as creation version."""
+    """DELETE returns the tombstone's versions, and the highest as creation version."""
     subject = await _two_groups(scratch)
     before = applied(await subject.create("x", {"a": 1})).versions
     result = applied(await subject.delete("x"), "DELETE")
     same(sorted(result.versions), sorted(before), "groups of a tombstone")
     same(result.creation_version, max(result.versions.values()), "what DELETE returns")
-    later = result.creation_version > max(before.values())
-    require(later, "a tombstone must be later than its record")
+    is_later = result.creation_version > max(before.values())
+    require(is_later, "a tombstone must be later than its record")
 
 
 async def _write(subject: ScratchClass, write: Write) -> int:
-    """Apply a write; return the creation version that is returned, and then read."""
+    """Apply a write; return the creation version, which must equal that of a read."""
     result = applied(await subject.write(write), write.kind.name)
     record = present(await subject.read(write.id), "the record")
-    what = f"creation version after {write.kind.name}"
-    same(record.creation_version, result.creation_version, what)
+    label = f"creation version after {write.kind.name}"
+    same(record.creation_version, result.creation_version, label)
     return record.creation_version
 
 
@@ -134,11 +134,11 @@ async def given_creation_versions_are_recorded(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def deletion_spares_later_creations(scratch: Scratch) -> None:
-    """DELETE with a tombstone spares a record created later, and removes one created before."""
+    """DELETE with a tombstone version keeps a record created later, and removes an earlier one."""
     subject = await _two_groups(scratch)
     await subject.create("x", {"a": 1}, creation_version=5_000)
-    spared = (await subject.delete("x", creation_version=4_000)).status is not Status.APPLIED
-    require(spared, "DELETE removed a record created after its tombstone")
+    is_spared = (await subject.delete("x", creation_version=4_000)).status is not Status.APPLIED
+    require(is_spared, "DELETE removed a record created after its tombstone")
     same(await subject.values("x"), {"a": 1}, "a record created later")
     applied(await subject.delete("x", creation_version=6_000), "DELETE of a record created before")
     same(await subject.read("x"), None, "after DELETE")

@@ -1,4 +1,4 @@
-"""What each kind of write does, alone and in bulk, and its status when it may not be applied."""
+"""The effect of each kind of write, single and in bulk, and its status when it is refused."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _MANY = 1_000
 _ADD = (OperatorCall("n", Operator.INC, 1),)
 
 
-async def _are_missing(subject: ScratchClass) -> None:
-    """Require that no write takes the record `x` to be there."""
+async def _require_missing(subject: ScratchClass) -> None:
+    """Require that all writes treat the record `x` as absent."""
     for write in (
         subject.change("x", {"n": 1}),
         subject.change("x", operators=_ADD),
         subject.deletion("x"),
         subject.replacement("x", {"n": 1}, require_present=True),
     ):
-        what = f"{write.kind.name} of an absent record"
-        expect_status(await subject.write(write), Status.MISSING, what)
-        same(await subject.read("x"), None, f"after {what}")
+        label = f"{write.kind.name} of an absent record"
+        expect_status(await subject.write(write), Status.MISSING, label)
+        same(await subject.read("x"), None, f"after {label}")
 
 
 @WRITES.proves("contract")
 async def create_needs_absence(scratch: Scratch) -> None:
-    """CREATE makes an absent record, and answers EXISTS to a present one, which stays."""
+    """CREATE creates an absent record, and returns EXISTS for a present one, which stays."""
     subject = await scratch.subject(counter())
     first = applied(await subject.create("x", {"n": 1}), "the first CREATE")
     require(first.created, "the first CREATE did not say that it created")
@@ -61,20 +61,20 @@ async def replace_makes_exactly_its_values(scratch: Scratch) -> None:
     require(first.created, "REPLACE of nothing did not say that it created")
     steps: tuple[tuple[bool, Values], ...] = ((False, {"c": "see"}), (True, {"a": 2}))
     for present_, values in steps:
-        again = await subject.replace("x", values, require_present=present_)
-        require(not applied(again).created, "REPLACE of a record said that it created")
+        result = await subject.replace("x", values, require_present=present_)
+        require(not applied(result).created, "REPLACE of a record said that it created")
         same(await subject.values("x"), values, "after REPLACE")
 
 
 @WRITES.proves("contract")
 async def absent_records_are_missing(scratch: Scratch) -> None:
-    """UPDATE, DELETE and REPLACE that needs presence answer MISSING, and make nothing."""
-    await _are_missing(await scratch.subject(counter()))
+    """UPDATE, DELETE, and REPLACE that requires presence, return MISSING and create nothing."""
+    await _require_missing(await scratch.subject(counter()))
 
 
 @WRITES.proves("contract")
-async def update_does_all_at_once(scratch: Scratch) -> None:
-    """One UPDATE sets, removes and operates on different fields, and leaves the others."""
+async def an_update_applies_all_changes(scratch: Scratch) -> None:
+    """One UPDATE sets, removes and operates on different fields, and keeps the others."""
     subject = await scratch.subject(counter("a"), counter("b"), counter("c"), counter("d"))
     await subject.create("x", {"a": 1, "b": 2, "c": 3, "d": 4})
     adds = scratch.store.supports(Operator.INC, FieldType.INTEGER)
@@ -92,27 +92,27 @@ async def wrong_expectations_conflict(scratch: Scratch) -> None:
     stale = dict(applied(await subject.create("x", {"n": 1})).versions)
     current = dict(applied(await subject.update("x", {"n": 2})).versions)
     for write in subject.every_kind("x", {"n": 3}, expect=stale):
-        what, result = write.kind.name, await subject.write(write)
-        expect_status(result, Status.CONFLICT, f"{what} that expects a stale version")
-        same(result.versions, current, f"current versions of {what}")
-        same(await subject.values("x"), {"n": 2}, f"after {what}")
-        same(await subject.versions("x"), current, f"versions after {what}")
+        label, result = write.kind.name, await subject.write(write)
+        expect_status(result, Status.CONFLICT, f"{label} that expects a stale version")
+        same(result.versions, current, f"current versions of {label}")
+        same(await subject.values("x"), {"n": 2}, f"after {label}")
+        same(await subject.versions("x"), current, f"versions after {label}")
 
 
 @WRITES.proves(Capability.CONDITIONAL_UPDATES)
 async def right_expectations_are_met(scratch: Scratch) -> None:
     """UPDATE, REPLACE and DELETE that expect the current version are applied."""
     subject = await scratch.subject(counter())
-    seen = applied(await subject.create("x", {"n": 1})).versions
-    seen = applied(await subject.update("x", {"n": 2}, expect=seen), "UPDATE").versions
-    seen = applied(await subject.replace("x", {"n": 3}, expect=seen), "REPLACE").versions
+    versions = applied(await subject.create("x", {"n": 1})).versions
+    versions = applied(await subject.update("x", {"n": 2}, expect=versions), "UPDATE").versions
+    versions = applied(await subject.replace("x", {"n": 3}, expect=versions), "REPLACE").versions
     same(await subject.values("x"), {"n": 3}, "after REPLACE")
-    applied(await subject.delete("x", expect=seen), "DELETE")
+    applied(await subject.delete("x", expect=versions), "DELETE")
     same(await subject.read("x"), None, "after DELETE")
 
 
 @WRITES.proves(Capability.CONDITIONAL_UPDATES)
-async def nothing_meets_an_expectation(scratch: Scratch) -> None:
+async def absent_records_meet_no_expectation(scratch: Scratch) -> None:
     """A write that expects a version of an absent or deleted record is not applied."""
     subject = await scratch.subject(counter())
     versions = applied(await subject.create("gone", {"n": 1})).versions
@@ -121,22 +121,22 @@ async def nothing_meets_an_expectation(scratch: Scratch) -> None:
         for write in subject.every_kind(id_, {"n": 2}, expect=versions):
             result = await subject.write(write)
             refused = result.status in (Status.CONFLICT, Status.MISSING)
-            what = f"{write.kind.name} expecting a version of nothing"
-            require(refused, f"{what}: {result.status.name}")
+            label = f"{write.kind.name} expecting a version of nothing"
+            require(refused, f"{label}: {result.status.name}")
         same(await subject.read(id_), None, "a record that is not there")
 
 
 @WRITES.proves(Capability.CONDITIONAL_UPDATES)
 async def expectations_are_kept_by_group(scratch: Scratch) -> None:
-    """A write may expect versions of some groups; writes to other groups do not disturb it."""
+    """A write can expect versions of some groups; writes to other groups do not affect it."""
     subject = await scratch.subject(counter("a"), counter("b", group="side"))
     first = applied(await subject.create("x", {"a": 1, "b": 1})).versions
     second = applied(await subject.update("x", {"b": 2}), "UPDATE of one group").versions
     main, side = {"main": first["main"]}, {"side": first["side"]}
     stale = await subject.update("x", {"a": 5}, expect=side)
     expect_status(stale, Status.CONFLICT, "expecting a stale version of a group not written")
-    both = await subject.update("x", {"a": 5}, expect={**main, **side})
-    expect_status(both, Status.CONFLICT, "expecting one current and one stale version")
+    mixed = await subject.update("x", {"a": 5}, expect={**main, **side})
+    expect_status(mixed, Status.CONFLICT, "expecting one current and one stale version")
     applied(await subject.update("x", {"b": 3}, expect=main), "expecting a current version")
     fresh = {**main, "side": (await subject.versions("x"))["side"]}
     require(fresh["side"] > second["side"], "an UPDATE gave its group no later version")
@@ -159,30 +159,30 @@ async def deleted_records_are_gone(scratch: Scratch) -> None:
 
 @DELETES.proves("contract")
 async def deleted_records_cannot_be_changed(scratch: Scratch) -> None:
-    """UPDATE, DELETE and REPLACE that needs presence answer MISSING after DELETE."""
+    """UPDATE, DELETE, and REPLACE that requires presence, return MISSING after DELETE."""
     subject = await scratch.subject(counter())
     await subject.create("x", {"n": 1})
     await subject.delete("x")
-    await _are_missing(subject)
+    await _require_missing(subject)
 
 
 @DELETES.proves("contract")
 async def nothing_is_resurrected(scratch: Scratch) -> None:
-    """A record created again under the id of a deleted one has none of its values."""
+    """A record recreated under the id of a deleted one has none of its values."""
     subject = await scratch.subject(
         counter(index=True), text("s"), collection(FieldType.LIST, FieldType.STRING, "l")
     )
-    for remake in (subject.create, subject.replace):
+    for recreate in (subject.create, subject.replace):
         await subject.replace("x", {"n": 1, "s": "old", "l": ["old"]})
         applied(await subject.delete("x"), "DELETE")
-        result = applied(await remake("x", {"n": 2}), "making the record again")
+        result = applied(await recreate("x", {"n": 2}), "making the record again")
         require(result.created, "making a deleted record again must say that it created")
         same(await subject.values("x"), {"n": 2}, "a record created again")
         same(await scratch.store.count(subject.fragment), 1, "count")
 
 
 @BULK.proves("contract")
-async def nothing_is_a_bulk_too(scratch: Scratch) -> None:
+async def empty_calls_have_no_results(scratch: Scratch) -> None:
     """No calls have no results."""
     same(await scratch.store.write([]), [], "no writes")
     same(await scratch.store.read([]), [], "no reads")
@@ -190,7 +190,7 @@ async def nothing_is_a_bulk_too(scratch: Scratch) -> None:
 
 @BULK.proves("contract")
 async def a_thousand_records(scratch: Scratch) -> None:
-    """A thousand creations and reads in one call are all done, and answered in order."""
+    """A thousand creations and reads in one call are all executed, with results in order."""
     subject = await scratch.subject(counter(), text())
     ids = [f"{(i * 7919) % _MANY:04}" for i in range(_MANY)]
     writes = [subject.creation(id_, {"n": i}) for i, id_ in enumerate(ids)]
@@ -204,7 +204,7 @@ async def a_thousand_records(scratch: Scratch) -> None:
 
 @BULK.proves("contract")
 async def one_record_a_thousand_times(scratch: Scratch) -> None:
-    """A thousand writes to one record in one call take effect in their order."""
+    """A thousand writes to one record in one call take effect in order."""
     subject = await scratch.subject(counter())
     await subject.create("x")
     writes = [subject.change("x", {"n": i}, returning=("n",)) for i in range(_MANY)]
@@ -252,16 +252,18 @@ async def a_refusal_harms_no_other(scratch: Scratch) -> None:
         subject.change("a", operators=_ADD),
         subject.creation("b", {"n": 1}),
     ]
-    done = Status.APPLIED
+    applied_ = Status.APPLIED
     results = await subject.write_all(script)
-    expect_statuses(results, [done, Status.REFUSED, done, done], "an overflow among others")
+    expect_statuses(
+        results, [applied_, Status.REFUSED, applied_, applied_], "an overflow among others"
+    )
     same(await subject.values("a"), {"n": 2}, "a record written around the overflow")
     same(await subject.values("full"), {"n": INTEGER_MAX}, "the record that would overflow")
 
 
 @BULK.proves("contract")
 async def classes_mix_in_one_call(scratch: Scratch) -> None:
-    """One call may write and read records of several classes, under the same ids."""
+    """One call can write and read records of several classes, under the same ids."""
     first, second = await scratch.subject(counter()), await scratch.subject(text())
     writes = [first.creation("x", {"n": 1}), second.creation("x", {"s": "one"})]
     await first.apply_all(writes, "in one of two classes")

@@ -1,4 +1,4 @@
-"""Administration: collections and indexes, and what a server reports of its durability."""
+"""Administration: collections and indexes, and the durability that a server reports."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["build", "erase", "observe", "prepare"]
 
 _NAMESPACE_EXISTS: Final = 48
 _CLAIMS: Final = "unique "
-"""What the names of the indexes of unique constraints begin with."""
+"""Name prefix of indexes of unique constraints."""
 
-_NAMED: Final = ("compound ", "path ")
-"""The same of compound indexes, and of those of paths within documents and maps."""
+_INDEX_PREFIXES: Final = ("compound ", "path ")
+"""Name prefixes of compound indexes, and of indexes of paths within documents and maps."""
 
 _STAND_IN_LOSS_S: Final = 1.0
 _JOURNAL_MS: Final = 100
@@ -37,7 +37,7 @@ Client = AsyncMongoClient[dict[str, Any]]
 async def prepare(
     session: MongoSession, fragment: Fragment, previous: Fragment | None = None
 ) -> None:
-    """Make the collection of a class and its indexes; existing data stays."""
+    """Create the collection of a class and its indexes; existing data stays."""
     database, layout = session.database(fragment.database), layout_of(fragment)
     try:
         await database.create_collection(fragment.stored_as, check_exists=False)
@@ -46,18 +46,18 @@ async def prepare(
             raise
     collection = session.collection(layout)
     if not session.is_stand_in:
-        # Partial, so that the sweep finds the outboxes that are not empty, and writes to records
-        # whose outbox stays empty do not touch the index.
+        # Partial, so that the sweep finds non-empty outboxes, and writes to records whose outbox
+        # stays empty do not touch the index.
         await collection.create_index(
             {"_id": 1, "creation_version": 1}, name="outbox", partialFilterExpression=WAITING
         )
-    await _drop_named(collection, layout)
+    await _drop_obsolete(collection, layout)
     await build(session, fragment)
     await _match_claims(collection, layout, previous)
 
 
 async def build(session: MongoSession, fragment: Fragment) -> None:
-    """Build the indexes of a class that are not there."""
+    """Build the missing indexes of a class."""
     layout = layout_of(fragment)
     collection = session.collection(layout)
     for name, field in fragment.fields.items():
@@ -67,38 +67,43 @@ async def build(session: MongoSession, fragment: Fragment) -> None:
         await collection.create_index(dict.fromkeys(paths, 1) | {"_id": 1}, name=name)
 
 
-async def _drop_named(collection: AsyncCollection[Document], layout: Layout) -> None:
-    """Drop the compound indexes, and those of paths, that are no more."""
-    wanted = dict(_named_indexes(layout))
+async def _drop_obsolete(collection: AsyncCollection[Document], layout: Layout) -> None:
+    """Drop obsolete compound and path indexes."""
+    indexes = dict(_named_indexes(layout))
     for name in await collection.index_information():
-        if name.startswith(_NAMED) and name not in wanted:
+        if name.startswith(_INDEX_PREFIXES) and name not in indexes:
             await collection.drop_index(name)
 
 
 def _named_indexes(layout: Layout) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each index, and the paths of the values that it has."""
-    compound, path = _NAMED
+    """Yield the name and the value paths of each index."""
+    compound, path = _INDEX_PREFIXES
     for names in layout.fragment.indexes:
         yield f"{compound}{','.join(names)}", [layout.paths[name] for name in names]
     for name, field in layout.fragment.fields.items():
         for keys in field.indexed_keys:
-            at = layout.path_within(name, keys)
-            yield f"{path}{at}", [at]
+            value_path = layout.path_within(name, keys)
+            yield f"{path}{value_path}", [value_path]
 
 
 async def _match_claims(
     collection: AsyncCollection[Document], layout: Layout, previous: Fragment | None
 ) -> None:
-    """Make the indexes of unique constraints; drop those that were in force neither before."""
-    before = set(map(constraint_name, previous.unique)) if previous is not None else set[str]()
-    there = await collection.index_information()
-    for name in there:
+    """Create the indexes of unique constraints; drop those of neither the old nor the new ones."""
+    previous_constraints = (
+        set(map(constraint_name, previous.unique)) if previous is not None else set[str]()
+    )
+    existing = await collection.index_information()
+    for name in existing:
         constraint = name.removeprefix(_CLAIMS)
-        if name != constraint and constraint not in before | layout.claim_paths.keys():
+        if (
+            name != constraint
+            and constraint not in previous_constraints | layout.claim_paths.keys()
+        ):
             await collection.drop_index(name)
     for constraint, path in layout.claim_paths.items():
-        if constraint not in before:
-            # Objects that were deleted without the constraint have their claims still.
+        if constraint not in previous_constraints:
+            # Objects that were deleted before the constraint existed still have their claims.
             query = {path: {"$exists": True}, "tombstone": {"$exists": True}} | has_intent("")
             await collection.update_many(query, {"$unset": {path: ""}})
         name = f"{_CLAIMS}{constraint}"
@@ -108,12 +113,12 @@ async def _match_claims(
 async def erase(
     session: MongoSession, layout: Layout, names: Sequence[str], after: str | None, limit: int
 ) -> str | None:
-    """Remove fields from up to `limit` records; return the stored id of the last of them."""
+    """Remove fields from up to `limit` records; return the stored id of the last one."""
     collection = session.collection(layout)
     span, end = await span_after(collection, after, limit)
     paths = [f"values.{path_key(name)}" for name in names]
-    held = {"$or": [{path: {"$exists": True}} for path in paths]}
-    await collection.update_many(span | held, {"$unset": dict.fromkeys(paths, "")})
+    has_fields = {"$or": [{path: {"$exists": True}} for path in paths]}
+    await collection.update_many(span | has_fields, {"$unset": dict.fromkeys(paths, "")})
     return end
 
 
@@ -121,24 +126,24 @@ async def observe(client: Client, config: SystemConfig) -> ServerFacts:
     build = await client.admin.command("buildInfo")
     hello = await client.admin.command("hello")
     options: Mapping[str, Any] = {}
-    with suppress(OperationFailure):  # a server may not know the command, or not allow it to us
+    with suppress(OperationFailure):  # the command can be unknown to the server, or forbidden
         options = await client.admin.command("getCmdLineOpts")
-    lost: float | None
+    loss_s: float | None
     details = {"storage": ",".join(build.get("storageEngines", ()))}
     if is_stand_in(build):
-        name, lost = STAND_IN, _stand_in_loss(options)
+        name, loss_s = STAND_IN, _stand_in_loss(options)
     else:
         concern = WRITE_CONCERNS[config.durability]
         details["write_concern"] = str(concern["w"])
-        name, lost = "MongoDB", _loss(options, hello, concern)
+        name, loss_s = "MongoDB", _loss(options, hello, concern)
     hosts = hello.get("hosts", ())
-    return ServerFacts(name, str(build["version"]), lost, max(len(hosts) - 1, 0), details)
+    return ServerFacts(name, str(build["version"]), loss_s, max(len(hosts) - 1, 0), details)
 
 
 def _stand_in_loss(options: Mapping[str, Any]) -> float:
-    """Our launcher is given, as its last argument, how often it commits (milliseconds).
+    """Return the loss from the launcher's last argument, its commit interval in milliseconds.
 
-    0: before each answer. Commits at a distance take time themselves, on a slow disk most of it.
+    0: it commits before each reply. Otherwise a commit also takes time, mostly on a slow disk.
     """
     every_ms = str([*options.get("argv", ()), ""][-1])
     if not every_ms.isdigit():

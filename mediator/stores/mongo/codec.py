@@ -1,4 +1,4 @@
-"""How values, texts and keys are stored as BSON, so that every server orders them alike."""
+"""Encodes values, texts and keys as BSON, so that every server orders them alike."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ _EMPTY_KEY: Final = "%"
 
 
 def ordered_text(text: str) -> str:
-    """Write a text so that every server sorts it by UTF-8 bytes.
+    """Encode a text so that every server sorts it by UTF-8 bytes.
 
-    mongo-java-server compares UTF-16 code units, which put U+E000 to U+FFFF after the supplementary
-    characters. Each of these and those gets a prefix that sorts alike in both encodings;
-    all other texts, which are nearly all, are stored as they are.
+    mongo-java-server compares UTF-16 code units, which sort U+E000 to U+FFFF after the
+    supplementary characters. All of these characters get a prefix that sorts alike in both
+    encodings; other texts, nearly all, are stored unchanged.
     """
-    return text if text.isascii() else _ABOVE_SURROGATES.sub(_prefixed, text)
+    return text if text.isascii() else _ABOVE_SURROGATES.sub(_add_prefix, text)
 
 
 def plain_text(stored: str) -> str:
-    """Read what `ordered_text` has written."""
+    """Decode the result of `ordered_text`."""
     return stored if stored.isascii() else _PREFIXED.sub(r"\1", stored)
 
 
-def _prefixed(match: re.Match[str]) -> str:
+def _add_prefix(match: re.Match[str]) -> str:
     character = match[0]
     return ("\ue000" if character <= "\uffff" else "\ue001") + character
 
 
 def path_key(key: str) -> str:
-    """Write a user's key so that it is one step of a path, and never an operator."""
+    """Escape a user's key so that it is one step of a path, and never an operator."""
     return _SPECIAL.sub(_escape, key) if key else _EMPTY_KEY
 
 
 def plain_key(stored: str) -> str:
-    """Read what `path_key` has written."""
+    """Decode the result of `path_key`."""
     if stored == _EMPTY_KEY:
         return ""
     return _ESCAPED.sub(_unescape, stored) if "%" in stored else stored
@@ -76,12 +76,12 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 # Decimals are texts that sort by value. Decimal128 would be the obvious form, but mongo-java-server
-# takes two of them for equal if their doubles are: it would leave 0.1 in the place of
-# 0.100000000000000000000000000000001. Equal values have equal texts, whatever their trailing zeros.
+# treats two of them as equal if their doubles are: it would keep 0.1 instead of
+# 0.100000000000000000000000000000001. Equal values have equal texts, without trailing zeros.
 #
 # zero      "1"
 # positive  "2", the exponent of the first digit as five digits above 50000, the digits
-# negative  "0", the complements of all these digits, "~": so that of -1 and -1.1, -1 comes later
+# negative  "0", the complements of all these digits, "~": so -1 sorts after -1.1
 _BIAS: Final = 50_000
 _EXPONENT_DIGITS: Final = 5
 _COMPLEMENT: Final = str.maketrans("0123456789", "9876543210")
@@ -101,7 +101,7 @@ def sortable_decimal(value: Decimal) -> str:
 
 
 def decimal_of(stored: str) -> Decimal:
-    """Read what `sortable_decimal` has written, without trailing zeros."""
+    """Decode the result of `sortable_decimal`, without trailing zeros."""
     if stored == _ZERO:
         return Decimal(0)
     negative = stored.startswith(_NEGATIVE)
@@ -119,14 +119,14 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Two functions: from the Python form of a value to BSON, and back. Neither is given null."""
+    """The conversions of a value from Python to BSON and back; neither is called for null."""
 
     encode: Convert
     decode: Convert
 
 
 def microseconds(moment: datetime) -> int:
-    """Return microseconds since the epoch: BSON's own dates have milliseconds only."""
+    """Return microseconds since the epoch: BSON dates have only milliseconds."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -180,7 +180,7 @@ def item_codec(type_: FieldType) -> Codec:
 def field_codec(field: Field) -> Codec:
     if field.items is not None:
         return _COLLECTIONS[field.type](_ITEMS[field.items])
-    # Texts keep their order; the server never sorts by items.
+    # Texts are stored sortable; the server never sorts by items.
     return _ORDERED_TEXT if field.type in TEXTS else _ITEMS[field.type]
 
 

@@ -1,4 +1,4 @@
-"""The driver's errors as those of the port; no message carries a value or a URL."""
+"""Maps the driver's errors to the port's; no message contains a value or a URL."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pymongo.errors import (
 
 from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
 
-__all__ = ["DUPLICATE_KEY", "guarded", "translated"]
+__all__ = ["DUPLICATE_KEY", "as_store_error", "guarded"]
 
 DUPLICATE_KEY: Final = 11000
 
-_LATE: Final = (NetworkTimeout, ExecutionTimeout, WTimeoutError, TimeoutError)
+_TIMEOUTS: Final = (NetworkTimeout, ExecutionTimeout, WTimeoutError, TimeoutError)
 _UNSTORABLE: Final = (
     BSONError,
     UnicodeError,
@@ -41,31 +41,31 @@ _T = TypeVar("_T")
 async def guarded(
     system: str, deadline_s: float, work: Awaitable[_T], *, writes: bool = False
 ) -> _T:
-    """Await work within a deadline (seconds), and let nothing but `StoreError` out of it.
+    """Await work within a deadline (seconds); raise its failures as `StoreError`.
 
-    `writes`: it has a connection and writes; see `translated`.
+    `writes`: the work has a connection and writes; see `as_store_error`.
     """
     try:
         async with asyncio.timeout(deadline_s):
             return await work
     except (PyMongoError, TimeoutError, *_UNSTORABLE) as error:
-        raise translated(system, error, writes=writes) from error
+        raise as_store_error(system, error, writes=writes) from error
     except RuntimeError as error:
-        # The driver goes on reading after a write that met a closed connection; uvloop has it so.
+        # The driver reads on after a write to a closed connection; uvloop then raises this.
         if "closed" not in str(error):
             raise
-        raise _lost(f"{system} has closed the connection", writes=writes) from error
+        raise _connection_lost(f"{system} has closed the connection", writes=writes) from error
 
 
-def translated(system: str, error: Exception, *, writes: bool = False) -> StoreError:
-    """Return the port's error for one of the driver's.
+def as_store_error(system: str, error: Exception, *, writes: bool = False) -> StoreError:
+    """Return the port's error for an error of the driver.
 
-    `writes`: a write met it on an open connection. If that broke, the write may have been applied.
+    `writes`: a write failed on an open connection. If that broke, the write may have been applied.
     """
-    if isinstance(error, _LATE):
+    if isinstance(error, _TIMEOUTS):
         return StoreTimeout(f"{system} did not answer in time")
     if isinstance(error, ConnectionFailure):
-        return _lost(f"{system} cannot be reached", writes=writes)
+        return _connection_lost(f"{system} cannot be reached", writes=writes)
     if isinstance(error, OperationFailure) and not isinstance(error, BulkWriteError):
         return StoreRefused(f"{system} answered with error {error.code}")
     if isinstance(error, (ConfigurationError, InvalidName)):
@@ -75,7 +75,7 @@ def translated(system: str, error: Exception, *, writes: bool = False) -> StoreE
     return StoreRefused(f"{system} failed with {type(error).__name__}")
 
 
-def _lost(text: str, *, writes: bool) -> StoreError:
+def _connection_lost(text: str, *, writes: bool) -> StoreError:
     if writes:
         return StoreTimeout(f"{text}; the write may or may not have taken effect")
     return StoreUnavailable(text)

@@ -1,9 +1,9 @@
-"""Fences: a record that takes no more writes of a token, however late they come (`Store.fence`).
+"""Fences: a fenced record takes no more writes of a token, however late they come (`Store.fence`).
 
-Every update of a write with a token has the condition that the record is not fenced against it, in
-the same step. So the two come one after the other: what came first is among the versions that the
-fence reads, what comes later does not apply. A write that would *make* the record finds a tombstone
-that the fence has put there, and an insertion fails on its key.
+Every update of a write with a token has, atomically, the condition that the record is not fenced
+against it. So write and fence are ordered: the fence reads the versions of an earlier write, and a
+later write does not apply. A write that would *create* the record finds the fence's tombstone, and
+an insertion fails on its key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def fence(
     try:
         document = await session.put(layout, layout.key(id_) | unfenced(token), update, BOOKKEEPING)
     except DuplicateKeyError:
-        # It was fenced before, or a concurrent write has made the record.
+        # It was fenced before, or a concurrent write has created the record.
         document = await session.find(layout, id_, BOOKKEEPING | {"_fences": 1})
         if not is_fenced(document, token):
             return await fence(session, fragment, id_, token, now_us)

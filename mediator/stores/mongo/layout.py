@@ -1,4 +1,4 @@
-"""How a record is laid out as one MongoDB document.
+"""The layout of a record as one MongoDB document.
 
 =============== ===================================================================================
 ``_id``         the object's id, as `ordered_text`
@@ -6,21 +6,21 @@
 ``versions``    the version of each group, Int64
 ``creation_version``       version of the object's creation, Int64
 ``tombstone``   when it was deleted (Int64, microseconds); only deleted records have it
-``_ops``        remembered operations, the newest of them
-``_archived``   whether others are in the archive (`outbox.archive`)
-``_pending``    outbox: the writes that are not relayed yet, each as `EntryEncoder.text`
+``_ops``        the newest remembered operations
+``_archived``   whether older ones are in the archive (`outbox.archive`)
+``_pending``    outbox: the unrelayed writes, each as `EntryEncoder.text`
 ``_base``       values before the first of these, as JSON text; absent if there was no record
 ``_fences``     tokens whose writes are refused, each with its time
 ``_intent``       the write intent on the record
-``_redo``         what came with the write intent
-``_joint``      the last joint write of the record: the intent under which it happened
-``_claims``     by unique constraint, what the record claims, in a list with what it has reserved
-``_reserved``   by unique constraint, what it has reserved under its intent
-``_bytes``      how many bytes the document has at most, Int64 (`sizes`)
-``_acknowledged``    how many writes the relay has acknowledged, and the last of them, as JSON text
+``_redo``         the redo record of the write intent
+``_joint``      the last joint write of the record: the intent under which it was applied
+``_claims``     by unique constraint, the record's claims, in a list with its reservations
+``_reserved``   by unique constraint, the reservation under its intent
+``_bytes``      upper bound of the document's size in bytes, Int64 (`sizes`)
+``_acknowledged``    number of writes that the relay has acknowledged, and the last, as JSON text
 =============== ===================================================================================
 
-User names are only ever keys below ``values`` and ``versions``, and escaped there.
+User names occur only as keys below ``values`` and ``versions``, where they are escaped.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ __all__ = [
 Document: TypeAlias = dict[str, Any]
 
 LIVE: Final[Document] = {"tombstone": {"$exists": False}}
-"""The condition that a record is there."""
+"""The condition that a record is present."""
 
 BOOKKEEPING: Final[Document] = {"creation_version": 1, "versions": 1, "tombstone": 1}
-"""The projection that every answer needs."""
+"""The projection that every reply needs."""
 
 INTENT_FIELDS: Final[Document] = {"_intent": "", "_redo": ""}
-"""What is unset when an intent goes."""
+"""The fields that are unset with an intent."""
 
-_WHOLE: Final[Document] = {**BOOKKEEPING, "values": 1}
+_ALL_FIELDS: Final[Document] = {**BOOKKEEPING, "values": 1}
 _JOINT: Final[Document] = {"_intent": 1, "_joint": 1}
 _LAYOUTS: Final = 4096
 _NAME_BYTES: Final = 63
@@ -85,19 +85,19 @@ def unfenced(token: str) -> Document:
 
 
 def has_intent(intent: str) -> Document:
-    """Return the condition that a record has this intent; without one, that it has none."""
+    """Return the condition that a record has this intent; empty: that it has none."""
     return {"_intent": intent or {"$exists": False}}
 
 
 def is_fenced(document: Mapping[str, Any] | None, token: str) -> bool:
-    """Whether a document takes no writes of a token; false without one."""
+    """Whether a document takes no writes of a token; false without a token."""
     return bool(token) and any(
         fenced["token"] == token for fenced in (document or {}).get("_fences", ())
     )
 
 
 def is_live(document: Mapping[str, Any] | None) -> bool:
-    """Whether a document, or nothing, is a record that is there."""
+    """Whether a document exists and is a live record."""
     return document is not None and "tombstone" not in document
 
 
@@ -108,8 +108,8 @@ class Layout:
         fragment: The fragment.
         paths: The path of each field's value.
         version_paths: The path of each group's version.
-        claim_paths: The path of what is claimed, by the name of the unique constraint.
-        effects: Writes the entries of the outbox.
+        claim_paths: The path of claims, by the name of the unique constraint.
+        effects: The encoder of outbox entries.
     """
 
     __slots__ = (
@@ -135,18 +135,18 @@ class Layout:
         self.claim_paths = {name: f"_claims.{name}" for name in constraints}
 
     def path_within(self, name: str, keys: Iterable[str]) -> str:
-        """Return the path to what keys lead to within a document or a map."""
+        """Return the path of a value within a document or a map."""
         return ".".join([self.paths[name], *map(path_key, keys)])
 
     def key(self, id_: str) -> Document:
-        """Return the condition that selects a record: a text, so that it can be no operator."""
+        """Return the condition that selects a record: a text, which cannot be an operator."""
         return {"_id": ordered_text(id_)}
 
     def projection(self, fields: tuple[str, ...] | None) -> Document:
         """Return the projection of some fields, or of all (None), without the bookkeeping lists."""
         joint = _JOINT if self.fragment.joint else {}
         if fields is None:
-            return _WHOLE | joint
+            return _ALL_FIELDS | joint
         return BOOKKEEPING | joint | dict.fromkeys((self.paths[name] for name in fields), 1)
 
     def encode(self, name: str, value: Any) -> Any:
@@ -154,7 +154,7 @@ class Layout:
         return None if value is None else self._codecs[name].encode(value)
 
     def decode(self, name: str, stored: Any) -> Any:
-        """Return the value of a field that BSON stands for."""
+        """Return a field's value from BSON."""
         return None if stored is None else self._codecs[name].decode(stored)
 
     def encode_all(self, values: Mapping[str, Any]) -> Document:
@@ -163,7 +163,7 @@ class Layout:
     def decode_all(
         self, document: Mapping[str, Any] | None, fields: Iterable[str] | None = None
     ) -> Values:
-        """Return the values of a sub-document: all of the fragment's fields, or some."""
+        """Return the values of a sub-document: all of the fragment's fields, or only `fields`."""
         values: Values = {}
         stored = document or {}
         for name in self._fields if fields is None else fields:
@@ -174,7 +174,7 @@ class Layout:
         return values
 
     def stored_values(self, document: Mapping[str, Any]) -> Document:
-        """Return the fields that a document has, as BSON, by their names."""
+        """Return the stored fields of a document, as BSON, by name."""
         stored = document.get("values", {})
         return {name: stored[key] for name, key in self._fields.items() if key in stored}
 
@@ -198,25 +198,25 @@ class Layout:
 
 
 layout_of = lru_cache(maxsize=_LAYOUTS)(Layout)
-"""The layout of a fragment, compiled once; fragments are the same if they are one object."""
+"""The layout of a fragment, compiled once; fragments are compared by identity."""
 
 
 def database_prefix(namespace: str) -> str:
-    """Return what the names of all MongoDB databases of a namespace begin with.
+    """Return the name prefix of all MongoDB databases of a namespace.
 
-    It ends with a hyphen, which no database of a schema has in its name: so ``a`` with ``b_c`` and
-    ``a_b`` with ``c`` stay apart.
+    It ends with a hyphen, which names of schema databases do not contain: so ``a`` with ``b_c`` and
+    ``a_b`` with ``c`` stay distinct.
     """
-    return _shortened(namespace, _PREFIX_CHARACTERS) + "-"
+    return _shorten(namespace, _PREFIX_CHARACTERS) + "-"
 
 
 def database_name(namespace: str, database: str) -> str:
     """Name the MongoDB database of a schema: at most 63 bytes, in lower case."""
     prefix = database_prefix(namespace)
-    return prefix + _shortened(database, _NAME_BYTES - len(prefix))
+    return prefix + _shorten(database, _NAME_BYTES - len(prefix))
 
 
-def _shortened(name: str, limit: int) -> str:
+def _shorten(name: str, limit: int) -> str:
     if len(name) <= limit and _PLAIN_NAME.fullmatch(name):
         return name
     digest = hashlib.blake2b(name.encode()).hexdigest()[:_HASH_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Copies of records of other stores: replaced when they are newer, as whole documents."""
+"""Copies of records of other stores: complete documents that newer ones replace."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ async def absorb(
     """Replace copies by newer records; see `Mirror.absorb`."""
     layout = layout_of(fragment)
     requests = [
-        ReplaceOne(_older(layout, record), _document(layout, record), upsert=True)
+        ReplaceOne(_older_copy(layout, record), _document(layout, record), upsert=True)
         for record in records
     ]
-    refused = await _bulk(session, layout, requests)
-    return await are_as_new(fragment, records, refused, reader.read)
+    unreplaced = await _bulk(session, layout, requests)
+    return await are_as_new(fragment, records, unreplaced, reader.read)
 
 
 async def replace_copies(
     session: MongoSession,
     fragment: Fragment,
-    found: Sequence[Record],
+    copies: Sequence[Record],
     records: Sequence[Record],
 ) -> int:
-    """Replace copies that are as they were found; see `Mirror.replace_copies`."""
+    """Replace copies that are unchanged since they were read; see `Mirror.replace_copies`."""
     layout = layout_of(fragment)
     requests = [
-        ReplaceOne(_same(layout, copy), _document(layout, record))
-        for copy, record in zip(found, records, strict=True)
+        ReplaceOne(_same_copy(layout, copy), _document(layout, record))
+        for copy, record in zip(copies, records, strict=True)
     ]
     reply = await session.collection(layout).bulk_write(requests, ordered=False)
     return reply.matched_count
@@ -69,24 +69,26 @@ async def forget(
     await _bulk(session, layout, requests)
 
 
-def _older(layout: Layout, record: Record) -> Document:
-    """Select the copy if it is older. If there is another, the upsert meets its key, and fails."""
+def _older_copy(layout: Layout, record: Record) -> Document:
+    """Select the copy if it is older. If it is not, the upsert fails on its key."""
     creation_version = Int64(record.creation_version)
-    same: Document = LIVE | {"creation_version": creation_version}
+    conditions: Document = LIVE | {"creation_version": creation_version}
     for group, path in layout.version_paths.items():
-        # A group that is absent here is older than any version.
-        same[path] = {"$not": {"$gt": Int64(record.versions.get(group, 0))}}
-    return layout.key(record.id) | {"$or": [{"creation_version": {"$lt": creation_version}}, same]}
+        # An absent group is older than any version.
+        conditions[path] = {"$not": {"$gt": Int64(record.versions.get(group, 0))}}
+    return layout.key(record.id) | {
+        "$or": [{"creation_version": {"$lt": creation_version}}, conditions]
+    }
 
 
-def _same(layout: Layout, copy: Record) -> Document:
+def _same_copy(layout: Layout, copy: Record) -> Document:
     """Select the live copy with these versions."""
-    same: Document = LIVE | {"creation_version": Int64(copy.creation_version)}
+    conditions: Document = LIVE | {"creation_version": Int64(copy.creation_version)}
     for group, path in layout.version_paths.items():
         version = copy.versions.get(group, 0)
-        # A group that is absent has no version, and null finds what is not there.
-        same[path] = Int64(version) if version else {"$in": [None, Int64(0)]}
-    return layout.key(copy.id) | same
+        # An absent group has no version; null matches missing fields.
+        conditions[path] = Int64(version) if version else {"$in": [None, Int64(0)]}
+    return layout.key(copy.id) | conditions
 
 
 def _document(layout: Layout, record: Record) -> Document:
@@ -99,7 +101,7 @@ def _document(layout: Layout, record: Record) -> Document:
 
 
 async def _bulk(session: MongoSession, layout: Layout, requests: Sequence[Any]) -> list[int]:
-    """Run upserts; return the positions of those whose record was there and did not match."""
+    """Run upserts; return the positions of those whose record exists and did not match."""
     if not requests:
         return []
     try:
@@ -107,7 +109,7 @@ async def _bulk(session: MongoSession, layout: Layout, requests: Sequence[Any]) 
     except BulkWriteError as error:
         session.check(error.details)
         errors = error.details["writeErrors"]
-        if any(one["code"] != DUPLICATE_KEY for one in errors):
+        if any(write_error["code"] != DUPLICATE_KEY for write_error in errors):
             raise StoreRefused("the copies were refused") from None
-        return sorted(one["index"] for one in errors)
+        return sorted(write_error["index"] for write_error in errors)
     return []

@@ -1,7 +1,7 @@
 """Retention: removes old tombstones, remembered operations and fences.
 
-Collections are gone through in the order of their ids, a few documents at a time: how much a call
-looks at depends on how much there is to remove, and not on how much there is.
+Collections are traversed in the order of ids, a few documents at a time: the cost of a call depends
+on how much there is to remove, not on how much there is.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from mediator.stores.mongo.read.spans import span_after
 __all__ = ["PAGE", "REAP_WITHIN_S", "Reaper"]
 
 PAGE: Final = 500
-"""Documents that one command looks at."""
+"""Documents that one command reads."""
 
 REAP_WITHIN_S: Final = 30.0
-"""Longest time of one call: many short commands, in the background."""
+"""Timeout of one call in seconds: many short commands, in the background."""
 
 _PAGES: Final = 10
-"""Pages of a collection that one call looks at, at most."""
+"""Maximum number of pages of a collection that one call reads."""
 
 _Name = tuple[str, str]
 
 
 class Reaper:
-    """Goes through the collections of a namespace; each call goes on where the last one stopped."""
+    """Traverses the collections of a namespace; each call resumes where the last one stopped."""
 
     def __init__(self, client: AsyncMongoClient[Document], namespace: str) -> None:
         self._client = client
         self._prefix = database_prefix(namespace)
-        self._reached: dict[_Name, str] = {}
+        self._positions: dict[_Name, str] = {}
         self._last: _Name = ("", "")
 
-    async def reap(self, before: int, limit: int) -> int:
+    async def reap(self, cutoff: int, limit: int) -> int:
         """Remove up to `limit` tombstones, remembered operations and fences; return how many.
 
-        What goes is older than `before` (store clock, microseconds).
+        Entries older than `cutoff` (store clock, microseconds) are removed.
         """
         names = await self._names()
-        self._reached = {name: id_ for name, id_ in self._reached.items() if name in names}
+        self._positions = {name: id_ for name, id_ in self._positions.items() if name in names}
         first = bisect(names, self._last)
-        done = 0
+        removed = 0
         for name in [*names[first:], *names[:first]]:
-            if done == limit:
+            if removed == limit:
                 break
             self._last = name
-            done += await self._walk(name, Int64(before), limit - done)
-        return done
+            removed += await self._walk(name, Int64(cutoff), limit - removed)
+        return removed
 
     async def _names(self) -> list[_Name]:
-        """Return the names of all collections, with those of their databases."""
+        """Return the names of all collections, with their databases."""
         databases = await self._client.list_database_names()
         names = [
             (database, collection)
@@ -66,40 +66,40 @@ class Reaper:
         ]
         return sorted(names)
 
-    async def _walk(self, name: _Name, before: Int64, limit: int) -> int:
-        """Go through pages up to one in which nothing is due."""
-        done = 0
+    async def _walk(self, name: _Name, cutoff: Int64, limit: int) -> int:
+        """Process pages up to one in which nothing is due."""
+        total = 0
         for _ in range(_PAGES):
-            removed = await self._page(name, before, min(PAGE, limit - done))
-            done += removed
-            if not removed or done == limit:
+            removed = await self._page(name, cutoff, min(PAGE, limit - total))
+            total += removed
+            if not removed or total == limit:
                 break
-        return done
+        return total
 
-    async def _page(self, name: _Name, before: Int64, size: int) -> int:
+    async def _page(self, name: _Name, cutoff: Int64, size: int) -> int:
         collection = self._client[name[0]][name[1]]
-        span, end = await span_after(collection, self._reached.pop(name, None), size)
+        span, end = await span_after(collection, self._positions.pop(name, None), size)
         if end is not None:
-            self._reached[name] = end
-        return await _delete_tombstones(collection, span, before) + await _trim_lists(
-            collection, span, before
+            self._positions[name] = end
+        return await _delete_tombstones(collection, span, cutoff) + await _trim_lists(
+            collection, span, cutoff
         )
 
 
 async def _delete_tombstones(
-    collection: AsyncCollection[Document], span: Document, before: Int64
+    collection: AsyncCollection[Document], span: Document, cutoff: Int64
 ) -> int:
-    # One with changes that are not relayed stays, and one with fences until they are trimmed: a
-    # record may have been fenced long after it was deleted.
+    # A tombstone with unrelayed changes stays, and one with fences until they are trimmed: a record
+    # can have been fenced long after it was deleted.
     empty = {f"{name}.0": {"$exists": False} for name in ("_pending", "_fences")}
-    old = {"tombstone": {"$lt": before}} | empty | has_intent("")
+    old = {"tombstone": {"$lt": cutoff}} | empty | has_intent("")
     return (await collection.delete_many(span | old)).deleted_count
 
 
-async def _trim_lists(collection: AsyncCollection[Document], span: Document, before: Int64) -> int:
+async def _trim_lists(collection: AsyncCollection[Document], span: Document, cutoff: Int64) -> int:
     """Remove remembered operations and fences."""
-    stale: Document = {"time": {"$lt": before}}
+    stale: Document = {"time": {"$lt": cutoff}}
     lists = ("_ops", "_fences")
     query = span | {"$or": [{name: {"$elemMatch": stale}} for name in lists]}
-    done = await collection.update_many(query, {"$pull": dict.fromkeys(lists, stale)})
-    return done.matched_count
+    result = await collection.update_many(query, {"$pull": dict.fromkeys(lists, stale)})
+    return result.matched_count

@@ -1,7 +1,7 @@
-"""Commands to the server, as few bytes and as little of the driver as they need.
+"""Commands to the server, with minimal bytes and driver overhead.
 
-Point reads and writes are sent as plain commands on connections kept at hand: the driver's own
-methods for them take four times the processor time.
+Point reads and writes are sent as plain commands on borrowed connections: the driver's methods for
+them take four times the processor time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WRITE_CONCERNS: Final[Mapping[str | None, Document]] = {
     "second": {"w": "majority", "j": False},
     None: {"w": "majority"},
 }
-"""By durability; of a majority, as reads of several records have nothing that one member has."""
+"""By durability; a majority, because reads of several records return only what a majority has."""
 
 _NO_CONDITION: Final[Document] = {}
 _RAW: Final[CodecOptions[RawBSONDocument]] = CodecOptions(document_class=RawBSONDocument)
@@ -44,17 +44,17 @@ _RAW: Final[CodecOptions[RawBSONDocument]] = CodecOptions(document_class=RawBSON
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Which documents are read.
+    """A read of documents.
 
     Attributes:
         query: The condition.
-        projection: What is read of them.
-        most: How many there are at most.
+        projection: The projection.
+        limit: Maximum number of documents.
     """
 
     query: Document
     projection: Document
-    most: int
+    limit: int
 
 
 class MongoSession:
@@ -62,7 +62,7 @@ class MongoSession:
 
     Attributes:
         client: The driver's client.
-        connections: Connections kept at hand for point reads and writes.
+        connections: Borrowed connections for point reads and writes.
         is_stand_in: Whether the server is mongo-java-server, with its defects.
     """
 
@@ -76,35 +76,35 @@ class MongoSession:
         self.is_stand_in = False
 
     async def start(self) -> None:
-        """Connect, and see whether the server is one of several."""
+        """Connect, and find out whether the server is in a replica set."""
         self.is_stand_in = is_stand_in(await self.client.admin.command("buildInfo"))
         hello = await self.client.admin.command("hello")
         if "setName" in hello:
-            # A primary that was deposed and does not know it yet answers local reads.
-            # It waits for a majority, for ever without maxTimeMS.
+            # A deposed primary that does not yet know it answers local reads. A linearizable read
+            # waits for a majority, without maxTimeMS for ever.
             wait_ms = round(self._config.deadline_s * 1000)
             concern = {"level": "linearizable"}
             self._read_concern = {"readConcern": concern, "maxTimeMS": wait_ms}
 
     async def time_us(self) -> int:
-        """Return what the server's clock shows, in whole milliseconds."""
+        """Return the server's time in microseconds, rounded to milliseconds."""
         hello = await self.client.admin.command("hello")
-        shown: datetime = hello["localTime"]
-        return round(shown.timestamp() * 1000) * 1000
+        local_time: datetime = hello["localTime"]
+        return round(local_time.timestamp() * 1000) * 1000
 
     async def close(self) -> None:
         await self.connections.close()
         await self.client.close()
 
     def database(self, name: str) -> AsyncDatabase[Document]:
-        found = self._databases.get(name)
-        if found is None:
-            found = self.client[database_name(self._config.namespace, name)]
-            self._databases[name] = found
-        return found
+        database = self._databases.get(name)
+        if database is None:
+            database = self.client[database_name(self._config.namespace, name)]
+            self._databases[name] = database
+        return database
 
     def collection(self, layout: Layout) -> AsyncCollection[Document]:
-        """Return the collection of a class, for what is not a point read or write."""
+        """Return the collection of a class, for all except point reads and writes."""
         fragment = layout.fragment
         return self.database(fragment.database).get_collection(
             fragment.stored_as,
@@ -115,7 +115,7 @@ class MongoSession:
     async def find(
         self, layout: Layout, id_: str, projection: Document, condition: Document = _NO_CONDITION
     ) -> Document | None:
-        """Read one document, or None if there is none that satisfies the condition."""
+        """Read one document; None if it is absent or does not satisfy the condition."""
         fragment = layout.fragment
         reply = await self.connections.command(
             self.database(fragment.database).name,
@@ -132,76 +132,78 @@ class MongoSession:
         return batch[0] if batch else None
 
     async def find_each(self, layout: Layout, lookup: Lookup) -> list[Document]:
-        """Read documents, in one round trip unless they are more than one batch takes (16 MB)."""
+        """Read documents, in one round trip unless they exceed one batch (16 MB)."""
         name = self.database(layout.fragment.database).name
         command = self._find(layout, lookup) | self._read_concern
-        return await self._read_on(layout, lookup, await self.connections.command(name, command))
+        return await self._read_remaining(
+            layout, lookup, await self.connections.command(name, command)
+        )
 
-    async def _read_on(
+    async def _read_remaining(
         self, layout: Layout, lookup: Lookup, reply: Mapping[str, Any]
     ) -> list[Document]:
-        """Return the documents of a lookup: those of its first batch, and what comes after it."""
+        """Return the documents of a lookup: its first batch, and the following ones."""
         documents, name = _batch(reply), self.database(layout.fragment.database).name
         while cursor := reply["cursor"]["id"]:
-            more = {"getMore": Int64(cursor), "collection": layout.fragment.stored_as}
-            reply = await self.connections.command(name, more | {"batchSize": lookup.most})
+            command = {"getMore": Int64(cursor), "collection": layout.fragment.stored_as}
+            reply = await self.connections.command(name, command | {"batchSize": lookup.limit})
             documents += reply["cursor"]["nextBatch"]
         return documents
 
     async def sizes(self, layout: Layout, stored_ids: Sequence[str]) -> dict[str, int]:
-        """Return the bytes of documents, those that are there, by their stored ids."""
+        """Return the sizes of existing documents in bytes, by stored id."""
         collection = self.collection(layout).with_options(_RAW)
-        found = collection.find({"_id": {"$in": list(stored_ids)}})
-        return {document["_id"]: len(document.raw) async for document in found}
+        cursor = collection.find({"_id": {"$in": list(stored_ids)}})
+        return {document["_id"]: len(document.raw) async for document in cursor}
 
     async def find_and_change(
         self, layout: Layout, lookup: Lookup, steps: Sequence[Document]
     ) -> tuple[list[Document], int]:
-        """Read documents, if there are any to be read, and then update them, in one round trip.
+        """Read documents, if any, and then update them, in one round trip.
 
-        What is read needs no concern of its own: a server that was deposed does not confirm the
-        update. It has to fit into one batch: the next would come after the update.
+        The read needs no read concern: a deposed server does not confirm the update. Its result has
+        to fit into one batch: the next batch would come after the update.
 
         Args:
             layout: Their layout.
-            lookup: What is read.
-            steps: The statements of an `update`. What comes of one does not stop the others.
+            lookup: The read; its limit can be 0.
+            steps: The statements of an unordered `update`: the failure of one does not stop others.
 
         Returns:
-            What was read, and how many statements applied.
+            The documents, and the number of statements that applied.
         """
-        first = [self._find(layout, lookup)] if lookup.most else []
-        *found, changed = await self._send(layout, *first, self._update(layout, steps))
-        return [document for reply in found for document in _batch(reply)], changed["n"]
+        reads = [self._find(layout, lookup)] if lookup.limit else []
+        *replies, changed = await self._send(layout, *reads, self._update(layout, steps))
+        return [document for reply in replies for document in _batch(reply)], changed["n"]
 
     async def change_and_find(
         self, layout: Layout, steps: Sequence[Document], lookup: Lookup
     ) -> list[Document]:
-        """Update documents, or make them unless their ids are taken, and then read them.
+        """Update or upsert documents, ignoring duplicate keys, and then read documents.
 
         It takes one round trip; see `find_and_change` and `find_each`.
         """
-        changed, found = await self._send(
+        changed, reply = await self._send(
             layout, self._update(layout, steps), self._find(layout, lookup)
         )
         for error in changed.get("writeErrors", ()):
             if error["code"] != DUPLICATE_KEY:
                 raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
-        return await self._read_on(layout, lookup, found)
+        return await self._read_remaining(layout, lookup, reply)
 
     def _find(self, layout: Layout, lookup: Lookup) -> Document:
         return {
             "find": layout.fragment.stored_as,
             "filter": lookup.query,
             "projection": lookup.projection,
-            "limit": lookup.most,
-            # One more: of a batch that is full the server keeps the cursor.
-            "batchSize": lookup.most + 1,
+            "limit": lookup.limit,
+            # One more: the server keeps the cursor of a full batch.
+            "batchSize": lookup.limit + 1,
         }
 
     def _update(self, layout: Layout, steps: Sequence[Document]) -> Document:
         command = {"update": layout.fragment.stored_as, "updates": steps, "ordered": False}
-        return self._lasting(command)
+        return self._with_write_concern(command)
 
     async def modify(self, layout: Layout, attempt: UpdateAttempt) -> tuple[bool, Document | None]:
         """Run an attempt; return whether it applied, and the document of its projection."""
@@ -219,15 +221,15 @@ class MongoSession:
     async def put(
         self, layout: Layout, query: Document, update: Document, projection: Document
     ) -> Document:
-        """Update the document that a query selects, or insert it; return it as it is then."""
+        """Update the document that a query selects, or insert it; return the new document."""
         document = await self._find_and_modify(
             layout, query=query, update=update, fields=projection, new=True, upsert=True
         )
         assert document is not None
         return document
 
-    async def _find_and_modify(self, layout: Layout, **what: Any) -> Document | None:
-        reply = await self._write(layout, {"findAndModify": layout.fragment.stored_as, **what})
+    async def _find_and_modify(self, layout: Layout, **options: Any) -> Document | None:
+        reply = await self._write(layout, {"findAndModify": layout.fragment.stored_as, **options})
         document: Document | None = reply.get("value")
         return document
 
@@ -254,7 +256,7 @@ class MongoSession:
     async def apply_all(
         self, layout: Layout, steps: Sequence[Insertion | ConditionalUpdate]
     ) -> bool:
-        """Apply steps to different records in any order; return whether all of them applied."""
+        """Apply steps to different records in any order; return whether all applied."""
         requests: list[InsertOne[Document] | UpdateOne] = [
             InsertOne(step.document)
             if isinstance(step, Insertion)
@@ -262,17 +264,17 @@ class MongoSession:
             for step in steps
         ]
         try:
-            done = await self.collection(layout).bulk_write(requests, ordered=False)
+            result = await self.collection(layout).bulk_write(requests, ordered=False)
         except BulkWriteError as error:
             self.check(error.details)
             return False
-        return done.inserted_count + done.matched_count == len(requests)
+        return result.inserted_count + result.matched_count == len(requests)
 
     async def _write(self, layout: Layout, command: Document) -> Mapping[str, Any]:
-        [reply] = await self._send(layout, self._lasting(command))
+        [reply] = await self._send(layout, self._with_write_concern(command))
         return reply
 
-    def _lasting(self, command: Document) -> Document:
+    def _with_write_concern(self, command: Document) -> Document:
         return command | {"writeConcern": self._write_concern} if self._write_concern else command
 
     async def _send(self, layout: Layout, *commands: Document) -> list[dict[str, Any]]:
@@ -283,7 +285,7 @@ class MongoSession:
         return replies
 
     def check(self, reply: Mapping[str, Any]) -> None:
-        """Raise if a reply says that a write may not last."""
+        """Raise `StoreTimeout` if a reply reports that a write may not be durable."""
         if reply.get("writeConcernError") or reply.get("writeConcernErrors"):
             raise StoreTimeout(f"{self._config.name} did not confirm that the write will last")
 
@@ -299,11 +301,11 @@ def _client(config: SystemConfig) -> AsyncMongoClient[Document]:
         config.url,
         appname="portolan",
         maxPoolSize=config.pool_size,
-        # Sooner than the deadline, so that a server that is down is not reported as a slow one. The
-        # driver ignores it beside `timeoutMS`.
+        # Before the deadline, so that a server that is down is not reported as slow. The driver
+        # ignores it if `timeoutMS` is set.
         serverSelectionTimeoutMS=milliseconds // 2,
         connectTimeoutMS=milliseconds,
-        # A write that is sent again by the driver would be counted twice by our own conditions.
+        # A write that the driver resends would be counted twice by our conditions.
         retryWrites=False,
         retryReads=False,
         readPreference="primary",
@@ -312,5 +314,5 @@ def _client(config: SystemConfig) -> AsyncMongoClient[Document]:
 
 
 def is_stand_in(build: Mapping[str, Any]) -> bool:
-    """MongoDB names the commit it was built from; mongo-java-server has none to name."""
+    """Whether the server is mongo-java-server: unlike MongoDB it reports no build commit."""
     return build.get("implementation") == STAND_IN or "gitVersion" not in build

@@ -1,4 +1,4 @@
-"""The MongoDB store: one document for each record, every write one update of it."""
+"""The MongoDB store: each record is one document, and each write is one update of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import claims, transactions
 from mediator.stores.mongo.admin import build, erase, observe, prepare
-from mediator.stores.mongo.errors import guarded, translated
+from mediator.stores.mongo.errors import as_store_error, guarded
 from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.mirror import absorb, forget, replace_copies
@@ -31,8 +31,8 @@ from mediator.stores.mongo.outbox.pending import (
 )
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.search.aggregates import SUMMABLE, aggregated
-from mediator.stores.mongo.search.searcher import found, pushdown, selection_of, selects
+from mediator.stores.mongo.search.aggregates import SUMMABLE, aggregate_groups
+from mediator.stores.mongo.search.searcher import find_page, pushdown, selection_of, selects
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.single import exceeding
 from mediator.stores.mongo.write.writer import Writer
@@ -71,7 +71,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An open connection, with what works on it."""
+    """An open session, with its reader, writer and reaper."""
 
     session: MongoSession
     reader: Reader
@@ -80,18 +80,18 @@ class Link:
 
 
 _BUILD_S: Final = 7200.0
-"""Seconds for the indexes and claims of a class, which is read and written meanwhile."""
+"""Timeout in seconds for the indexes and claims of a class, which is read and written meanwhile."""
 
 
 class MongoStore:
     """A store on MongoDB 5 or later, or on mongo-java-server; see `port.Store`.
 
-    It uses updates of single documents only: neither transactions nor pipelines.
+    It uses only updates of single documents: neither transactions nor pipelines.
 
     Args:
         config: How to reach the system.
-        clock: The store's clock: what versions, `now` and retention go by. None: the server's, as
-            far as it is known here.
+        clock: The store's clock for versions, `now` and retention. None: the server's clock, as
+            estimated here.
     """
 
     def __init__(self, config: SystemConfig, clock: Clock | None = None) -> None:
@@ -107,7 +107,7 @@ class MongoStore:
         try:
             session = MongoSession(self.config)
         except PyMongoError as error:
-            raise translated(self.config.name, error) from None
+            raise as_store_error(self.config.name, error) from None
         try:
             await self._guarded(session.start())
             await self._guarded(self._read_clock(session))
@@ -127,41 +127,41 @@ class MongoStore:
         await self._guarded(self.link.session.client.admin.command("ping"))
 
     async def time_us(self) -> int:
-        """Return what the server's clock shows; its milliseconds are rounded down."""
+        """Return the server's time in microseconds; its milliseconds are rounded down."""
         return await self._guarded(self._read_clock(self.link.session))
 
     async def _read_clock(self, session: MongoSession) -> int:
         sent_at = self._server.monotonic()
-        shown_us = await session.time_us()
-        self._server.read(shown_us, sent_at)
-        return shown_us
+        server_us = await session.time_us()
+        self._server.read(server_us, sent_at)
+        return server_us
 
     async def facts(self) -> ServerFacts:
-        """Observe the server's version and configuration."""
+        """Query the server's version and configuration."""
         return await self._guarded(observe(self.link.session.client, self.config))
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Whether the operator is applied to the type exactly and atomically: it always is.
+        """Whether the operator is applied to the type exactly and atomically: always if applicable.
 
-        What the server lacks or would round (`mongo.write.operators`) is computed from the
-        record and written under the condition that it is unchanged.
+        Operators that the server lacks or would round (`mongo.write.operators`) are computed from
+        the record, and written under the condition that it is unchanged.
         """
         return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        """Make the collection and its indexes; idempotent, keeps existing data."""
+        """Create the collection and its indexes; idempotent, keeps existing data."""
         await guarded(self.config.name, _BUILD_S, prepare(self.link.session, fragment, previous))
 
     async def build(
         self,
         fragment: Fragment,
-        previous: Fragment | None = None,  # noqa: ARG002 - nothing is taken away
+        previous: Fragment | None = None,  # noqa: ARG002 - nothing is removed
     ) -> None:
-        """Build the indexes that are not there; see `IndexBuilding`."""
+        """Build the missing indexes; see `IndexBuilding`."""
         await guarded(self.config.name, _BUILD_S, build(self.link.session, fragment))
 
     async def built(self, fragment: Fragment) -> float | None:  # noqa: ARG002
-        """Return None: only who may see the operations of all clients learns it of the server."""
+        """Return None: the server reports it only to users with the right to see all operations."""
         return None
 
     async def drop(self, fragment: Fragment) -> None:
@@ -178,7 +178,7 @@ class MongoStore:
         )
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        """Read records; None for those that are not there."""
+        """Read records; None for absent records."""
         return await self._guarded(self.link.reader.read(calls))
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
@@ -203,16 +203,16 @@ class MongoStore:
         )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
-        """Take an intent away wherever it is this one; see `Lockable`."""
+        """Remove this intent from the records that have it; see `Lockable`."""
         session = self.link.session
         for fragment, ids in by_fragment(keys).items():
             layout = layout_of(fragment)
             await self._guarded(transactions.unlock(session, layout, ids, intent, joint=joint))
 
     async def reserve(self, writes: Sequence[Write]) -> list[TakenClaim | None]:
-        """Reserve what writes claim; see `Claiming`."""
+        """Reserve the claims of writes; see `Claiming`."""
         session = self.link.session
-        # One after the other: of two that claim the same, the first gets it.
+        # One after the other: of two writes with the same claim, the first gets it.
         return [await self._guarded(claims.reserve(session, write)) for write in writes]
 
     async def exceeding(self, calls: Sequence[SizedWrite]) -> list[bool]:
@@ -223,8 +223,10 @@ class MongoStore:
         self, keys: Sequence[RecordKey], *, redo: bool = False
     ) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
-        look = partial(transactions.record_states, self.link.session, redo=redo)
-        return await record_states(keys, lambda f, ids: self._guarded(look(layout_of(f), ids)))
+        read_states = partial(transactions.record_states, self.link.session, redo=redo)
+        return await record_states(
+            keys, lambda f, ids: self._guarded(read_states(layout_of(f), ids))
+        )
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
@@ -246,15 +248,12 @@ class MongoStore:
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
-        """Say what the server would do of a search.
-
-        Before the store is open, the stand-in's defects are assumed.
-        """
+        """Plan a search; before the store is open, the stand-in's defects are assumed."""
         return pushdown(fragment, filter_, order, is_stand_in=self._is_stand_in)
 
     async def find(self, find: SearchRequest) -> SearchPage:
-        work = found(self.link.reader, find, is_stand_in=self._is_stand_in)
-        return await self._searched(work, find.deadline_s)
+        work = find_page(self.link.reader, find, is_stand_in=self._is_stand_in)
+        return await self._search(work, find.deadline_s)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         is_selected = selects(fragment, filter_, is_stand_in=self._is_stand_in)
@@ -272,10 +271,10 @@ class MongoStore:
         selection = selection_of(fragment, filter_, deadline_s, is_stand_in=self._is_stand_in)
         if aggregate.only_counts:
             work = self.link.reader.count(fragment, selection)
-            return group_of_all(aggregate, await self._searched(work, deadline_s))[:limit]
+            return group_of_all(aggregate, await self._search(work, deadline_s))[:limit]
         layout, session = layout_of(fragment), self.link.session
-        groups = aggregated(session, layout, selection, aggregate, limit)
-        return await self._searched(groups, deadline_s)
+        groups = aggregate_groups(session, layout, selection, aggregate, limit)
+        return await self._search(groups, deadline_s)
 
     def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:  # noqa: ARG002 - the server knows the size of every collection
         return filter_ is None
@@ -288,7 +287,7 @@ class MongoStore:
         deadline_s: float,
     ) -> int:
         work = self.link.reader.estimated_count(fragment, deadline_s)
-        return await self._searched(work, deadline_s)
+        return await self._search(work, deadline_s)
 
     async def count(self, fragment: Fragment) -> int:
         return await self._guarded(self.link.reader.count(fragment))
@@ -299,10 +298,10 @@ class MongoStore:
         return await self._guarded(absorb(link.session, link.reader, fragment, records))
 
     async def replace_copies(
-        self, fragment: Fragment, found: Sequence[Record], records: Sequence[Record]
+        self, fragment: Fragment, copies: Sequence[Record], records: Sequence[Record]
     ) -> int:
-        """Replace copies that are as they were found; see `Mirror`."""
-        return await self._guarded(replace_copies(self.link.session, fragment, found, records))
+        """Replace copies that are unchanged since they were read; see `Mirror`."""
+        return await self._guarded(replace_copies(self.link.session, fragment, copies, records))
 
     async def forget(self, fragment: Fragment, tombstones: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of deleted objects; see `Mirror`."""
@@ -311,7 +310,7 @@ class MongoStore:
 
     @property
     def sweep_every_s(self) -> float:
-        """How often `sweep` is worth its price, in seconds."""
+        """The interval of `sweep` in seconds."""
         has_index = self._link is not None and not self._link.session.is_stand_in
         return SWEEP_EVERY_S if has_index else SCAN_EVERY_S
 
@@ -324,13 +323,13 @@ class MongoStore:
         return await self._guarded(pending(link.session, link.writer.recent_writes, fragment, ids))
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
-        """Find up to `limit` records in which changes wait, in the order of their ids."""
+        """Find up to `limit` records with pending changes, in the order of their ids."""
         work = sweep(self.link.session, fragment, after, limit)
         return await guarded(self.config.name, SWEEP_WITHIN_S, work)
 
-    async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
-        """Remove relayed changes, unless another relay has done so."""
-        await self._guarded(acknowledge(self.link.session, done))
+    async def acknowledge(self, relayed: Sequence[UnrelayedChanges]) -> None:
+        """Remove relayed changes, unless another relay has removed them."""
+        await self._guarded(acknowledge(self.link.session, relayed))
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` tombstones and remembered operations past `RETENTION_S`."""
@@ -349,7 +348,7 @@ class MongoStore:
     def _is_stand_in(self) -> bool:
         return self._link is None or self._link.session.is_stand_in
 
-    async def _searched(self, work: Awaitable[_T], deadline_s: float) -> _T:
+    async def _search(self, work: Awaitable[_T], deadline_s: float) -> _T:
         try:
             return await guarded(self.config.name, deadline_s, work)
         except StoreTimeout:

@@ -1,9 +1,8 @@
 """Write intents, in the documents of their records (`Lockable`).
 
-A record that is absent gets a document, a tombstone without versions, so that an insertion of
-the record conflicts with it. Of many records, those with documents get their intents by one
-statement, which costs a server less than one for each; those that have none take a second round
-trip.
+An absent record gets a document, a tombstone without versions, so that an insertion of the record
+conflicts with it. Records with documents get their intents by one statement, which costs a server
+less than one for each; records without take a second round trip.
 """
 
 from __future__ import annotations
@@ -46,35 +45,37 @@ async def lock(
     now_us: int,
 ) -> dict[str, RecordState]:
     """Set an intent on each record that takes it; `now_us` is the store's clock."""
-    absent = {"tombstone": Int64(now_us), "creation_version": Int64(0), "_bytes": Int64(0)}
+    tombstone = {"tombstone": Int64(now_us), "creation_version": Int64(0), "_bytes": Int64(0)}
     change: Document = {"$set": {"_intent": intent}}
     if redo:
         change["$set"]["_redo"] = redo
-    update = change | {"$setOnInsert": absent}
+    update = change | {"$setOnInsert": tombstone}
     if len(ids) == 1:
         document = await _lock_one(session, layout, ids[0], intent, update)
         return {ids[0]: _record_state(layout, document)}
-    free = {"q": among(ids) | _takes(intent), "u": change, "multi": True}
-    found = _by_id(await session.change_and_find(layout, [free], _lookup(ids)))
-    # Those left are absent, or free by now.
-    while left := [id_ for id_ in ids if not _is_final(found.get(ordered_text(id_), {}), intent)]:
-        queries = [layout.key(id_) | _takes(intent) for id_ in left]
+    step = {"q": among(ids) | _takes(intent), "u": change, "multi": True}
+    documents = _by_id(await session.change_and_find(layout, [step], _lookup(ids)))
+    # The pending ones are absent, or free by now.
+    while pending := [
+        id_ for id_ in ids if not _is_final(documents.get(ordered_text(id_), {}), intent)
+    ]:
+        queries = [layout.key(id_) | _takes(intent) for id_ in pending]
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
-        found |= _by_id(await session.change_and_find(layout, steps, _lookup(left)))
-    return _record_states(layout, ids, found)
+        documents |= _by_id(await session.change_and_find(layout, steps, _lookup(pending)))
+    return _record_states(layout, ids, documents)
 
 
 async def _lock_one(
     session: MongoSession, layout: Layout, id_: str, intent: str, update: Document
 ) -> Document:
-    """Set an intent and return the document, by one command if there is no other intent."""
+    """Set an intent and return the document, by one command unless there is another intent."""
     query = layout.key(id_) | _takes(intent)
     while True:
         try:
             return await session.put(layout, query, update, _NEEDED)
         except DuplicateKeyError:
-            # Another intent or a fence is there, or a concurrent upsert has made the document: in
-            # that case, retry on what it made.
+            # There is another intent or a fence, or a concurrent upsert has inserted the document:
+            # then retry on that document.
             document = await session.find(layout, id_, _NEEDED)
             if document is not None and _is_final(document, intent):
                 return document
@@ -101,7 +102,7 @@ async def unlock(
     if joint:
         steps.insert(0, (query | LIVE, {"$set": {"_joint": intent}, **removal}))
     await session.change(layout, steps)
-    # Those left have reservations, or had some until now.
+    # The remaining records have reservations, or had some until now.
     release = partial(claims.release, session, layout, ids, intent, joint=joint)
     while layout.claim_paths and await release():
         await session.change(layout, steps)
@@ -123,9 +124,9 @@ def _by_id(documents: Iterable[Document]) -> dict[str, Document]:
 
 
 def _record_states(
-    layout: Layout, ids: Sequence[str], found: Mapping[str, Document]
+    layout: Layout, ids: Sequence[str], documents: Mapping[str, Document]
 ) -> dict[str, RecordState]:
-    return {id_: _record_state(layout, found.get(ordered_text(id_))) for id_ in ids}
+    return {id_: _record_state(layout, documents.get(ordered_text(id_))) for id_ in ids}
 
 
 def _record_state(layout: Layout, document: Mapping[str, object] | None) -> RecordState:

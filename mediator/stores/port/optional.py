@@ -143,7 +143,7 @@ class PendingChanges(Protocol):
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         """Find up to `limit` records with changes, in the order of their ids."""
 
-    async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
+    async def acknowledge(self, relayed: Sequence[UnrelayedChanges]) -> None:
         """Remove relayed changes, unless another relay has removed them."""
 
 

@@ -28,7 +28,7 @@ import orjson
 from mediator.base.page_size import PageSize
 from mediator.model.change import Change, kind_of
 from mediator.schema.types import Value
-from mediator.stores.outboxes import image_of, numbers_of, padded, read_on
+from mediator.stores.outboxes import format_position, image_of, parse_position, read_entries
 from mediator.stores.port import Fragment, FragmentOf, LogEntry, LogPage
 from mediator.stores.postgres.codec import Codec
 from mediator.stores.postgres.connection import transaction
@@ -137,11 +137,11 @@ class OutboxLog:
         horizon, _ = await self.horizon()
 
         async def page(after: str | None, count: int) -> list[LogEntry]:
-            xid, seq = numbers_of(after)
+            xid, seq = parse_position(after)
             rows = await self.ordered(BEYOND, str(xid), seq, str(horizon), count)
             return [self._entry(row, fragment_of) for row in rows]
 
-        return await read_on(self._page_size, after, limit, page)
+        return await read_entries(self._page_size, after, limit, page)
 
     async def horizon(self) -> tuple[int, int]:
         """Return (horizon, xmax), transaction ids.
@@ -167,7 +167,7 @@ class OutboxLog:
 
     async def trim(self, upto: str, keep_s: float) -> int:
         """Remove rows up to a position, a bounded number, but none younger than `keep_s`."""
-        (xid, seq), removed = numbers_of(upto), 0
+        (xid, seq), removed = parse_position(upto), 0
         for _ in range(_MAX_TRIM_BATCHES):
             ((count,),) = await self.ordered(_TRIM, str(xid), seq, keep_s, TRIM_BATCH)
             removed += count
@@ -226,7 +226,7 @@ def _value(codec: Codec, member: Any) -> Value:
 
 
 def _position(row: Any) -> str:
-    return padded(row[0], str(row[1]))
+    return format_position(row[0], str(row[1]))
 
 
 def _size(row: Any) -> int:

@@ -86,7 +86,7 @@ class Statements:
 
     def _checked_records(self, fragment: Fragment, names: tuple[str, ...]) -> RecordTable:
         if not fragment.fields.keys() >= set(names):
-            raise StoreRefused(f"{fragment.system}: a read names a field that is not there")
+            raise StoreRefused(f"{fragment.system}: a read names an unknown field")
         return self.records(fragment)
 
     def _reader(self, fragment: Fragment, names: tuple[str, ...]) -> RecordReader:

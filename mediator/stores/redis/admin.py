@@ -78,7 +78,7 @@ def refuse_unfit(settings: Mapping[str, str]) -> None:
         raise StoreRefused(f"{_product(settings)} {version} is older than 6.2")
     policy = settings.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
-        raise StoreRefused(f"maxmemory-policy {policy} throws records away; set it to noeviction")
+        raise StoreRefused(f"maxmemory-policy {policy} evicts records; set it to noeviction")
 
 
 def _product(settings: Mapping[str, str]) -> str:

@@ -100,7 +100,9 @@ class CommandClient:
                 replies[i] = reply
         errors = [reply for reply in replies if isinstance(reply, StoreError)]
         if errors and writes and len(errors) < len(replies):
-            raise StoreTimeout(f"{self._config.name} has done a part of the writes") from errors[0]
+            raise StoreTimeout(
+                f"{self._config.name} has applied only some of the writes"
+            ) from errors[0]
         if errors:
             raise errors[0]
         return replies

@@ -16,10 +16,10 @@ from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
 from mediator.stores.outboxes import (
     UNREADABLE,
+    format_position,
     image_of,
-    numbers_of,
-    padded,
-    read_on,
+    parse_position,
+    read_entries,
 )
 from mediator.stores.port import FragmentOf, LogEntry, LogPage, SystemConfig
 from mediator.stores.redis.client import CommandClient
@@ -54,7 +54,7 @@ class StreamLogs:
             entries = await self.entries(name, after, count)
             return [_entry(*entry, fragment_of) for entry in entries]
 
-        return await read_on(self._page_size[name], after, limit, page)
+        return await read_entries(self._page_size[name], after, limit, page)
 
     async def oldest(self, name: str) -> str | None:
         entries = await self.entries(name, None, 1)
@@ -64,7 +64,7 @@ class StreamLogs:
         self, name: str, after: str | None, count: int
     ) -> list[tuple[bytes, list[bytes]]]:
         """Return up to `count` raw entries of the stream beyond a position."""
-        start = "-" if after is None else "({}-{}".format(*numbers_of(after))
+        start = "-" if after is None else "({}-{}".format(*parse_position(after))
         xrange = command("XRANGE", self.keys[name], start, "+", "COUNT", count)
         (entries,) = await self._client.execute([xrange])
         return entries or []
@@ -87,15 +87,15 @@ def _image(at: _Indices, sign: int) -> _Image:
 
 
 @lru_cache(maxsize=1024)
-def _subject(what: bytes) -> tuple[str, str, str, str]:
+def _subject(subject: bytes) -> tuple[str, str, str, str]:
     """Return the database's id, class, group and kind."""
-    database_id, class_name, group, kind = what.decode().split("/")
+    database_id, class_name, group, kind = subject.decode().split("/")
     return database_id, class_name, group, kind
 
 
 def _position(stream_id: bytes) -> str:
     major, _, minor = stream_id.decode().partition("-")
-    return padded(major, minor)
+    return format_position(major, minor)
 
 
 def _entry(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> LogEntry:
@@ -103,7 +103,7 @@ def _entry(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> 
     try:
         return LogEntry(position, _change(flat, fragment_of), size)
     except UNREADABLE:
-        log.warning("an entry of an outbox, at %s, is none of ours; it is left out", position)
+        log.warning("the outbox entry at %s is not one of this service; it is skipped", position)
         return LogEntry(position, None, size)
 
 

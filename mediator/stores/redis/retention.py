@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mediator.stores.outboxes import numbers_of
+from mediator.stores.outboxes import parse_position
 from mediator.stores.redis.client import CommandClient
 from redis_connection.commands import command
 
@@ -21,7 +21,7 @@ async def trim_stream(client: CommandClient, key: str, upto: str, keep_s: float)
     """
     ((seconds, _),) = await client.execute([command("TIME")])
     cutoff = (max(0, int((int(seconds) - keep_s) * 1000)), 0)
-    milliseconds, sequence = numbers_of(upto)
+    milliseconds, sequence = parse_position(upto)
     # MINID keeps the entry at its id, so the id after `upto` is passed.
     min_id = "{}-{}".format(*min(cutoff, (milliseconds, sequence + 1)))
     removed = 0

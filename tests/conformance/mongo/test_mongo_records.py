@@ -16,7 +16,7 @@ from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.outbox.archive import archive_of
 from mediator.stores.mongo.outbox.effect import OutboxEntry
-from mediator.stores.mongo.outbox.entries import REMEMBERED
+from mediator.stores.mongo.outbox.entries import MAX_REMEMBERED
 from mediator.stores.port import (
     RETENTION_S,
     Fragment,
@@ -88,10 +88,10 @@ async def test_a_tombstone_keeps_memory_and_outbox(store: MongoStore, fragment: 
 
 async def test_memories_of_a_record_are_bounded(store: MongoStore, fragment: Fragment) -> None:
     await put(store, fragment, n=0)
-    writes = [increment(fragment, remember="f") for _ in range(3 * REMEMBERED)]
+    writes = [increment(fragment, remember="f") for _ in range(3 * MAX_REMEMBERED)]
     first = await store.write(writes)
     document = await raw(store, fragment)
-    assert len(document["_ops"]) <= REMEMBERED
+    assert len(document["_ops"]) <= MAX_REMEMBERED
     assert len(document["_pending"]) == len(writes) + 1
     again = await store.write(writes)
     assert [each.status for each in again] == [Status.REPLAYED] * len(writes)
@@ -117,7 +117,7 @@ async def test_archived_operations_are_recalled_alone_and_among_others(
     store: MongoStore, fragment: Fragment
 ) -> None:
     await put(store, fragment, "é\ue000", n=0)
-    writes = [increment(fragment, "é\ue000", remember="f") for _ in range(REMEMBERED + 1)]
+    writes = [increment(fragment, "é\ue000", remember="f") for _ in range(MAX_REMEMBERED + 1)]
     await store.write(writes)
     oldest = writes[0]
     assert oldest.operation not in [
@@ -151,13 +151,13 @@ async def test_archived_operations_that_are_more_than_a_batch_are_not_applied_ag
     ids = [f"{number}" for number in range(6)]
     await store.write([writing(fragment, WriteKind.REPLACE, i, values={"n": 0}) for i in ids])
     oldest, *later = [
-        [increment(fragment, id_, remember="f") for id_ in ids] for _ in range(REMEMBERED + 1)
+        [increment(fragment, id_, remember="f") for id_ in ids] for _ in range(MAX_REMEMBERED + 1)
     ]
     for writes in (oldest, *later):
         await store.write(writes)
     cut_batches(store, monkeypatch)
     assert {result.status for result in await store.write(oldest)} == {Status.REPLAYED}
-    assert await values(store, fragment, "5") == {"n": REMEMBERED + 1}
+    assert await values(store, fragment, "5") == {"n": MAX_REMEMBERED + 1}
 
 
 async def test_states_that_are_more_than_a_batch_are_all_read(
@@ -176,7 +176,7 @@ async def test_an_operation_that_is_archived_twice_is_remembered(
 ) -> None:
     """As when a process ends in between, or two find no room at the same time."""
     await put(store, fragment, n=0)
-    writes = [increment(fragment, remember="f") for _ in range(REMEMBERED)]
+    writes = [increment(fragment, remember="f") for _ in range(MAX_REMEMBERED)]
     await store.write(writes)
     full = await raw(store, fragment)
     async with opened(config) as other:
@@ -187,14 +187,14 @@ async def test_an_operation_that_is_archived_twice_is_remembered(
         await collection.update_one({"_id": "x"}, lists)
         results = await store.write([*writes, increment(fragment, remember="f"), *writes])
     assert [r.status for r in results].count(Status.APPLIED) == 1
-    assert await values(store, fragment) == {"n": REMEMBERED + 3}
+    assert await values(store, fragment) == {"n": MAX_REMEMBERED + 3}
 
 
 async def test_archived_operations_go_when_they_are_old_or_the_class_does(
     config: SystemConfig, store: MongoStore, fragment: Fragment
 ) -> None:
     await put(store, fragment, n=0)
-    await store.write([increment(fragment, remember="f") for _ in range(REMEMBERED + 1)])
+    await store.write([increment(fragment, remember="f") for _ in range(MAX_REMEMBERED + 1)])
     archive = store.link.session.collection(archive_of(layout_of(fragment)))
     assert await store.reap(1_000) == 0
     number = await archive.count_documents({})
@@ -203,7 +203,7 @@ async def test_archived_operations_go_when_they_are_old_or_the_class_does(
     async with opened(config, SkewedClock(later)) as later_store:
         assert await later_store.reap(1_000) >= number
     assert await archive.count_documents({}) == 0
-    await store.write([increment(fragment, remember="f") for _ in range(REMEMBERED + 1)])
+    await store.write([increment(fragment, remember="f") for _ in range(MAX_REMEMBERED + 1)])
     assert await archive.count_documents({}) > 0
     await store.drop(fragment)
     assert await archive.count_documents({}) == 0

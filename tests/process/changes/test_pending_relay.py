@@ -15,7 +15,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Values
 from mediator.stores.mongo import MongoStore
-from mediator.stores.mongo.sizes import LARGEST
+from mediator.stores.mongo.sizes import MAX_VALUES_BYTES
 from mediator.stores.port import (
     Fragment,
     StoreRefused,
@@ -252,7 +252,7 @@ async def test_a_relay_has_relayed_all_only_with_the_last_of_large_changes(
     harness.fragments["first"] = large
     relay = harness.relay()
     for _ in range(2):
-        values: Values = {"t": "x" * (LARGEST - 4096)}
+        values: Values = {"t": "x" * (MAX_VALUES_BYTES - 4096)}
         operation = uuid.uuid4().hex
         await harness.store.write(
             [Write(large, "x", WriteKind.REPLACE, operation, ("main",), values)]

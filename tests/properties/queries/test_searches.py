@@ -31,7 +31,7 @@ from mediator.model.query import OrderBy
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value, Values
-from mediator.stores.conformance.query_cases import Searched
+from mediator.stores.conformance.query_cases import SearchedClass
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Queryable, SystemConfig
 from tests.conformance.real_stores import STORES, opened
@@ -176,12 +176,12 @@ class Harness:
     subject: ScratchClass
     store: Queryable
 
-    async def fill(self, records: dict[str, Values]) -> Searched:
+    async def fill(self, records: dict[str, Values]) -> SearchedClass:
         subject = self.subject
         writes = [subject.replacement(id_, values) for id_, values in records.items()]
         writes += [subject.deletion(id_) for id_ in IDS if id_ not in records]
         await subject.write_all(writes)
-        return Searched(subject, self.store, records)
+        return SearchedClass(subject, self.store, records)
 
 
 @pytest.fixture(scope="module", params=STORES)

@@ -8,7 +8,7 @@ import pytest
 import uvloop
 from pymongo.errors import AutoReconnect, NetworkTimeout, NotPrimaryError, OperationFailure
 
-from mediator.stores.mongo.errors import guarded, translated
+from mediator.stores.mongo.errors import as_store_error, guarded
 from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
 
 
@@ -54,8 +54,8 @@ def test_a_closed_connection_is_an_unavailable_system(
 def test_a_write_that_loses_its_connection_may_have_been_applied(
     error: Exception, of_a_read: type[StoreError]
 ) -> None:
-    assert type(translated("mongo", error)) is of_a_read
-    of_a_write = translated("mongo", error, writes=True)
+    assert type(as_store_error("mongo", error)) is of_a_read
+    of_a_write = as_store_error("mongo", error, writes=True)
     assert type(of_a_write) is (StoreTimeout if of_a_read is StoreUnavailable else of_a_read)
 
 

@@ -1,10 +1,10 @@
-"""Remembered operations that a record has no room for: in a collection beside that of its class.
+"""The archive: a collection for remembered operations that a record has no room for.
 
-A server copies the whole document with every write, so a record keeps few of them. A write that
-finds no room moves the oldest to documents of their own, before it goes on. They are there before
-they leave the record, which has said so since (`_archived`): so whoever reads the record first, and
-then the archive, finds every operation. One that takes effect after the record was read raises its
-versions, on which a write depends.
+A server copies the whole document with every write, so a record keeps few operations. A write that
+finds no room first moves the oldest to separate documents. They are archived before they leave the
+record, which then records that (`_archived`): so a reader of the record, and then of the archive,
+finds every operation. An operation that takes effect after the record was read raises its versions,
+on which a write depends.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from mediator.stores.mongo.session import Lookup, MongoSession
 
 __all__ = ["OPERATIONS", "add_archived", "archive_of", "make_room"]
 
-KEPT: Final = 32
-"""Operations, the newest, that stay in the record: most of what is repeated is repeated soon."""
+RETAINED_OPERATIONS: Final = 32
+"""Number of newest operations that stay in the record: most retries come soon."""
 
 OPERATIONS: Final[Document] = {"_ops": 1, "_archived": 1}
 """The projection that `add_archived` needs."""
 
-_SOME: Final[Document] = {"_ops.0": {"$exists": True}}
+_HAS_OPERATIONS: Final[Document] = {"_ops.0": {"$exists": True}}
 _LAYOUTS: Final = 4096
 
 
@@ -38,33 +38,33 @@ def archive_of(layout: Layout) -> Layout:
 
 
 async def make_room(session: MongoSession, layout: Layout, id_: str, *, bytes_: bool) -> bool:
-    """Archive the oldest operations of a record if it takes no more; return whether it did.
+    """Archive the oldest operations of a record if it is full; return whether it did.
 
     Args:
-        bytes_: Whether it is for their bytes that it does not: then all of them are archived.
+        bytes_: Whether the record is full by bytes: then all operations are archived.
     """
-    record = await session.find(layout, id_, {"_ops": 1}, _SOME if bytes_ else NO_ROOM)
+    record = await session.find(layout, id_, {"_ops": 1}, _HAS_OPERATIONS if bytes_ else NO_ROOM)
     if record is None:
         return False
-    operations = record["_ops"] if bytes_ else record["_ops"][:-KEPT]
-    oldest = {_name(record["_id"], each["op"]): each for each in operations}
+    operations = record["_ops"] if bytes_ else record["_ops"][:-RETAINED_OPERATIONS]
+    oldest = {_name(record["_id"], operation["op"]): operation for operation in operations}
     names: list[Any] = list(oldest)
     steps = [
-        {"q": {"_id": name}, "u": {"$setOnInsert": _archived(each)}, "upsert": True}
-        for name, each in oldest.items()
+        {"q": {"_id": name}, "u": {"$setOnInsert": _archive_document(operation)}, "upsert": True}
+        for name, operation in oldest.items()
     ]
     lookup = Lookup({"_id": {"$in": names}}, {"_id": 1}, len(names))
-    found = await session.change_and_find(archive_of(layout), steps, lookup)
-    moved = [oldest[document["_id"]]["op"] for document in found]
-    # Its bytes have to be counted anew.
+    documents = await session.change_and_find(archive_of(layout), steps, lookup)
+    archived_ids = [oldest[document["_id"]]["op"] for document in documents]
+    # Its bytes must be recounted.
     update: Document = {"$set": {"_archived": True}, "$unset": {"_bytes": ""}}
-    update["$pull"] = {"_ops": {"op": {"$in": moved}}}
+    update["$pull"] = {"_ops": {"op": {"$in": archived_ids}}}
     await session.change(layout, [(layout.key(id_), update)])
     return True
 
 
-def _archived(operation: Document) -> Document:
-    """Return the document of an operation: a tombstone that remembers it, for as long as one is."""
+def _archive_document(operation: Document) -> Document:
+    """Return the document of an operation: a tombstone, with a tombstone's retention."""
     return {"tombstone": operation["time"], "_ops": [operation]}
 
 
@@ -72,28 +72,28 @@ async def add_archived(
     session: MongoSession,
     layout: Layout,
     documents: Mapping[str, Document],
-    wanted: Iterable[tuple[str, str]],
+    lookups: Iterable[tuple[str, str]],
 ) -> None:
-    """Add those operations to records, as they were read, that were archived.
+    """Add archived operations to records as they were read.
 
     Args:
-        session: Reads them.
+        session: The session that reads them.
         layout: The layout of the records.
-        documents: The records by their stored ids, with `OPERATIONS`.
-        wanted: Ids and operations that are looked for.
+        documents: The records by stored id, with `OPERATIONS`.
+        lookups: Ids and operations to look up.
     """
     records: dict[str, Document] = {}
-    for id_, operation in wanted:
+    for id_, operation in lookups:
         stored_id = ordered_text(id_)
         record = documents.get(stored_id, {})
-        if "_archived" in record and all(each["op"] != operation for each in record["_ops"]):
+        if "_archived" in record and all(entry["op"] != operation for entry in record["_ops"]):
             records[_name(stored_id, operation)] = record
     if records:
         lookup = Lookup({"_id": {"$in": list(records)}}, {"_ops": 1}, len(records))
-        for found in await session.find_each(archive_of(layout), lookup):
-            records[found["_id"]]["_ops"] += found["_ops"]
+        for document in await session.find_each(archive_of(layout), lookup):
+            records[document["_id"]]["_ops"] += document["_ops"]
 
 
 def _name(stored_id: str, operation: str) -> str:
-    # No id has a control character.
+    # Ids contain no control characters.
     return f"{stored_id}\n{operation}"

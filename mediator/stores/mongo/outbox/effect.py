@@ -1,10 +1,10 @@
-"""Outbox entries: what a write does, as a text that can be replayed.
+"""Outbox entries: the effect of a write, as a text that can be replayed.
 
-One short text for each write, because a server copies whole documents with every update, and what
-it need not look into costs it least. It is a JSON array: the operation, the first letter of the
-kind, the store's clock, the groups written (or their versions, where these are not the clock), then
-the values set, the fields unset, and the operators with their arguments. Values are in their JSON
-form, as in a `Change`.
+Each write has one short text, because a server copies whole documents with every update, and opaque
+values cost it least. The text is a JSON array: the operation, the first letter of the kind, the
+store's clock, the written groups (or their versions, if these differ from the clock), then the set
+values, the unset fields, and the operators with their arguments. Values are in their JSON form, as
+in a `Change`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mediator.schema.types import FieldType
 from mediator.schema.values import encoder
 from mediator.stores.port import Fragment, Write, WriteKind
 
-__all__ = ["EntryEncoder", "OutboxEntry", "converted", "json_encoder"]
+__all__ = ["EntryEncoder", "OutboxEntry", "convert_argument", "json_encoder"]
 
 _KINDS: Final = {kind.name[0].lower(): kind for kind in WriteKind}
 _LETTERS: Final = {kind: letter for letter, kind in _KINDS.items()}
@@ -32,16 +32,16 @@ _Encode = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A write as its entry records it; see `Write` for the rest.
+    """A write as its entry records it; see also `Write`.
 
     Attributes:
         operation: The operation's id.
-        kind: What it did.
-        stamp: The store's clock, microseconds.
-        versions: The groups written, with their versions.
-        sets: The values set, in JSON form.
-        unset: The fields removed.
-        operators: The operators, their arguments in JSON form.
+        kind: The kind of the write.
+        stamp: The store's clock, in microseconds.
+        versions: The written groups, with their versions.
+        sets: The set values, in JSON form.
+        unset: The removed fields.
+        operators: The operators, with arguments in JSON form.
     """
 
     operation: str
@@ -61,7 +61,7 @@ class OutboxEntry:
 
 
 class EntryEncoder:
-    """Writes the entries of one fragment."""
+    """Encodes the entries of one fragment."""
 
     __slots__ = ("_arguments", "_fields", "_values")
 
@@ -73,13 +73,17 @@ class EntryEncoder:
         }
 
     def text(self, write: Write, versions: Mapping[str, int], stamp: int) -> str:
-        """Return the entry of a write whose groups get these versions, at least."""
+        """Return the entry of a write whose groups get at least these versions."""
         groups: Any = write.groups
         if any(versions[group] != stamp for group in groups):
             groups = {group: versions[group] for group in groups}
         fields, arguments = self._fields, self._arguments
         operators = [
-            (call.field, call.operator, converted(fields[call.field], call, arguments[call.field]))
+            (
+                call.field,
+                call.operator,
+                convert_argument(fields[call.field], call, arguments[call.field]),
+            )
             for call in write.operators
         ]
         sets, letter = self.values(write.values), _LETTERS[write.kind]
@@ -95,7 +99,7 @@ class EntryEncoder:
         return value if encode is None or value is None else encode(value)
 
 
-def converted(field: Field, call: OperatorCall, convert: _Encode | None) -> Any:
+def convert_argument(field: Field, call: OperatorCall, convert: _Encode | None) -> Any:
     """Return the argument of an operator with its items converted."""
     argument: Any = call.argument
     if convert is None or call.operator in WITHOUT_ARGUMENT:
@@ -108,7 +112,7 @@ def converted(field: Field, call: OperatorCall, convert: _Encode | None) -> Any:
 
 
 def json_encoder(field: Field) -> _Encode | None:
-    """Return what writes a field's values in JSON form; None: they are JSON as they are."""
+    """Return the JSON encoder of a field's values; None: they are JSON already."""
     encode = encoder(field)
     if field.type is not FieldType.SET:
         return encode

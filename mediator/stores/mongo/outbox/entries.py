@@ -15,43 +15,43 @@ from mediator.stores.port import RememberedOperation, Status, Write, WriteResult
 
 __all__ = [
     "FULL",
-    "NAMED",
+    "MAX_ACKNOWLEDGED_NAMES",
+    "MAX_OUTBOX_ENTRIES",
+    "MAX_REMEMBERED",
     "NO_ROOM",
-    "OUTBOX",
-    "REMEMBERED",
     "VACANCY",
-    "acknowledged",
     "acknowledged_count",
+    "acknowledgement_text",
     "entries",
     "has_applied",
     "pushes",
     "recall",
-    "recalled",
+    "remembered_operation",
     "vacancy",
 ]
 
-REMEMBERED: Final = 128
-"""Remembered operations that one record keeps; then the older ones are archived (`archive`)."""
+MAX_REMEMBERED: Final = 128
+"""Maximum number of remembered operations in a record; beyond, older ones are archived."""
 
-OUTBOX: Final = 2_500
-"""Outbox entries that one record keeps; when there are so many, writes wait for the relay.
+MAX_OUTBOX_ENTRIES: Final = 2_500
+"""Maximum number of outbox entries in a record; at this number, writes wait for the relay.
 
-More than a request may have (1,000), few enough to keep documents far below 16 MB.
+More than a request can have (1,000), few enough to keep documents far below 16 MB.
 """
 
-NAMED: Final = 16
-"""Operations that one record names of those that were acknowledged."""
+MAX_ACKNOWLEDGED_NAMES: Final = 16
+"""Maximum number of acknowledged operations that a record names."""
 
-_LAST_SLOT: Final = f"_pending.{OUTBOX - 1}"
+_LAST_SLOT: Final = f"_pending.{MAX_OUTBOX_ENTRIES - 1}"
 
 FULL: Final[Document] = {_LAST_SLOT: {"$exists": True}}
-"""The condition that a record takes no more entries."""
+"""The condition that a record takes no more outbox entries."""
 
 VACANCY: Final[Document] = {_LAST_SLOT: {"$exists": False}}
-"""The condition of every write that there is room for its entry."""
+"""The condition of every write that the record has room for its entry."""
 
 
-_LAST_OPERATION: Final = f"_ops.{REMEMBERED - 1}"
+_LAST_OPERATION: Final = f"_ops.{MAX_REMEMBERED - 1}"
 
 NO_ROOM: Final[Document] = {_LAST_OPERATION: {"$exists": True}}
 """The condition that a record takes no more remembered operations."""
@@ -60,14 +60,14 @@ _ROOM: Final[Document] = VACANCY | {_LAST_OPERATION: {"$exists": False}}
 
 
 def vacancy(write: Write) -> Document:
-    """Return the condition that a record has room for what a write adds to its lists."""
+    """Return the condition that a record has room for a write's additions to its lists."""
     return VACANCY if write.remember is None else _ROOM
 
 
 def entries(
     layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
 ) -> dict[str, list[Any]]:
-    """Return what a write that returns these values appends to the lists of its record."""
+    """Return the entries that a write, with its returned values, appends to its record's lists."""
     lists: dict[str, list[Any]] = {}
     if write.groups:
         lists["_pending"] = [layout.effects.text(write, result.versions, stamp)]
@@ -78,7 +78,7 @@ def entries(
 
 def pushes(lists: Mapping[str, list[Any]]) -> Document:
     """Return the `$push` that adds these entries, one to each list."""
-    return {name: each for name, [each] in lists.items()}
+    return {name: entry for name, [entry] in lists.items()}
 
 
 def _remembered(
@@ -97,7 +97,7 @@ def _remembered(
     return remembered
 
 
-def recalled(
+def remembered_operation(
     layout: Layout, document: Mapping[str, Any] | None, operation: str
 ) -> RememberedOperation | None:
     for remembered in (document or {}).get("_ops", ()):
@@ -117,38 +117,38 @@ def recall(layout: Layout, document: Mapping[str, Any] | None, write: Write) -> 
     """Return the result of a write that took effect before, or None if it did not."""
     if write.remember is None:
         return None
-    remembered = recalled(layout, document, write.operation)
+    remembered = remembered_operation(layout, document, write.operation)
     if remembered is None:
         return None
-    same = remembered.fingerprint == write.remember
-    return remembered.result if same else WriteResult(Status.REUSED)
+    is_same = remembered.fingerprint == write.remember
+    return remembered.result if is_same else WriteResult(Status.REUSED)
 
 
-def acknowledged(document: Mapping[str, Any] | None, effects: Sequence[OutboxEntry]) -> str:
-    """Return what a record keeps of its outbox once these entries are acknowledged."""
+def acknowledgement_text(document: Mapping[str, Any] | None, effects: Sequence[OutboxEntry]) -> str:
+    """Return the record's `_acknowledged` once these entries are acknowledged too."""
     count, *names = _acknowledged(document)
     names += (_name(effect.operation, effect.stamp) for effect in effects)
-    return orjson.dumps([count + len(effects), *names[-NAMED:]]).decode()
+    return orjson.dumps([count + len(effects), *names[-MAX_ACKNOWLEDGED_NAMES:]]).decode()
 
 
 def acknowledged_count(document: Mapping[str, Any] | None) -> int:
-    """Return how many entries of a document were acknowledged."""
+    """Return the number of acknowledged entries of a document."""
     return int(_acknowledged(document)[0])
 
 
 def has_applied(
     document: Mapping[str, Any] | None, operation: str, stamp: int, count: int
 ) -> bool | None:
-    """Whether a write was applied to a document, by us and not by a retry elsewhere.
+    """Whether this attempt of a write was applied to a document, rather than a retry elsewhere.
 
     Args:
-        document: The document now.
+        document: The current document.
         operation: The write's operation.
-        stamp: What it was stamped with.
-        count: How many entries were acknowledged before the write was sent.
+        stamp: The stamp of the attempt.
+        count: The number of acknowledged entries before the write was sent.
 
     Returns:
-        None if it cannot be known: too many entries were acknowledged since.
+        None if it is unknown, because too many entries were acknowledged since.
     """
     pending = (document or {}).get("_pending", ())
     total, *names = _acknowledged(document)
@@ -157,11 +157,11 @@ def has_applied(
         return True
     if _name(operation, stamp) in names:
         return True
-    return None if total - count > NAMED else False
+    return None if total - count > MAX_ACKNOWLEDGED_NAMES else False
 
 
 def _name(operation: str, stamp: int) -> str:
-    """Name a write; a retry of its operation elsewhere has another stamp."""
+    """Return a name of a write; a retry of its operation elsewhere has another stamp."""
     return f"{operation} {stamp}"
 
 

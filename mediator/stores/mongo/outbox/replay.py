@@ -1,8 +1,8 @@
-"""Replays the entries of an outbox: every change with its values before and after.
+"""Replays the entries of an outbox to changes with before and after images.
 
-The document keeps the values that its record had before the first entry (``_base``). From there the
-entries are replayed by the function that is the reference for every operator, so what comes out is
-exact; and it has to end at the values that are in the document.
+The document keeps the record's values before the first entry (``_base``). From there the entries
+are replayed by the reference implementation of every operator, so the result is exact; and it must
+end at the values in the document.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from mediator.schema.types import FieldType
 from mediator.stores.mongo import sizes
 from mediator.stores.mongo.codec import moment, path_key, plain_text
 from mediator.stores.mongo.layout import Document, Layout, is_live, layout_of
-from mediator.stores.mongo.outbox.effect import OutboxEntry, converted
-from mediator.stores.mongo.outbox.entries import acknowledged
+from mediator.stores.mongo.outbox.effect import OutboxEntry, convert_argument
+from mediator.stores.mongo.outbox.entries import acknowledgement_text
 from mediator.stores.outboxes import JSON_DECODERS
 from mediator.stores.port import Fragment, UnrelayedChanges, WriteKind
 
-__all__ = ["AT_ONCE", "Acknowledgement", "Replay", "replay_of"]
+__all__ = ["MAX_REPLAYED", "Acknowledgement", "Replay", "replay_of"]
 
-AT_ONCE: Final = 256
-"""Entries of one record that are replayed together; what is beyond waits for the next time.
+MAX_REPLAYED: Final = 256
+"""Maximum number of entries of a record that are replayed at a time.
 
-Their bytes are bounded as well (`sizes`).
+Their bytes are also bounded (`sizes`).
 """
 
 log = logging.getLogger(__name__)
@@ -46,13 +46,13 @@ _Decode: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """What `UnrelayedChanges.receipt` holds: how the document has to be changed.
+    """The receipt of `UnrelayedChanges`: the update that acknowledges them.
 
     Attributes:
-        condition: That nobody has acknowledged anything since, in the same generation.
-        entries: The entries that leave the outbox.
-        base: What ``_base`` becomes; None: it goes.
-        acknowledged: What ``_acknowledged`` becomes.
+        condition: The condition that nobody has acknowledged since, in the same generation.
+        entries: The entries to remove from the outbox.
+        base: The new ``_base``; None: it is removed.
+        acknowledged: The new ``_acknowledged``.
     """
 
     condition: Document
@@ -67,19 +67,23 @@ class Replay:
     def __init__(self, fragment: Fragment) -> None:
         self._fragment = fragment
         self._layout: Layout = layout_of(fragment)
-        # A bound that was set since must not refuse what has been done before.
+        # A bound that was set since must not refuse earlier operators.
         self._fields = {n: unconstrained(f) for n, f in fragment.fields.items()}
         self._values = {name: _decoder(field) for name, field in fragment.fields.items()}
 
     def unrelayed(self, document: Document) -> UnrelayedChanges:
-        """Return the changes in a document's outbox, the first of them if they are many.
+        """Return the changes in a document's outbox, or the first of them if they are many.
 
         Args:
             document: With ``values``, ``tombstone``, ``creation_version``, ``_base``,
-                ``_acknowledged``, and one entry more of ``_pending`` than can be replayed together,
-                if there are so many.
+                ``_acknowledged``, and at most one entry of ``_pending`` more than can be replayed
+                at a time.
         """
-        texts = next(batches_by_size(document["_pending"], sizes.text_size, AT_ONCE, sizes.LARGEST))
+        texts = next(
+            batches_by_size(
+                document["_pending"], sizes.text_size, MAX_REPLAYED, sizes.MAX_VALUES_BYTES
+            )
+        )
         effects = [OutboxEntry.read(text) for text in texts]
         states = [_base(document), *[None] * len(texts)]
         for number, effect in enumerate(effects):
@@ -87,34 +91,39 @@ class Replay:
         agrees, complete = True, len(texts) == len(document["_pending"])
         if complete:
             current = self._current(document)
-            agrees = self._known(states[-1]) == current
-            states[-1] = _held(states[-1], document) if agrees else current
+            agrees = self._known_fields(states[-1]) == current
+            states[-1] = _without_erased(states[-1], document) if agrees else current
         id_ = plain_text(document["_id"])
         changes: list[Change] = []
         for number, effect in enumerate(effects):
             changes += self._changes(id_, effect, states[number], states[number + 1])
         base = self._next_base(id_, document, texts, states[-1])
         receipt = Acknowledgement(
-            _unacknowledged(document), texts, base, acknowledged(document, effects)
+            _unacknowledged(document), texts, base, acknowledgement_text(document, effects)
         )
         return UnrelayedChanges(self._fragment, id_, changes, agrees, receipt, complete)
 
     def _next_base(
         self, id_: str, document: Document, texts: Sequence[str], state: _Json | None
     ) -> str | None:
-        """Return the base for the entries that are left; None if MongoDB would not take it."""
+        """Return the base of the remaining entries; None if MongoDB would refuse it."""
         if state is None:
             return None
         base = orjson.dumps(state).decode()
-        gone, size = sum(map(sizes.text_size, texts)), sizes.text_size(base)
-        if gone + size < sizes.LARGEST // 5:  # too little to matter
+        removed_bytes, size = sum(map(sizes.text_size, texts)), sizes.text_size(base)
+        if removed_bytes + size < sizes.MAX_VALUES_BYTES // 5:  # too little to matter
             return base
-        after = sizes.size_of(document) - gone - sizes.text_size(document.get("_base", "")) + size
-        if max(gone + size, after) <= sizes.TAKEN:
+        after = (
+            sizes.size_of(document)
+            - removed_bytes
+            - sizes.text_size(document.get("_base", ""))
+            + size
+        )
+        if max(removed_bytes + size, after) <= sizes.SERVER_LIMIT_BYTES:
             return base
         fragment = self._fragment
         log.error(
-            "%s: %s/%s/%s is too large to keep what its next change was made to; delete it, or"
+            "%s: %s/%s/%s is too large to keep the before image of its next change; delete it, or"
             " replace it by a smaller one",
             fragment.system,
             fragment.database,
@@ -128,8 +137,8 @@ class Replay:
             return None
         return self._layout.effects.values(self._layout.decode_all(document.get("values")))
 
-    def _known(self, state: _Json | None) -> _Json | None:
-        """Leave out fields that the class has no more, or not yet for this process."""
+    def _known_fields(self, state: _Json | None) -> _Json | None:
+        """Remove fields that the class no longer has, or not yet in this process."""
         return state and {name: v for name, v in state.items() if name in self._fields}
 
     def _after(self, before: _Json | None, effect: OutboxEntry) -> _Json | None:
@@ -141,20 +150,20 @@ class Replay:
         after.update(effect.sets)
         for call in effect.operators:
             if call.field in self._fields:
-                result = self._applied(after.get(call.field, MISSING), call, effect.stamp)
+                result = self._apply(after.get(call.field, MISSING), call, effect.stamp)
                 if result is not MISSING:
                     after[call.field] = result
         return after
 
-    def _applied(self, value: Any, call: OperatorCall, stamp: int) -> Any:
+    def _apply(self, value: Any, call: OperatorCall, stamp: int) -> Any:
         name, field, layout = call.field, self._fields[call.field], self._layout
         try:
             present = value if value is None or value is MISSING else self._values[name](value)
-            argument = converted(field, call, JSON_DECODERS.get(field.items or field.type))
+            argument = convert_argument(field, call, JSON_DECODERS.get(field.items or field.type))
             call = replace(call, argument=argument)
             result = apply_operator(field, present, call, moment(stamp))
         except (OperatorFailed, ArithmeticError, TypeError, ValueError):
-            # The field had another type then. The values then differ from the record's, which is
+            # The field had another type then, so the values differ from the record's, which is
             # reported.
             return value
         return result if isinstance(result, MissingType) else layout.effects.value(name, result)
@@ -178,19 +187,19 @@ class Replay:
                 group,
                 version,
                 kind_of(effect.kind.name.lower(), absent=before is None),
-                _picked(before, written),
-                _picked(after, written),
+                _project(before, written),
+                _project(after, written),
                 effect.stamp,
                 fragment.database_id,
             )
 
 
-def _picked(state: _Json | None, names: Sequence[str]) -> _Json | None:
+def _project(state: _Json | None, names: Sequence[str]) -> _Json | None:
     return None if state is None else {name: state[name] for name in names if name in state}
 
 
-def _held(state: _Json | None, document: Document) -> _Json | None:
-    """Leave out fields that the document has no more: they were erased, by no write."""
+def _without_erased(state: _Json | None, document: Document) -> _Json | None:
+    """Remove fields that the document no longer has: they were erased without a write."""
     stored = document.get("values", {})
     return state and {name: value for name, value in state.items() if path_key(name) in stored}
 
@@ -206,7 +215,7 @@ def _base(document: Mapping[str, Any]) -> _Json | None:
 
 
 def _decoder(field: Field) -> _Decode:
-    """Return what reads the JSON form of a field's values, without looking for mistakes."""
+    """Return a decoder of the JSON form of a field's values, which does not validate."""
     if field.items is None:
         return JSON_DECODERS.get(field.type, _same)
     item = JSON_DECODERS.get(field.items, _same)
@@ -220,4 +229,4 @@ def _same(value: Any) -> Any:
 
 
 replay_of = lru_cache(maxsize=1024)(Replay)
-"""What replays a fragment, compiled once."""
+"""The replay of a fragment, compiled once."""

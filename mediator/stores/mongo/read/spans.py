@@ -1,7 +1,7 @@
 """Ranges of ids: steps through a collection, each of a bounded number of documents.
 
-What looks at a whole collection with one command keeps others from it for as long as that takes,
-and the stand-in does one command at a time.
+A command that reads a whole collection blocks the others meanwhile, because the stand-in executes
+one command at a time.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from mediator.stores.mongo.session import MongoSession
 
 __all__ = ["SHORT", "is_short", "span_after", "spans"]
 
-_AT_ONCE: Final = 1_000
-"""Documents that the stand-in looks at with one command: some five milliseconds."""
+_SPAN_SIZE: Final = 1_000
+"""Documents that the stand-in reads with one command: about five milliseconds."""
 
-SHORT: Final = 10 * _AT_ONCE
-"""Documents that it counts with one command, which takes as long: it sends none of them."""
+SHORT: Final = 10 * _SPAN_SIZE
+"""Documents that it counts with one command, which takes as long: it sends no documents."""
 
 
 async def span_after(
     collection: AsyncCollection[Document], after: str | None, size: int
 ) -> tuple[Document, str | None]:
-    """Find the range that the next documents take up, in the order of their ids.
+    """Find the range of the next documents, in the order of their ids.
 
     Args:
         collection: The collection.
         after: The stored id beyond which the range begins; None: at the first.
-        size: How many documents it has.
+        size: The number of documents in it.
 
     Returns:
-        The condition that a document is in it, and its last id; None: it has no end, as there are
-        fewer documents.
+        The condition that a document is in it, and its last id; None: it is open-ended, because
+        there are fewer documents.
     """
     beyond = _beyond(after)
-    found = collection.find(beyond, {"_id": 1}, sort={"_id": 1}, skip=size - 1, limit=1)
-    async for last in found:
+    cursor = collection.find(beyond, {"_id": 1}, sort={"_id": 1}, skip=size - 1, limit=1)
+    async for last in cursor:
         return {"_id": beyond.get("_id", {}) | {"$lte": last["_id"]}}, last["_id"]
     return beyond, None
 
@@ -47,12 +47,12 @@ async def span_after(
 async def spans(
     session: MongoSession, layout: Layout, after: str | None = None
 ) -> AsyncIterator[Document]:
-    """Yield the conditions of the ranges in which a class is looked through, beyond a stored id.
+    """Yield the conditions of the ranges of a class beyond a stored id.
 
-    One range, unless the server is the stand-in.
+    There is one range, unless the server is the stand-in.
     """
     while session.is_stand_in:
-        span, end = await span_after(session.collection(layout), after, _AT_ONCE)
+        span, end = await span_after(session.collection(layout), after, _SPAN_SIZE)
         if end is None:
             break
         yield span
@@ -61,7 +61,7 @@ async def spans(
 
 
 async def is_short(session: MongoSession, layout: Layout) -> bool:
-    """Whether one command may count all of a class: on the stand-in, only if there are few."""
+    """Whether one command can count all of a class: on the stand-in, only if there are few."""
     if not session.is_stand_in:
         return True
     return await session.collection(layout).estimated_document_count() <= SHORT

@@ -1,11 +1,11 @@
 """Aggregation by the server: numbers of objects and values, exact sums of integers, and extremes.
 
-If a sum may have been beyond 64 bits, all is aggregated once more, each object by itself, and put
-together here. The stand-in does one command at a time, and looks at all documents for each that
-groups: so it groups few objects, and only to count them. Otherwise the values are found range by
+If a sum can have overflowed 64 bits, the aggregation is repeated with each object as a group, and
+combined here. The stand-in executes one command at a time, and reads all documents for each that
+groups: so it groups few objects, and only to count them. Otherwise the values are read range by
 range.
 
-Sums of floats are not exact on a server, and decimals are texts there: both are left to others.
+Sums of floats are not exact on a server, and decimals are texts there: both are left to the caller.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import ComputedGroup, Fragment
 from mediator.stores.port.search import field_at
 
-__all__ = ["SUMMABLE", "aggregated"]
+__all__ = ["SUMMABLE", "aggregate_groups"]
 
 SUMMABLE: Final = frozenset({FieldType.INTEGER})
 """Types whose sums are exact here."""
@@ -41,89 +41,89 @@ _PLAIN: Final = frozenset({FieldType.INTEGER, FieldType.BOOLEAN, FieldType.TIMES
 
 _SUMMED: Final = (Function.SUM, Function.AVG)
 
-_MANY: Final = 100
-"""Rows from which on to put them together may take more than about a millisecond."""
+_LARGE_BATCH: Final = 100
+"""Number of rows beyond which combining them can take more than about a millisecond."""
 
-_AT_ONCE: Final = 1_000
-"""Objects that are put together at a time, of which there may be millions."""
+_BATCH: Final = 1_000
+"""Number of objects that are combined at a time; there can be millions."""
 
 _Key: TypeAlias = tuple[Value | MissingType, ...]
 
 
-async def aggregated(
+async def aggregate_groups(
     session: MongoSession,
     layout: Layout,
     selection: RecordSelection,
     aggregate: Aggregate,
     limit: int,
 ) -> list[ComputedGroup]:
-    """Return up to `limit` groups of what is selected; see `port.Aggregating`."""
+    """Return up to `limit` groups of the selected records; see `port.Aggregating`."""
     grouping = _Grouping(layout, aggregate)
     groups = _Groups(grouping)
     is_exact = not session.is_stand_in or _is_plain(layout.fragment, aggregate)
     if is_exact and await is_short(session, layout):
-        rows = _grouped(session, layout, selection, grouping, limit)
+        rows = _server_rows(session, layout, selection, grouping, limit)
     else:
-        rows = _found(session, layout, selection, grouping)
-    async for some in rows:
-        await offload(len(some) > _MANY, groups.add, some)
+        rows = _object_rows(session, layout, selection, grouping)
+    async for batch in rows:
+        await offload(len(batch) > _LARGE_BATCH, groups.add, batch)
         if len(groups) > limit:
             break
     return groups.first(limit)
 
 
 def _is_plain(fragment: Fragment, aggregate: Aggregate) -> bool:
-    """Whether only objects are counted, by keys that the stand-in groups rightly.
+    """Whether only objects are counted, by keys that the stand-in groups correctly.
 
-    It takes large floats for the same, and texts such as ``$where`` for paths.
+    It treats large floats as equal, and texts such as ``$where`` as paths.
     """
     fields = [field_at(fragment, path) for path in aggregate.group]
     plain = all(field is not None and field.type in _PLAIN for field in fields)
     return plain and aggregate.counts_objects
 
 
-async def _grouped(
+async def _server_rows(
     session: MongoSession,
     layout: Layout,
     selection: RecordSelection,
     grouping: _Grouping,
     limit: int,
 ) -> AsyncIterator[Sequence[Document]]:
-    """Yield a row for each of so many groups, or, if sums may be wrong, for each object."""
+    """Yield a row for each of up to `limit` groups, or for each object if sums can be wrong."""
     query, collection = selection.within(LIVE), session.collection(layout)
 
     async def rows_of(*stages: Document) -> AsyncCommandCursor[Document]:
-        left_ms = selection.left_ms()
-        options: dict[str, Any] = {} if left_ms is None else {"maxTimeMS": left_ms}
+        remaining_ms = selection.remaining_ms()
+        options: dict[str, Any] = {} if remaining_ms is None else {"maxTimeMS": remaining_ms}
         return await collection.aggregate([{"$match": query}, *stages], **options)
 
-    found = await rows_of({"$group": grouping.stage()}, {"$limit": limit})
-    rows = await found.to_list()
+    cursor = await rows_of({"$group": grouping.stage()}, {"$limit": limit})
+    rows = await cursor.to_list()
     if not any(map(grouping.may_be_beyond, rows)):
         yield rows
         return
-    found = await rows_of({"$group": grouping.stage(each=True)})
-    while rows := await found.to_list(_AT_ONCE):
+    cursor = await rows_of({"$group": grouping.stage(by_object=True)})
+    while rows := await cursor.to_list(_BATCH):
         yield rows
 
 
-async def _found(
+async def _object_rows(
     session: MongoSession, layout: Layout, selection: RecordSelection, grouping: _Grouping
 ) -> AsyncIterator[Sequence[Document]]:
     """Yield a row for each object, range by range."""
     collection = session.collection(layout)
     async for span in spans(session, layout):
-        query, left_ms = selection.within(span | LIVE), selection.left_ms()
-        found = collection.find(query, grouping.projection, max_time_ms=left_ms)
-        yield [grouping.row_of(document) for document in await found.to_list()]
+        query, remaining_ms = selection.within(span | LIVE), selection.remaining_ms()
+        cursor = collection.find(query, grouping.projection, max_time_ms=remaining_ms)
+        yield [grouping.row_of(document) for document in await cursor.to_list()]
 
 
 class _Grouping:
     """One aggregate, as a stage of a pipeline.
 
-    A row has the key of its group in ``_id``: ``k0`` and so on, without those that are missing. Of
-    each computation it has ``n``, the number of values, and ``v``, their sum or extreme; of sums
-    also ``a`` and ``b``, the least and the greatest value.
+    A row has the key of its group in ``_id``: ``k0`` and so on, without missing values. For each
+    computation it has ``n``, the number of values, and ``v``, their sum or extreme; for sums also
+    ``a`` and ``b``, the minimum and maximum.
     """
 
     def __init__(self, layout: Layout, aggregate: Aggregate) -> None:
@@ -131,10 +131,10 @@ class _Grouping:
         self.group = [path[0] for path in aggregate.group]
         self.compute = aggregate.compute
 
-    def stage(self, *, each: bool = False) -> Document:
-        """Return the stage; with `each`, every object is a group."""
+    def stage(self, *, by_object: bool = False) -> Document:
+        """Return the stage; `by_object`: every object is a group."""
         key = {f"k{i}": self._expression(name) for i, name in enumerate(self.group)}
-        stage: Document = {"_id": key | ({"id": "$_id"} if each else {})}
+        stage: Document = {"_id": key | ({"id": "$_id"} if by_object else {})}
         for i, computation in enumerate(self.compute.values()):
             stage |= self._accumulators(i, computation)
         return stage
@@ -144,20 +144,20 @@ class _Grouping:
         if path is None:
             return {f"n{i}": {"$sum": 1}}
         value = self._expression(path[0])
-        # Missing and null come before everything else in the order of BSON.
+        # In BSON, missing and null sort before all values.
         number = {f"n{i}": {"$sum": {"$cond": [{"$gt": [value, None]}, 1, 0]}}}
         if function is Function.COUNT:
             return number
         if function in _SUMMED:
-            ends = {f"a{i}": {"$min": value}, f"b{i}": {"$max": value}}
-            return number | ends | {f"v{i}": {"$sum": value}}
+            extremes = {f"a{i}": {"$min": value}, f"b{i}": {"$max": value}}
+            return number | extremes | {f"v{i}": {"$sum": value}}
         return number | {f"v{i}": {f"${function}": value}}
 
     def _expression(self, name: str) -> str:
         return "$_id" if name == ID[0] else f"${self._layout.paths[name]}"
 
     def may_be_beyond(self, row: Mapping[str, Any]) -> bool:
-        """Whether a sum in a row of `stage` may have been beyond 64 bits on the way."""
+        """Whether a sum in a row of `stage` can have overflowed 64 bits on the way."""
         return any(
             row[f"n{i}"] > 1 and row[f"n{i}"] * max(-row[f"a{i}"], row[f"b{i}"]) > INTEGER_MAX
             for i, computation in enumerate(self.compute.values())
@@ -166,13 +166,13 @@ class _Grouping:
 
     @property
     def projection(self) -> Document:
-        """What `row_of` needs of a document."""
+        """The projection that `row_of` needs."""
         paths = [c.path[0] for c in self.compute.values() if c.path is not None]
         names = {*self.group, *paths} - {ID[0]}
         return {"_id": 1} | {self._layout.paths[name]: 1 for name in names}
 
     def row_of(self, document: Mapping[str, Any]) -> Document:
-        """Return the row of an object that is a group by itself."""
+        """Return the row of an object as a group."""
         values = self._layout.stored_values(document) | {ID[0]: document["_id"]}
         key = {f"k{i}": values[name] for i, name in enumerate(self.group) if name in values}
         row: Document = {"_id": key}
@@ -203,7 +203,7 @@ class _Grouping:
 
 @dataclass(slots=True)
 class _State:
-    """What was computed so far of one group: `number` values, and their sum or their extreme."""
+    """The accumulated state of a group: the number of values, and their sum or extreme."""
 
     function: Function
     number: int = 0
@@ -212,7 +212,7 @@ class _State:
     def add(self, number: int, value: Any) -> None:
         self.number += number
         if value is not None:
-            self.value = value if self.value is None else _JOINED[self.function](self.value, value)
+            self.value = value if self.value is None else _COMBINE[self.function](self.value, value)
 
     def result(self) -> Any:
         if self.function is Function.COUNT:
@@ -222,16 +222,16 @@ class _State:
         return self.value
 
 
-_JOINED: Final[Mapping[Function, Callable[[Any, Any], Any]]] = {
-    Function.SUM: lambda one, other: one + other,
-    Function.AVG: lambda one, other: one + other,
+_COMBINE: Final[Mapping[Function, Callable[[Any, Any], Any]]] = {
+    Function.SUM: lambda a, b: a + b,
+    Function.AVG: lambda a, b: a + b,
     Function.MIN: min,
     Function.MAX: max,
 }
 
 
 class _Groups:
-    """The groups of all rows so far; one of all objects is there even if there are none."""
+    """The groups of all rows so far; a group of all objects exists even without objects."""
 
     def __init__(self, grouping: _Grouping) -> None:
         self._grouping = grouping

@@ -1,10 +1,10 @@
-"""Filters as conditions of MongoDB, wherever these hold for exactly the same objects.
+"""Translates filters to conditions of MongoDB, where these hold for exactly the same objects.
 
-Whatever comes from a client becomes a step of a path, escaped, or the operand of an operator: never
-the name of one.
+Input from a client becomes an escaped step of a path, or the operand of an operator, never the name
+of an operator.
 
-MongoDB looks into arrays on its way. Fields have known types; within documents, each step is
-required to be no array.
+MongoDB paths traverse arrays. Fields have known types; within documents, a condition excludes
+arrays at each step.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _NULL: Final[Document] = {"$eq": None, "$exists": True}
 _PRESENT: Final[Document] = {"$exists": True}
 _NO_ARRAY: Final[Document] = {"$not": {"$type": "array"}}
 
-_NOTHING: Final[Document] = {"_id": {"$in": []}}
-_EVERYTHING: Final[Document] = {"_id": {"$exists": True}}
+_NO_RECORD: Final[Document] = {"_id": {"$in": []}}
+_ALL_RECORDS: Final[Document] = {"_id": {"$exists": True}}
 
 _OPERATORS: Final = {
     Comparison.LT: "$lt",
@@ -52,14 +52,13 @@ _OPERATORS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _FieldPath:
-    """Where a path leads.
+    """The target of a path.
 
     Attributes:
         path: The server's path.
-        constants: How constants are compared with what is there.
-        type: The type of what is there; None: JSON, within a document.
-        guards: Conditions without which the server would look elsewhere too, up to the field_path
-            itself: the last one is about it.
+        constants: How constants are compared with its value.
+        type: The type of its value; None: JSON, within a document.
+        guards: Conditions that exclude arrays, one for each step; the last one is on the target.
     """
 
     path: str
@@ -76,7 +75,7 @@ class Conditions:
     is_stand_in: bool
 
     def of(self, filter_: Filter) -> Document | None:
-        """Return a condition that is equivalent to a filter, or None."""
+        """Return a condition equivalent to a filter, or None."""
         try:
             return self._of(filter_)
         except Inexact:
@@ -85,9 +84,9 @@ class Conditions:
     def _of(self, filter_: Filter) -> Document:
         match filter_:
             case And(parts):
-                return {"$and": list(map(self._of, parts))} if parts else _EVERYTHING
+                return {"$and": list(map(self._of, parts))} if parts else _ALL_RECORDS
             case Or(parts):
-                return {"$or": list(map(self._of, parts))} if parts else _NOTHING
+                return {"$or": list(map(self._of, parts))} if parts else _NO_RECORD
             case Not(part):
                 return {"$nor": [self._of(part)]}
             case Compare(Comparison.NE, path, value):
@@ -102,7 +101,7 @@ class Conditions:
         return self._of_value(filter_)
 
     def _of_value(self, filter_: Compare | Between | Like | Contains) -> Document:
-        """Translate a condition that holds for values only."""
+        """Translate a condition that holds only for values."""
         field_path = self._locate(filter_.path)
         guards, bound = list(field_path.guards), field_path.constants.bound
         match filter_:
@@ -146,14 +145,14 @@ class Conditions:
             return _FieldPath(at, constants, field.type)
         is_map = field.type is FieldType.MAP
         if FieldType.DOCUMENT in (field.type, is_map and field.items):
-            return self._within(at, path[1:])
-        key, *further = path[1:]
-        if further or not is_map:
+            return self._document_path(at, path[1:])
+        key, *remaining_keys = path[1:]
+        if remaining_keys or not is_map:
             raise Inexact
         constants = self._constants(field.items, ordered=False)
         return _FieldPath(f"{at}.{path_key(key)}", constants, field.items)
 
-    def _within(self, at: str, keys: Path) -> _FieldPath:
+    def _document_path(self, at: str, keys: Path) -> _FieldPath:
         guards = []
         for key in keys:
             at = f"{at}.{path_key(key)}"
@@ -169,9 +168,9 @@ def _all(conditions: list[Document]) -> Document:
 
 
 def _texts_only(field_path: _FieldPath) -> list[Document]:
-    """Require a text where something else may be.
+    """Return a condition that requires a text, where other types are possible.
 
-    mongo-java-server matches whatever can be written, unless a condition of its own says not to.
+    Without it, mongo-java-server matches anything that can be converted to a text.
     """
     if field_path.type is None:
         return [{field_path.path: {"$type": "string"}}]

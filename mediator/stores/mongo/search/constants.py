@@ -1,8 +1,8 @@
-r"""Constants of filters as the values that they are compared with are stored; patterns as regexes.
+r"""Encodes constants of filters like the stored values they are compared with; patterns as regexes.
 
-Both servers have to read a regular expression alike. MongoDB has PCRE2, mongo-java-server what Java
-has. Both know ``\\A``, ``\\z``, ``\\xhh`` and atomic groups, take a full stop for a code point, and
-every ASCII character that is no letter or digit for itself behind a backslash.
+Both servers must read a regular expression alike. MongoDB has PCRE2, mongo-java-server Java's
+engine. Both support ``\\A``, ``\\z``, ``\\xhh`` and atomic groups, match a code point with a full
+stop, and take every ASCII character but letters and digits literally after a backslash.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from mediator.stores.mongo.read.ordering import SATURATION
 __all__ = ["Constants", "Inexact", "containing", "matching"]
 
 _FIRST_SURROGATE: Final = "\ud800"
-_LONGEST: Final = 16_000
+_MAX_PATTERN_BYTES: Final = 16_000
 """Bytes; MongoDB takes expressions of up to 32,764."""
 
 _PREFIXES: Final = "\ue000\ue001"
 _CHARACTER: Final = f"(?:[{_PREFIXES}].|[^{_PREFIXES}])"
-"""A character of an `ordered_text`, its prefix included."""
+"""A character of an `ordered_text`, including its prefix."""
 
 
 class Inexact(Exception):
-    """The server would not do exactly what a filter means."""
+    """The server cannot evaluate a filter exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Constants:
     Attributes:
         type: The type of the values; None: they are JSON, within a document.
         ordered: Whether texts are stored as `ordered_text`.
-        is_stand_in: Whether the server is mongo-java-server. It mistakes numbers beyond
-            `SATURATION`, and compares texts by their UTF-16 code units.
+        is_stand_in: Whether the server is mongo-java-server. It compares numbers beyond
+            `SATURATION` wrongly, and texts by their UTF-16 code units.
     """
 
     type: FieldType | None
@@ -59,7 +59,7 @@ class Constants:
         return [item_codec(self.type).encode(value)]
 
     def bound(self, value: Value) -> Any:
-        """Return a value's stored form, which the server orders as we do; raises `Inexact`."""
+        """Return a value's stored form, if the server orders it correctly; raises `Inexact`."""
         if isinstance(value, bytes) or (self.type is None and isinstance(value, bool)):
             raise Inexact
         if isinstance(value, str) and not self.ordered:
@@ -77,7 +77,7 @@ class Constants:
         raise Inexact
 
     def _check_order(self, text: str) -> None:
-        # Up to here, characters have the same order in UTF-8 and in UTF-16.
+        # Below this, characters have the same order in UTF-8 and in UTF-16.
         if self.is_stand_in and max(text, default="") >= _FIRST_SURROGATE:
             raise Inexact
 
@@ -89,50 +89,50 @@ class Constants:
 def matching(pattern: str, *, ordered: bool) -> Document:
     """Return the condition that a string matches a pattern of `like`; raises `Inexact`.
 
-    A part between two ``%`` is looked for where it first occurs, and no further: the groups are
-    atomic, so that no pattern takes exponential time.
+    A segment between two ``%`` matches only its first occurrence: the groups are atomic, so that no
+    pattern takes exponential time.
     """
-    one = _CHARACTER if ordered else "."
-    parts: list[list[str]] = [[]]
+    any_character = _CHARACTER if ordered else "."
+    segments: list[list[str]] = [[]]
     for token in tokens(pattern):
         if token is Wildcard.ANY:
-            parts.append([])
+            segments.append([])
         elif token is Wildcard.ONE:
-            parts[-1].append(one)
+            segments[-1].append(any_character)
         else:
-            parts[-1].append(_literal(token, ordered=ordered))
-    first, *rest = ["".join(part) for part in parts]
+            segments[-1].append(_literal(token, ordered=ordered))
+    first, *rest = ["".join(segment) for segment in segments]
     if not rest:
         return _expression(rf"\A{first}\z")
-    middle = "".join(f"(?>.*?{part})" for part in rest[:-1] if part)
+    middle = "".join(f"(?>.*?{segment})" for segment in rest[:-1] if segment)
     return _expression(rf"\A{first}{middle}.*{rest[-1]}\z")
 
 
 def containing(part: str, *, ordered: bool) -> Document:
-    """Return the condition that a string has a part; raises `Inexact`."""
+    """Return the condition that a string contains a substring; raises `Inexact`."""
     return _expression(_literal(part, ordered=ordered))
 
 
 def _literal(text: str, *, ordered: bool) -> str:
     if not ordered:
-        return _escaped(text)
-    # Whether one of these is a prefix or a character depends on what is before it.
+        return _escape(text)
+    # Whether one of these is a prefix or a character depends on the character before it.
     if any(prefix in text for prefix in _PREFIXES):
         raise Inexact
-    return _escaped(ordered_text(text))
+    return _escape(ordered_text(text))
 
 
-def _escaped(text: str) -> str:
-    return "".join(map(_escaped_character, text))
+def _escape(text: str) -> str:
+    return "".join(map(_escape_character, text))
 
 
-def _escaped_character(character: str) -> str:
+def _escape_character(character: str) -> str:
     if not character.isascii() or character.isalnum():
         return character
     return f"\\{character}" if character.isprintable() else f"\\x{ord(character):02x}"
 
 
 def _expression(text: str) -> Document:
-    if len(text.encode(errors="surrogatepass")) > _LONGEST:
+    if len(text.encode(errors="surrogatepass")) > _MAX_PATTERN_BYTES:
         raise Inexact
     return {"$regex": text, "$options": "s"}

@@ -1,6 +1,6 @@
-"""Searches: what the server does of them (`pushdown`), and their pages.
+"""Searches: their plans (`pushdown`) and pages.
 
-It does the conjuncts that have an exact condition, and one level of order.
+The server evaluates conjuncts with an exact condition, and orders by one level.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mediator.schema.tree import MISSING
 from mediator.schema.types import SCALARS, FieldType
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.read.ordering import Position
-from mediator.stores.mongo.read.reader import Reader, RecordSelection, trimmed
+from mediator.stores.mongo.read.reader import Reader, RecordSelection, project_fields
 from mediator.stores.mongo.search.conditions import Conditions
 from mediator.stores.port import (
     AccessPath,
@@ -41,22 +41,22 @@ from mediator.stores.port import (
 )
 from mediator.stores.port.search import only_level
 
-__all__ = ["found", "pushdown", "selection_of", "selects"]
+__all__ = ["find_page", "pushdown", "selection_of", "selects"]
 
 _SORTED: Final = SCALARS - {FieldType.BINARY}
-"""Types of which all values are stored in one form, which the server sorts as we do."""
+"""Types whose stored form has the same order on the server as in the mediator."""
 
 _RANKS: Final = list(AccessPath)
 _SEEKING: Final = frozenset(Comparison) - {Comparison.NE}
 
 
-async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> SearchPage:
-    """Return a page of a search; raises `StoreRefused` if it is not one that was offered."""
+async def find_page(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> SearchPage:
+    """Return a page of a search; raises `StoreRefused` if `pushdown` did not plan it."""
     if find.limit < 1:
         return SearchPage([])
     sort = _sort_level(find.fragment, find.order)
     if sort is None:
-        raise StoreRefused("the order is not one that was offered")
+        raise StoreRefused("the server cannot sort by this order")
     selection = selection_of(find.fragment, find.filter, find.deadline_s, is_stand_in=is_stand_in)
     after: Position | None = find.resume
     if after is None and find.after is not None:
@@ -64,14 +64,14 @@ async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> Se
         after = (value, find.after.id)
     records = await _read(reader, find, sort, after, selection)
     if len(records) < find.limit:
-        return SearchPage(trimmed(records, find.fields))
+        return SearchPage(project_fields(records, find.fields))
     last = records[-1]
     position = (last.values.get(sort.path[0], MISSING), last.id)
-    return SearchPage(trimmed(records, find.fields), position)
+    return SearchPage(project_fields(records, find.fields), position)
 
 
 def selects(fragment: Fragment, filter_: Filter | None, *, is_stand_in: bool) -> bool:
-    """Whether the server does all of a filter."""
+    """Whether the server can evaluate the whole filter."""
     conditions = Conditions(layout_of(fragment), is_stand_in=is_stand_in)
     return filter_ is None or conditions.of(filter_) is not None
 
@@ -79,18 +79,18 @@ def selects(fragment: Fragment, filter_: Filter | None, *, is_stand_in: bool) ->
 def selection_of(
     fragment: Fragment, filter_: Filter | None, deadline_s: float, *, is_stand_in: bool
 ) -> RecordSelection:
-    """Return what a filter selects; raises `StoreRefused` if the server does not do all of it."""
+    """Return the selection of a filter; raises `StoreRefused` if the server cannot evaluate it."""
     until_s = get_running_loop().time() + deadline_s
     if filter_ is None:
         return RecordSelection(None, until_s)
     condition = Conditions(layout_of(fragment), is_stand_in=is_stand_in).of(filter_)
     if condition is None:
-        raise StoreRefused("the filter is not one that was offered")
+        raise StoreRefused("the server cannot evaluate this filter exactly")
     return RecordSelection(condition, until_s, _ids(filter_))
 
 
 def _ids(filter_: Filter) -> tuple[str, ...] | None:
-    """Return the ids that a filter leaves, if one of its conjuncts names them."""
+    """Return the ids to which a filter restricts records, if one of its conjuncts names them."""
     for part in conjuncts(filter_):
         match part:
             case Compare(Comparison.EQ, path, str() as id_) if path == ID:
@@ -108,10 +108,10 @@ async def _read(
     selection: RecordSelection,
 ) -> list[Record]:
     if sort.path == ID:
-        seen = None if after is None else after[1]
+        after_id = None if after is None else after[1]
         return await reader.scan(
             find.fragment,
-            seen,
+            after_id,
             find.limit,
             find.fields,
             descending=sort.descending,
@@ -124,7 +124,7 @@ async def _read(
         descending=sort.descending,
         limit=find.limit,
         after=after,
-        # The value is needed to go on from there.
+        # The next page needs the value.
         fields=None if find.fields is None else tuple({*find.fields, name}),
         selection=selection,
     )
@@ -137,7 +137,7 @@ def pushdown(
     *,
     is_stand_in: bool,
 ) -> Pushdown:
-    """Say what the server would do of a search; see `port.Queryable`."""
+    """Plan a search; see `port.Queryable`."""
     conditions = Conditions(layout_of(fragment), is_stand_in=is_stand_in)
     parts = [(part, conditions.of(part) is not None) for part in conjuncts(filter_)]
     pushed = [part for part, is_exact in parts if is_exact]
@@ -154,22 +154,22 @@ def pushdown(
 
 
 def _sort_level(fragment: Fragment, order: tuple[OrderBy, ...]) -> OrderBy | None:
-    """Return the one level that an order comes to; None if it has several, or cannot be served.
+    """Return the only level of an order; None if it has several, or the server cannot sort it.
 
-    Of two levels the server would take null and missing on the first for the same.
+    With two levels the server would not distinguish null and missing on the first.
     """
     level = only_level(order)
     if level is None or level.path == ID:
         return level
-    name, *further = level.path
-    return None if further or fragment.fields[name].type not in _SORTED else level
+    name, *keys = level.path
+    return None if keys or fragment.fields[name].type not in _SORTED else level
 
 
 def _access(fragment: Fragment, part: Filter) -> AccessPath:
-    """Say how the server may find what a condition holds for."""
+    """Return the access path of a condition."""
     match part:
         case Or(parts) if parts:
-            return max((_access(fragment, each) for each in parts), key=_RANKS.index)
+            return max((_access(fragment, operand) for operand in parts), key=_RANKS.index)
         case Compare(Comparison.EQ, path) | In(path) if path == ID:
             return AccessPath.KEYS
         case Compare(comparison, path) if comparison in _SEEKING:
@@ -190,7 +190,7 @@ def _begins_literally(pattern: str) -> bool:
 
 
 def _is_indexed(fragment: Fragment, path: Path) -> bool:
-    """Whether an index leads to values: a compound one does by its first field."""
+    """Whether an index serves a path; a compound index serves its first field."""
     name, *keys = path
     if keys:
         return tuple(keys) in fragment.fields[name].indexed_keys

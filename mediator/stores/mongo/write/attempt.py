@@ -1,8 +1,8 @@
 """A write in one round trip: a single update under conditions.
 
 The condition covers everything: presence, expected versions, the guards of native operators, and
-that every version written is lower than the new one, which is our clock. If it does not hold, for
-whatever reason, nothing happens, and the record is read (`decision`).
+that every written version is lower than the new one, which is our clock. If it fails, for any
+reason, nothing happens, and the record is read (`decision`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mediator.stores.mongo.layout import (
 )
 from mediator.stores.mongo.outbox.entries import VACANCY
 from mediator.stores.mongo.write.claims import with_claims
-from mediator.stores.mongo.write.decision import replacing, returned
+from mediator.stores.mongo.write.decision import returned_values, values_as_read
 from mediator.stores.mongo.write.operators import native
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
@@ -41,12 +41,12 @@ class UpdateAttempt:
     Attributes:
         query: The condition.
         update: The modifiers.
-        projection: What `result_of` needs of the document.
+        projection: The projection of the document that `result_of` needs.
         after: Whether the document after the update is needed, rather than the one before.
-        upsert: Whether the record is made if there is none.
-        stamp: What the write is stamped with (store clock, microseconds).
-        result_of: Makes the result from the document (None: there was none before).
-        is_fixed: Whether the result is the same whatever the document is.
+        upsert: Whether an absent record is inserted.
+        stamp: The stamp of the write (store clock, microseconds).
+        result_of: Computes the result from the document (None: it was absent before).
+        is_fixed: Whether the result does not depend on the document.
     """
 
     query: Document
@@ -62,35 +62,35 @@ class UpdateAttempt:
 def attempt_of(layout: Layout, write: Write, stamp: int, token: str) -> UpdateAttempt | None:
     """Translate a write, or return None if the record must be read first.
 
-    A remembered write stores its result with it, so the result must be known beforehand. A write
-    under an intent must know whether it creates or replaces, unless it has a creation version.
+    A remembered write stores its result, which must be known beforehand. A write under an intent
+    must know whether it creates or replaces, unless it has a creation version.
     """
     if write.remember is not None:
         return None
     attempt = _TRANSLATORS[write.kind](layout, write, stamp)
-    return None if attempt is None else _counted(attempt, token)
+    return None if attempt is None else _with_size_limit(attempt, token)
 
 
-def _counted(attempt: UpdateAttempt, token: str) -> UpdateAttempt | None:
-    """Add to an attempt that its document stays small; None if that has to be computed (`sizes`).
+def _with_size_limit(attempt: UpdateAttempt, token: str) -> UpdateAttempt | None:
+    """Add the condition that the document stays small; None if that must be computed (`sizes`).
 
-    A document grows by less than the update has: the paths there are longer than the keys here.
+    A document grows by less than the size of the update, whose paths are longer than its keys.
     """
     added = sizes.size_of(attempt.update)
-    if added > sizes.LARGEST:
+    if added > sizes.MAX_VALUES_BYTES:
         return None
-    counted = attempt.update.get("$inc", {}) | {"_bytes": Int64(added)}
-    small: Document = {"_bytes": {"$lte": Int64(sizes.LARGEST - added)}}
-    query = attempt.query | unfenced(token) | small
-    return replace(attempt, query=query, update=attempt.update | {"$inc": counted})
+    increments = attempt.update.get("$inc", {}) | {"_bytes": Int64(added)}
+    size_limit: Document = {"_bytes": {"$lte": Int64(sizes.MAX_VALUES_BYTES - added)}}
+    query = attempt.query | unfenced(token) | size_limit
+    return replace(attempt, query=query, update=attempt.update | {"$inc": increments})
 
 
 def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LIVE) -> Document:
     paths = layout.version_paths
     query = layout.key(write.id) | presence | VACANCY | has_intent(write.intent)
     for group in write.groups:
-        # Versions only rise: the stamp must be later. `$not $gte` is `$lt`, but true where there is
-        # no version.
+        # Versions only rise: the stamp must be later. `$not $gte` is `$lt`, but also true without a
+        # version.
         query[paths[group]] = {"$not": {"$gte": Int64(stamp)}}
     for group, version in write.expect.items():
         expected = {"$eq": Int64(version)} if version else {"$exists": False}
@@ -99,7 +99,7 @@ def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LI
 
 
 def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document]:
-    """Return what every write does: its `$set`, `$unset` and `$push`."""
+    """Return the modifiers of every write: its `$set`, `$unset` and `$push`."""
     update: dict[str, Document] = {}
     if write.groups:
         versions = dict.fromkeys(write.groups, stamp)
@@ -112,8 +112,8 @@ def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document
 
 
 def _unset(update: dict[str, Document], paths: Iterable[str]) -> None:
-    if removed := dict.fromkeys(paths, ""):
-        update["$unset"] = update.get("$unset", {}) | removed
+    if unset_fields := dict.fromkeys(paths, ""):
+        update["$unset"] = update.get("$unset", {}) | unset_fields
 
 
 def _versions(
@@ -172,11 +172,11 @@ def _deletion(layout: Layout, write: Write, stamp: int) -> UpdateAttempt:
 
 
 def _creation(layout: Layout, write: Write, stamp: int) -> UpdateAttempt | None:
-    """Make a record under an intent, hence of a tombstone; without one it is inserted."""
+    """Create a record under an intent, hence from a tombstone; without an intent, insert it."""
     if not write.intent or write.expect:
         return None
     creation_version = stamp if write.creation_version is None else write.creation_version
-    return _whole(
+    return _full_replacement(
         layout, write, stamp, creation_version, {"tombstone": {"$exists": True}}, upsert=False
     )
 
@@ -184,15 +184,17 @@ def _creation(layout: Layout, write: Write, stamp: int) -> UpdateAttempt | None:
 def _replacement(layout: Layout, write: Write, stamp: int) -> UpdateAttempt | None:
     present = bool(write.expect) or write.require_present
     if not write.intent:
-        return _whole(layout, write, stamp, write.creation_version, LIVE, upsert=not present)
+        return _full_replacement(
+            layout, write, stamp, write.creation_version, LIVE, upsert=not present
+        )
     if not present and write.creation_version is None:
         return None
-    return _whole(
+    return _full_replacement(
         layout, write, stamp, write.creation_version, LIVE if present else {}, upsert=False
     )
 
 
-def _whole(
+def _full_replacement(
     layout: Layout,
     write: Write,
     stamp: int,
@@ -201,10 +203,10 @@ def _whole(
     *,
     upsert: bool,
 ) -> UpdateAttempt:
-    """Set a whole record.
+    """Set a full record.
 
-    Without `creation_version` the record keeps its own, or gets one when it is inserted. An empty
-    `presence` lets the record be there or not.
+    Without `creation_version` the record keeps its own, or gets one when it is inserted. With an
+    empty `presence` the record can be present or absent.
     """
     update = _bookkeeping(layout, write, stamp)
     update["$set"]["values"] = layout.encode_all(write.values)
@@ -216,14 +218,14 @@ def _whole(
         update["$set"]["creation_version"] = Int64(creation_version)
     values: Values = {}
     if write.returning is not None:
-        values = returned(write, replacing(layout, write)) or {}
+        values = returned_values(write, values_as_read(layout, write)) or {}
 
     def result_of(before: Document | None) -> WriteResult:
-        recorded = creation_version
-        if recorded is None:
-            recorded = stamp if before is None else int(before["creation_version"])
+        version = creation_version
+        if version is None:
+            version = stamp if before is None else int(before["creation_version"])
         versions = _versions(layout, write, before, stamp)
-        return WriteResult(Status.APPLIED, not is_live(before), recorded, versions, values)
+        return WriteResult(Status.APPLIED, not is_live(before), version, versions, values)
 
     return UpdateAttempt(
         _condition(layout, write, stamp, presence),

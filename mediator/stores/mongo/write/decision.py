@@ -1,4 +1,4 @@
-"""What a write does to a record that has been read: a pure function of both and of the clock."""
+"""Decides the effect of a write on a record as it was read: a pure function, given the clock."""
 
 from __future__ import annotations
 
@@ -32,12 +32,19 @@ from mediator.stores.mongo.sizes import (
 from mediator.stores.mongo.write.claims import claims_after, with_claims
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
-__all__ = ["ConditionalUpdate", "Decision", "Insertion", "decide", "replacing", "returned"]
+__all__ = [
+    "ConditionalUpdate",
+    "Decision",
+    "Insertion",
+    "decide",
+    "returned_values",
+    "values_as_read",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """The document to insert, unless there is one by then, and the result if that succeeds."""
+    """The document to insert if the record is still absent, and the result on success."""
 
     document: Document
     result: WriteResult
@@ -46,7 +53,7 @@ class Insertion:
 
 @dataclass(frozen=True, slots=True)
 class ConditionalUpdate:
-    """An update under the condition that the record is as it was read, and the result then."""
+    """An update under the condition that the record is unchanged, and the result on success."""
 
     query: Document
     update: Document
@@ -55,13 +62,13 @@ class ConditionalUpdate:
 
 
 Decision: TypeAlias = WriteResult | Insertion | ConditionalUpdate | None
-"""A result where nothing is to be written, or what is to be written; None: there is no room yet."""
+"""A result if there is nothing to write, or the step to write; None: there is no room yet."""
 
 
 def decide(
     layout: Layout, write: Write, document: Document | None, stamp: int, token: str
 ) -> Decision:
-    """Decide what a write does to the whole document as it was read, or to nothing."""
+    """Decide the effect of a write on the full document as it was read, or on an absent one."""
     result = recall(layout, document, write)
     if result is None and is_fenced(document, token):
         return WriteResult(Status.FENCED)
@@ -73,24 +80,24 @@ def decide(
         return result
     try:
         return _Revision(layout, write, document, stamp, token).decision()
-    except OperatorFailed as refused:
-        return WriteResult(Status.REFUSED, failure=refused.failure)
+    except OperatorFailed as error:
+        return WriteResult(Status.REFUSED, failure=error.failure)
     except RecordTooLarge:
         return WriteResult(Status.TOO_LARGE)
     except RecordFull:
         return None
 
 
-def returned(write: Write, values: Mapping[str, Any]) -> Values | None:
-    """Return those of a record's values that the write wants back; None if it wants none."""
+def returned_values(write: Write, values: Mapping[str, Any]) -> Values | None:
+    """Return the values of a record that the write requests in return; None if it requests none."""
     if write.returning is None:
         return None
     names = write.returning or values
     return {name: values[name] for name in names if name in values}
 
 
-def replacing(layout: Layout, write: Write) -> Values:
-    """Return the values of a CREATE or REPLACE as they will be read."""
+def values_as_read(layout: Layout, write: Write) -> Values:
+    """Return the values of a CREATE or REPLACE as later reads will return them."""
     return layout.decode_all(layout.encode_all(write.values))
 
 
@@ -147,7 +154,7 @@ class _Revision:
     def _replacement(self) -> Decision:
         created = not is_live(self.document)
         creation_version = self._creation_version(created=created)
-        values = returned(self.write, replacing(self.layout, self.write))
+        values = returned_values(self.write, values_as_read(self.layout, self.write))
         result = WriteResult(Status.APPLIED, created=created, creation_version=creation_version)
         stored = self.layout.encode_all(self.write.values)
         state = {"values": stored, "creation_version": Int64(creation_version)}
@@ -185,36 +192,38 @@ class _Revision:
             touched.add(name)
             after[name] = value
         written = self.layout.encode_all({name: after[name] for name in touched})
-        gone = self.layout.encode_all(dict.fromkeys(self.write.unset))
-        kept = {k: v for k, v in self.document.get("values", {}).items() if k not in gone} | written
+        removed = self.layout.encode_all(dict.fromkeys(self.write.unset))
+        stored_after = {
+            k: v for k, v in self.document.get("values", {}).items() if k not in removed
+        } | written
         changes: Document = {"$set": {f"values.{key}": value for key, value in written.items()}}
-        if gone:
-            changes["$unset"] = {f"values.{key}": "" for key in gone}
+        if removed:
+            changes["$unset"] = {f"values.{key}": "" for key in removed}
         result = WriteResult(
             Status.APPLIED, creation_version=int(self.document["creation_version"])
         )
-        return self._change(result, changes, kept, returned(self.write, after))
+        return self._change(result, changes, stored_after, returned_values(self.write, after))
 
     def _change(
         self, result: WriteResult, changes: Document, stored: Document, values: Values | None
     ) -> ConditionalUpdate:
-        """Return the update that makes changes; `stored`: the values of the record then."""
+        """Return the update with changes; `stored`: the record's values after it."""
         result = self._complete(result, values)
         paths = self.layout.version_paths
         versions = {paths[group]: Int64(self.versions[group]) for group in self.write.groups}
         lists = entries(self.layout, self.write, result, values, self.stamp)
-        counted = {"_bytes": self._size(stored, lists)}
-        update = changes | {"$set": changes["$set"] | versions | counted, "$push": pushes(lists)}
+        size = {"_bytes": self._size(stored, lists)}
+        update = changes | {"$set": changes["$set"] | versions | size, "$push": pushes(lists)}
         if self.write.intent:
             update["$unset"] = update.get("$unset", {}) | INTENT_FIELDS
             update["$set"] |= {"_joint": self.write.intent}
         update = with_claims(self.layout, self.write, update)
-        # A write of no group may leave modifiers without a field, which old servers refuse.
+        # A write without groups can have modifiers without fields, which old servers refuse.
         update = {modifier: fields for modifier, fields in update.items() if fields}
         return ConditionalUpdate(self._unchanged(), update, result, self.stamp)
 
     def _size(self, stored: Document, lists: Document) -> Int64:
-        """Return how many bytes the document has at most then; raises if those are too many."""
+        """Return the bound of the document's size after the write; raises if it is too large."""
         added = size_of(lists)
         size = size_after(self.document, stored, added)
         require_room(self.layout, stored, added, size, decided=bool(self.write.intent))
@@ -224,10 +233,10 @@ class _Revision:
         return replace(result, versions=self.versions, values=values or {})
 
     def _unchanged(self) -> Document:
-        """Require that no write came between: each one raises a version of the fragment.
+        """Return the condition that no write came between: each raises a version of the fragment.
 
-        And that there is room in its lists. One of no group raises none, so it requires that it is
-        not remembered yet. As every write counts bytes, none has been counted since.
+        It also requires room in the lists. A write without groups raises no version, so it requires
+        that it is not yet remembered. Every write changes `_bytes`, so it must be unchanged.
         """
         assert self.document is not None
         deleted = self.document.get("tombstone")
@@ -236,8 +245,8 @@ class _Revision:
         query |= LIVE if deleted is None else {"tombstone": deleted}
         query["_bytes"] = self.document.get("_bytes", {"$exists": False})
         for group, path in self.layout.version_paths.items():
-            known = self.before.get(group)
-            query[path] = {"$exists": False} if known is None else Int64(known)
+            version = self.before.get(group)
+            query[path] = {"$exists": False} if version is None else Int64(version)
         if self.write.remember is not None and not self.write.groups:
             query["_ops.op"] = {"$ne": self.write.operation}
         return query

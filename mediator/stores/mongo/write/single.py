@@ -1,4 +1,4 @@
-"""A single write: first in one round trip; where that does not apply, by reading and deciding."""
+"""A single write: first tried in one round trip, else by reading and deciding."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from mediator.stores.port import (
     WriteResult,
 )
 
-__all__ = ["ENTIRE", "SingleWriter", "exceeding", "measure"]
+__all__ = ["DECISION_PROJECTION", "SingleWriter", "exceeding", "measure"]
 
 _ATTEMPTS: Final = 64
 _FIRST_PAUSE_S: Final = 0.0005
-_LONGEST_PAUSE_S: Final = 0.05
+_MAX_PAUSE_S: Final = 0.05
 
 _ATTEMPTS_ON_FULL: Final = 20
 """Attempts, within about a second, before a write gives up on a full outbox."""
 
 _ATTEMPTS_ON_LARGE: Final = 2
-"""The same where a record has too many bytes: all of them are read every time."""
+"""The same where a record is too large: it is read every time."""
 
-ENTIRE: Final[Document] = (
+DECISION_PROJECTION: Final[Document] = (
     BOOKKEEPING
     | OPERATIONS
     | {
@@ -52,18 +52,18 @@ ENTIRE: Final[Document] = (
         "_intent": 1,
     }
 )
-"""What is read of a record to decide on a write."""
+"""The projection of a record for deciding a write."""
 
 _ID: Final[Document] = {"_id": 1}
 
-_FOLLOWED_US: Final = 1_000_000
-"""How far ahead of our clock another may be and still be followed."""
+_MAX_AHEAD_US: Final = 1_000_000
+"""How far ahead of our clock another clock is followed."""
 
 _BSON_PER_JSON: Final = 9
-"""A digit and a comma in a list are an integer and its index in BSON; nothing grows more."""
+"""A digit and a comma in a list become an integer and its index in BSON: the largest growth."""
 
-_UNFIT: Final = frozenset({2, 14, 28})
-"""BadValue, TypeMismatch, PathNotViable: a modifier met a value that its guard let through."""
+_GUARD_ERRORS: Final = frozenset({2, 14, 28})
+"""BadValue, TypeMismatch, PathNotViable: a modifier failed on a value that its guard admitted."""
 
 
 class SingleWriter:
@@ -78,9 +78,9 @@ class SingleWriter:
         return result or await self.read_and_write(layout, write, token)
 
     async def _attempt(self, layout: Layout, write: Write, token: str) -> WriteResult | None:
-        """Try in one round trip; None if that did not apply."""
+        """Try a write in one round trip; None if it did not apply."""
         if write.kind is WriteKind.CREATE and not (write.expect or write.intent):
-            # An insertion fails on the key of a record or tombstone that is there.
+            # An insertion fails on the key of an existing record or tombstone.
             decision = await self.decide(layout, write, None, token)
             return await self._apply(layout, decision)
         attempt = await self.attempt(layout, write, token)
@@ -91,7 +91,7 @@ class SingleWriter:
         except DuplicateKeyError:
             return None
         except OperationFailure as error:
-            if error.code in _UNFIT:
+            if error.code in _GUARD_ERRORS:
                 return None
             raise
         return attempt.result_of(document) if applied else None
@@ -102,36 +102,38 @@ class SingleWriter:
         return await offload(is_large(write.values), attempt_of, layout, write, stamp, token)
 
     async def read_and_write(self, layout: Layout, write: Write, token: str) -> WriteResult:
-        """Read the record, decide, and write if it is unchanged; retry if it is not."""
-        for attempts in range(_ATTEMPTS):
+        """Read the record, decide, and write if it is unchanged, else retry."""
+        for attempt_number in range(_ATTEMPTS):
             document = await self.read(layout, write)
             decision = await self.decide(layout, write, document, token)
             result = await self._apply(layout, decision)
             if result is not None:
                 return result
-            if await self._has_made_room(layout, write, bytes_=decision is None):
+            if await self._make_room(layout, write, bytes_=decision is None):
                 continue
             if taken := await holders(self._session, layout, [write]):
                 return WriteResult(Status.TAKEN, taken=taken[write.id])
-            is_large = decision is None and attempts >= _ATTEMPTS_ON_LARGE
-            if is_large or (attempts >= _ATTEMPTS_ON_FULL and await self._is_full(layout, write)):
+            is_large = decision is None and attempt_number >= _ATTEMPTS_ON_LARGE
+            if is_large or (
+                attempt_number >= _ATTEMPTS_ON_FULL and await self._is_full(layout, write)
+            ):
                 raise StoreBusy("this record takes no more writes until its changes are relayed")
-            pause_s = _LONGEST_PAUSE_S if decision is None else _FIRST_PAUSE_S * 2**attempts
-            await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S))
+            pause_s = _MAX_PAUSE_S if decision is None else _FIRST_PAUSE_S * 2**attempt_number
+            await asyncio.sleep(min(pause_s, _MAX_PAUSE_S))
         raise StoreUnavailable("too many concurrent writes to this record")
 
     async def read(self, layout: Layout, write: Write) -> Document | None:
-        """Read what a write is decided by."""
-        document = await self._session.find(layout, write.id, ENTIRE)
+        """Read the document on which a write is decided."""
+        document = await self._session.find(layout, write.id, DECISION_PROJECTION)
         if document is None:
             return None
         if write.remember is not None:
-            wanted = [(write.id, write.operation)]
-            await add_archived(self._session, layout, {document["_id"]: document}, wanted)
+            operations = [(write.id, write.operation)]
+            await add_archived(self._session, layout, {document["_id"]: document}, operations)
         await measure(self._session, layout, [document])
         return document
 
-    async def _has_made_room(self, layout: Layout, write: Write, *, bytes_: bool) -> bool:
+    async def _make_room(self, layout: Layout, write: Write, *, bytes_: bool) -> bool:
         if write.remember is None and not bytes_:
             return False
         return await make_room(self._session, layout, write.id, bytes_=bytes_)
@@ -142,8 +144,8 @@ class SingleWriter:
     async def decide(
         self, layout: Layout, write: Write, document: Document | None, token: str
     ) -> Decision:
-        """Decide what a write does to a record as it was read; see `decision.decide`."""
-        self._stamps.seen((document or {}).get("versions", {}).values())
+        """Decide the effect of a write on a record as it was read; see `decision.decide`."""
+        self._stamps.follow((document or {}).get("versions", {}).values())
         is_long = is_large(write.values) or is_large(document)
         stamp = self._stamps.next()
         return await offload(is_long, decide, layout, write, document, stamp, token)
@@ -155,12 +157,16 @@ class SingleWriter:
 
 
 async def measure(session: MongoSession, layout: Layout, documents: Iterable[Document]) -> None:
-    """Add to documents that were read in part, and may be large, how many bytes they have.
+    """Add their sizes to documents that were read in part and can be large.
 
-    What writes have counted is too much (`sizes`); those that have counted nothing may be large.
+    `_bytes` is only an upper bound (`sizes`); documents without it can also be large.
     """
-    counted = ((each, each.get("_bytes", sizes.MOST)) for each in documents)
-    large = {each["_id"]: each for each, count in counted if count > sizes.LARGEST}
+    bounds = (
+        (document, document.get("_bytes", sizes.MAX_DOCUMENT_BYTES)) for document in documents
+    )
+    large = {
+        document["_id"]: document for document, bound in bounds if bound > sizes.MAX_VALUES_BYTES
+    }
     if large:
         for stored_id, size in (await session.sizes(layout, list(large))).items():
             large[stored_id][sizes.MEASURED] = size
@@ -169,7 +175,7 @@ async def measure(session: MongoSession, layout: Layout, documents: Iterable[Doc
 async def exceeding(single: SingleWriter, calls: Sequence[SizedWrite]) -> list[bool]:
     """Return which writes would be too large; see `Bounded.exceeding`.
 
-    Large records alone are read.
+    Only large records are read.
     """
     return [await _exceeds(single, write, state.size) for write, state in calls]
 
@@ -181,28 +187,28 @@ async def _exceeds(single: SingleWriter, write: Write, size: int | None) -> bool
     document = await single.read(layout, write)
     if document is not None:
         document.pop("_intent", None)
-    # Without its intent, which is why it would be applied although it is too large.
+    # Without the intent, under which it would be applied although it is too large.
     decision = await single.decide(layout, replace(write, intent=""), document, "")
     return isinstance(decision, WriteResult) and decision.status is Status.TOO_LARGE
 
 
 def _fits(layout: Layout, write: Write, size: int | None) -> bool:
-    """Whether a write surely fits, by the size that its record has at most."""
+    """Whether a write certainly fits, given the upper bound of its record's size."""
     if size is None:
         return False
     entry = sizes.text_size(layout.effects.text(write, dict.fromkeys(write.groups, 0), 0))
     added = entry + sizes.size_of(layout.encode_all(write.values))
     if write.operators:
         added += _BSON_PER_JSON * entry
-    # What is remembered has the values once more.
-    return (size + added) * (1 if write.returning is None else 2) <= sizes.LARGEST
+    # A remembered result contains the values a second time.
+    return (size + added) * (1 if write.returning is None else 2) <= sizes.MAX_VALUES_BYTES
 
 
 class _Stamps:
-    """The store's clock, in microseconds, never twice the same.
+    """The store's clock in microseconds, without duplicates.
 
-    It follows other processes whose clocks are slightly ahead: a write whose version is taken
-    already costs two more round trips.
+    It follows other processes whose clocks are slightly ahead: a write whose version is taken costs
+    two more round trips.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -210,15 +216,15 @@ class _Stamps:
         self._last = 0
 
     def next(self) -> int:
-        """Return the time, later than every time returned before, unless the clock went back."""
+        """Return the time, later than all times returned before, unless the clock was set back."""
         now = int(self._clock.now() * 1_000_000)
-        ahead = now <= self._last < now + _FOLLOWED_US
-        self._last = self._last + 1 if ahead else now
+        is_ahead = now <= self._last < now + _MAX_AHEAD_US
+        self._last = self._last + 1 if is_ahead else now
         return self._last
 
-    def seen(self, versions: Iterable[Any]) -> None:
+    def follow(self, versions: Iterable[Any]) -> None:
         """Follow versions that are ahead by less than a second."""
         now = int(self._clock.now() * 1_000_000)
         for version in versions:
-            if self._last < version < now + _FOLLOWED_US:
+            if self._last < version < now + _MAX_AHEAD_US:
                 self._last = int(version)

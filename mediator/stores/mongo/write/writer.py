@@ -1,4 +1,4 @@
-"""Applies writes: those to one record in order, those to many records of a class in bulk."""
+"""Applies writes: to one record in order, to many records of a class in bulk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.outbox.pending import RecentWrites
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.bulk import BulkWrite, Call
-from mediator.stores.mongo.write.folding import MOST_FOLDED, is_foldable
+from mediator.stores.mongo.write.folding import MAX_FOLDED, is_foldable
 from mediator.stores.mongo.write.single import SingleWriter
 from mediator.stores.port import (
     Fragment,
@@ -31,14 +31,14 @@ __all__ = ["Writer"]
 
 Key: TypeAlias = tuple[str, str, str]
 
-_WORTH_A_BULK: Final = 6
+_MIN_BULK_CALLS: Final = 6
 
 
 class Writer:
-    """Applies writes; those to one record in turn, as they would fail each other's conditions.
+    """Applies writes; to one record in turn, because they would fail each other's conditions.
 
     Attributes:
-        recent_writes: The records that were written.
+        recent_writes: The recently written records.
         single: Applies one write.
     """
 
@@ -48,12 +48,12 @@ class Writer:
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
-        """Apply writes; those to one record in their order.
+        """Apply writes; writes to one record keep their order.
 
-        Raises `StoreUnavailable` only if nothing was done, but for `StoreBusy`: one of them met it.
+        Raises `StoreUnavailable` only if nothing was done, except `StoreBusy`, raised for any one.
         """
         if len(calls) == 1:
-            return [await self._one(calls[0], token)]
+            return [await self._write_one(calls[0], token)]
         await self._session.connections.reach()
         results: dict[int, WriteResult] = {}
         try:
@@ -62,8 +62,8 @@ class Writer:
         except StoreBusy:
             raise
         except StoreUnavailable as error:
-            # That nothing was done is true of one of them.
-            raise StoreTimeout("a part of the writes may have been done") from error
+            # "Nothing was done" is true of only one of them.
+            raise StoreTimeout("only some of the writes may have been applied") from error
         return [results[position] for position in range(len(calls))]
 
     async def _wave(
@@ -75,16 +75,18 @@ class Writer:
         work: list[Coroutine[Any, Any, None]] = []
         for layout, members in classes.items():
             records = {write.id for _, write in members}
-            if len(members) >= _WORTH_A_BULK or len(records) < len(members):
-                work.append(self._together(layout, members, token, results))
+            if len(members) >= _MIN_BULK_CALLS or len(records) < len(members):
+                work.append(self._write_bulk(layout, members, token, results))
             else:
-                work += [self._alone(call, token, results) for call in members]
+                work += [self._write_separately(call, token, results) for call in members]
         await concurrently(work)
 
-    async def _alone(self, call: Call, token: str, results: dict[int, WriteResult]) -> None:
-        results[call[0]] = await self._one(call[1], token)
+    async def _write_separately(
+        self, call: Call, token: str, results: dict[int, WriteResult]
+    ) -> None:
+        results[call[0]] = await self._write_one(call[1], token)
 
-    async def _together(
+    async def _write_bulk(
         self,
         layout: Layout,
         calls: Sequence[Call],
@@ -97,17 +99,17 @@ class Writer:
             session, single, recent = self._session, self.single, self.recent_writes
             await BulkWrite(session, single, recent, layout, token, results).apply(calls)
 
-    async def _one(self, write: Write, token: str) -> WriteResult:
+    async def _write_one(self, write: Write, token: str) -> WriteResult:
         layout = layout_of(write.fragment)
         async with self._lock(_key(write)):
             try:
                 result = await self.single.write(layout, write, token)
             except BaseException:
-                # It may have taken effect all the same.
-                self.recent_writes.note(write)
+                # It may nevertheless have taken effect.
+                self.recent_writes.add(write)
                 raise
         if result.status is Status.APPLIED:
-            self.recent_writes.note(write)
+            self.recent_writes.add(write)
         return result
 
     def _lock(self, key: Key) -> asyncio.Lock:
@@ -124,22 +126,33 @@ def _key(write: Write) -> Key:
 def _waves(calls: Sequence[Write]) -> list[list[Call]]:
     """Split calls so that each wave has a record at most once, in the order of its calls.
 
-    It has one several times if all its writes are foldable. Those that claim what an earlier one
-    does come in the wave after it, which finds it taken.
+    A wave has several writes to a record only if they are foldable. A write with the same claim as
+    an earlier one comes in a later wave, which finds the claim taken.
     """
     waves: list[list[Call]] = []
     counts: defaultdict[Key, int] = defaultdict(int)
     foldable: defaultdict[Key, int] = defaultdict(int)
-    claimed: dict[tuple[Fragment, str, str], int] = {}
+    waves_by_claim: dict[tuple[Fragment, str, str], int] = {}
     for position, write in enumerate(calls):
         key = _key(write)
-        joins = is_foldable(write) and 0 < foldable[key] < MOST_FOLDED
+        joins = is_foldable(write) and 0 < foldable[key] < MAX_FOLDED
         foldable[key] = foldable[key] + 1 if joins else int(is_foldable(write))
         wave = counts[key] - joins
-        made = [(write.fragment, name, claim) for name, claim in write.claims.items() if claim]
-        wave = max([wave, *(claimed[each] + 1 for each in made if each in claimed)])
-        for each in made:
-            claimed.setdefault(each, wave)
+        claim_keys = [
+            (write.fragment, name, claim) for name, claim in write.claims.items() if claim
+        ]
+        wave = max(
+            [
+                wave,
+                *(
+                    waves_by_claim[claim_key] + 1
+                    for claim_key in claim_keys
+                    if claim_key in waves_by_claim
+                ),
+            ]
+        )
+        for claim_key in claim_keys:
+            waves_by_claim.setdefault(claim_key, wave)
         counts[key] = wave + 1
         if wave == len(waves):
             waves.append([])

@@ -60,8 +60,8 @@ from mediator.stores.postgres.search.statement import (
     SearchShape,
     levels,
     position,
+    position_values,
     ranks,
-    values_named,
 )
 from mediator.stores.postgres.statements import SEARCHES, Statements
 
@@ -184,7 +184,7 @@ class Searcher:
         if start is not None:
             search = search._replace(ranks=ranks(start))
         statement = await offload(prepared.is_long, self._statements.search, search)
-        values = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
+        values = {**prepared.constants, **position_values(start, search), "limit": find.limit + 1}
         max_bytes = None if prepared.is_bounded or find.limit < STEP else find.max_bytes
         if max_bytes is not None and not find.order:
             # Most searches find few rows, and searches in the order of ids find the first soon:
@@ -194,8 +194,8 @@ class Searcher:
             if len(rows) <= STEP:
                 return rows, False
         fetch = _Fetch(statement.text, statement.arguments(values), find.limit + 1, max_bytes)
-        rows, ends_early = await self._fetch(fetch, find.deadline_s)
-        return rows[: find.limit], ends_early or len(rows) > find.limit
+        rows, is_cut = await self._fetch(fetch, find.deadline_s)
+        return rows[: find.limit], is_cut or len(rows) > find.limit
 
     async def aggregate(
         self,
@@ -232,7 +232,7 @@ class Searcher:
     def _shaped_filter(self, fragment: Fragment, filter_: Filter | None) -> ShapedFilter:
         shaped = shaped_filter(fragment, filter_)
         if shaped is None:
-            raise StoreRefused(f"{self._config.name}: a filter that has no exact condition")
+            raise StoreRefused(f"{self._config.name}: the filter has no exact condition")
         return shaped
 
     def _prepare(
@@ -289,7 +289,7 @@ class Searcher:
     def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[OrderLevel, ...]:
         order_levels = levels(fragment, order)
         if order_levels is None:
-            raise StoreRefused(f"{self._config.name}: an order that is not by fields")
+            raise StoreRefused(f"{self._config.name}: the order is not by whole fields")
         return order_levels
 
     async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
@@ -308,7 +308,7 @@ class Searcher:
         try:
             return await self.pool.use(run, deadline_s)
         except (asyncpg.QueryCanceledError, PoolExhausted):
-            text = f"{self._config.name}: a search took longer than it was given"
+            text = f"{self._config.name}: a search exceeded its deadline"
             raise StoreTooCostly(text) from None
         except FAILURES as error:
             # The cause is left out: its text can quote values, or the URL with its password.

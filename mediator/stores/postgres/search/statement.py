@@ -43,9 +43,9 @@ __all__ = [
     "estimate_statement",
     "levels",
     "position",
+    "position_values",
     "ranks",
     "search_statement",
-    "values_named",
 ]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
@@ -104,7 +104,7 @@ def _rank(value: Value | MissingType) -> int:
     return NULL_RANK if value is None else VALUE_RANK
 
 
-def values_named(after: Position | None, search: SearchShape) -> dict[str, Any]:
+def position_values(after: Position | None, search: SearchShape) -> dict[str, Any]:
     """Return the values of a position by the parameter names of its search's statement."""
     if after is None:
         return {}

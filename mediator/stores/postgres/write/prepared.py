@@ -97,7 +97,9 @@ def check(shape: WriteShape) -> None:
     groups = {*shape.groups, *shape.expect}
     claims = {*shape.claims} - {*map(constraint_name, fragment.unique)}
     if claims or fields - fragment.fields.keys() or groups - fragment.groups.keys():
-        raise StoreRefused(f"{fragment.system}: a write names what is not there")
+        raise StoreRefused(
+            f"{fragment.system}: a write names an unknown field, group or constraint"
+        )
 
 
 def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: Any) -> Values:
@@ -179,7 +181,7 @@ class PreparedWrite:
         }
         if shape.is_full or shape.values:
             if not values.keys() <= codecs.keys():
-                raise StoreRefused(f"{shape.fragment.system}: a field that is not there")
+                raise StoreRefused(f"{shape.fragment.system}: a write has an unknown field")
             if shape.is_full:
                 parameters["nulls"] = [name for name, value in values.items() if value is None]
             for name in codecs if shape.is_full else values:

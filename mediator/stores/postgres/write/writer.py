@@ -231,7 +231,7 @@ class Writer:
         raise self._contended()
 
     def _partial(self) -> StoreTimeout:
-        return StoreTimeout(f"{self._system} may have done a part of the writes")
+        return StoreTimeout(f"{self._system} may have applied only some of the writes")
 
     def _contended(self) -> StoreUnavailable:
         return StoreUnavailable(f"{self._system}: too many writers on one record; nothing done")

@@ -40,7 +40,7 @@ async def count(client: CommandClient, layout: Layout, filter_: Filter | None) -
         return sum(await client.execute(commands))
     choice = choose(layout, filter_, ())
     if choice.pushdown.residual is not None:
-        raise StoreRefused("the filter is not one that was offered")
+        raise StoreRefused("no index can count this filter")
     return await choice.listing(layout).count(client)
 
 
@@ -73,7 +73,7 @@ async def groups(
     """Count groups; raises `StoreRefused` if `group_listing` has no listing for them."""
     listing = group_listing(layout, filter_, aggregate)
     if listing is None:
-        raise StoreRefused("the aggregate is not one that was offered")
+        raise StoreRefused("no index can compute this aggregate")
     counts = await listing.groups(client, limit)
     return [
         ((value,), dict.fromkeys(aggregate.compute, count))
@@ -87,7 +87,7 @@ async def find_page(client: CommandClient, layout: Layout, find: SearchRequest) 
     pushdown, intervals, descending = choice.pushdown, choice.intervals, choice.descending
     unordered = not pushdown.ordered and (find.order or find.after is not None)
     if pushdown.residual is not None or unordered:
-        raise StoreRefused("the search is not one that was offered")
+        raise StoreRefused("no index serves this search")
     if find.after is not None and intervals:
         intervals = beyond(
             intervals, _cut_after(choice, find.order, find.after), descending=descending

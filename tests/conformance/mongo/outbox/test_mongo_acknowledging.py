@@ -14,8 +14,13 @@ from bson.int64 import Int64
 from mediator.model.change import Change
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import layout_of
-from mediator.stores.mongo.outbox.entries import NAMED, OUTBOX, acknowledged_count, has_applied
-from mediator.stores.mongo.outbox.replay import AT_ONCE
+from mediator.stores.mongo.outbox.entries import (
+    MAX_ACKNOWLEDGED_NAMES,
+    MAX_OUTBOX_ENTRIES,
+    acknowledged_count,
+    has_applied,
+)
+from mediator.stores.mongo.outbox.replay import MAX_REPLAYED
 from mediator.stores.port import (
     Fragment,
     Read,
@@ -66,15 +71,15 @@ async def test_a_record_with_very_many_changes_is_returned_in_batches(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 0}))
-    await fill(store, fragment, id_, AT_ONCE + 3)
+    await fill(store, fragment, id_, MAX_REPLAYED + 3)
     store.take_written(10**6)
     (first,) = await store.pending(fragment, [id_])
-    assert len(first.changes) == AT_ONCE + 1, "a create is there for both groups"
+    assert len(first.changes) == MAX_REPLAYED + 1, "a create is there for both groups"
     assert store.take_written(10) == [("d", fragment.class_name, id_)]
     await store.acknowledge([first])
     (rest,) = await store.pending(fragment, [id_])
     assert rest.agrees
-    assert [c.after for c in rest.changes][-1] == {"n": AT_ONCE + 3}
+    assert [c.after for c in rest.changes][-1] == {"n": MAX_REPLAYED + 3}
 
 
 async def test_values_that_the_changes_do_not_lead_to_are_reported(
@@ -143,7 +148,7 @@ async def test_a_full_outbox_refuses_writes_until_it_is_relayed(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 0}))
-    await fill(store, fragment, id_, OUTBOX - 2)
+    await fill(store, fragment, id_, MAX_OUTBOX_ENTRIES - 2)
     assert (await one(store, increment(fragment, id_))).status is Status.APPLIED
     for write in (
         increment(fragment, id_),
@@ -159,7 +164,9 @@ async def test_a_full_outbox_refuses_writes_until_it_is_relayed(
         await store.write([*others, increment(fragment, id_)])
     waiting = asyncio.create_task(one(store, increment(fragment, id_)))
     summary = await relayed(store, fragment, id_)
-    assert [c.after for c in summary[2:]][: OUTBOX - 1] == [{"n": n} for n in range(1, OUTBOX)]
+    assert [c.after for c in summary[2:]][: MAX_OUTBOX_ENTRIES - 1] == [
+        {"n": n} for n in range(1, MAX_OUTBOX_ENTRIES)
+    ]
     assert (await waiting).status is Status.APPLIED
 
 
@@ -223,7 +230,7 @@ async def test_a_record_shows_writes_after_they_were_relayed(
     assert has_applied(await document(), "mine", stamp, count) is True
     assert has_applied(await document(), "mine", stamp + 1, count) is False
     assert has_applied(await document(), "other", stamp, count) is False
-    for _ in range(NAMED):
+    for _ in range(MAX_ACKNOWLEDGED_NAMES):
         await one(store, increment(fragment, id_))
     await relayed(store, fragment, id_)
     assert has_applied(await document(), "mine", stamp, count) is None

@@ -20,7 +20,9 @@ SCALE = 16
 """The stand-in takes seconds for documents of 15 MiB: bounds are this much lower here."""
 
 MIB = 2**20 // SCALE
-LARGEST, MOST, TAKEN = (each // SCALE for each in (sizes.LARGEST, sizes.MOST, sizes.TAKEN))
+MAX_VALUES_BYTES = sizes.MAX_VALUES_BYTES // SCALE
+MAX_DOCUMENT_BYTES = sizes.MAX_DOCUMENT_BYTES // SCALE
+SERVER_LIMIT_BYTES = sizes.SERVER_LIMIT_BYTES // SCALE
 
 NEARLY = 8 * MIB - 2**12
 """Twice that is what MongoDB takes, and little more."""
@@ -31,7 +33,11 @@ BOOKKEEPING = 2**12
 
 @pytest.fixture(autouse=True)
 def _low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, bytes_ in (("LARGEST", LARGEST), ("MOST", MOST), ("TAKEN", TAKEN)):
+    for name, bytes_ in (
+        ("MAX_VALUES_BYTES", MAX_VALUES_BYTES),
+        ("MAX_DOCUMENT_BYTES", MAX_DOCUMENT_BYTES),
+        ("SERVER_LIMIT_BYTES", SERVER_LIMIT_BYTES),
+    ):
         monkeypatch.setattr(sizes, name, bytes_)
 
 
@@ -60,7 +66,7 @@ async def check(store: MongoStore, fragment: Fragment, id_: str) -> int:
     """See that a document is small enough, and has no more bytes than were counted."""
     document = await document_of(store, fragment, id_)
     size = len(encode(document))
-    assert size <= MOST + BOOKKEEPING
+    assert size <= MAX_DOCUMENT_BYTES + BOOKKEEPING
     assert size <= document["_bytes"] + BOOKKEEPING
     return size
 
@@ -72,10 +78,10 @@ async def check(store: MongoStore, fragment: Fragment, id_: str) -> int:
 async def test_a_record_that_would_be_too_large_is_refused(
     store: MongoStore, fragment: Fragment, id_: str, kind: WriteKind
 ) -> None:
-    large = writing(fragment, kind, id_, values=bounded(LARGEST + 4096))
+    large = writing(fragment, kind, id_, values=bounded(MAX_VALUES_BYTES + 4096))
     assert (await one(store, large)).status is Status.TOO_LARGE
     assert await json_values(store, fragment, id_) is None
-    fitting = writing(fragment, kind, id_, values=bounded(LARGEST - 4096))
+    fitting = writing(fragment, kind, id_, values=bounded(MAX_VALUES_BYTES - 4096))
     assert (await one(store, fitting)).status is Status.APPLIED
     assert await relayed(store, fragment, id_)
     await check(store, fragment, id_)
@@ -115,7 +121,7 @@ async def test_updates_make_a_record_no_larger_than_it_may_be(
 async def test_of_many_writes_only_those_that_are_too_large_are_refused(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    sizes = [1024] * 7 + [LARGEST + 4096]
+    sizes = [1024] * 7 + [MAX_VALUES_BYTES + 4096]
     writes = [put(fragment, f"{id_}{n}", size) for n, size in enumerate(sizes)]
     writes += [adding(fragment, f"{id_}0", key, 2 * MIB) for key in "abc"]
     results = await store.write(writes)
@@ -170,18 +176,20 @@ async def is_full(store: MongoStore, write: Write) -> bool:
 async def test_a_record_of_the_largest_size_is_replaced_once_its_changes_are_relayed(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    writes = [put(fragment, id_, LARGEST - 4096) for _ in range(4)]
+    writes = [put(fragment, id_, MAX_VALUES_BYTES - 4096) for _ in range(4)]
     for write in writes[:2]:
         assert not await is_full(store, write)
     for write in writes[2:]:
         assert await is_full(store, write)
         await relayed(store, fragment, id_)
         assert not await is_full(store, write)
-        assert await check(store, fragment, id_) > MOST - MIB
+        assert await check(store, fragment, id_) > MAX_DOCUMENT_BYTES - MIB
 
 
 def drawn(chance: random.Random, fragment: Fragment, id_: str) -> Write:
-    size = chance.choice([200, MIB, 2 * MIB, 3 * MIB, LARGEST - 4096, LARGEST + 4096])
+    size = chance.choice(
+        [200, MIB, 2 * MIB, 3 * MIB, MAX_VALUES_BYTES - 4096, MAX_VALUES_BYTES + 4096]
+    )
     kind = chance.choice(["put", "add", "inc", "delete"])
     if kind == "put":
         return put(fragment, id_, size)

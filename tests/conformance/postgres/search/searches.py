@@ -20,7 +20,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.postgres.search.predicates import shaped_filter
-from mediator.stores.postgres.search.statement import SearchShape, levels, ranks, values_named
+from mediator.stores.postgres.search.statement import SearchShape, levels, position_values, ranks
 
 NAMESPACE = f"portolan_test_{uuid.uuid4().hex[:12]}"
 
@@ -87,6 +87,6 @@ async def plan_of(
     search = SearchShape(fragment, shaped.shape, chosen, ranks(after), tuple(fragment.fields))
     statement = store.statements.search(search)
     constants = {f"p{i}": value for i, value in enumerate(shaped.constants)}
-    given = constants | values_named(after, search) | {"limit": 10}
+    given = constants | position_values(after, search) | {"limit": 10}
     rows = await admin.fetch(f"EXPLAIN {statement.text}", *statement.arguments(given))
     return "\n".join(line for (line,) in rows)

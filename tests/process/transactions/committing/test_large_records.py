@@ -16,10 +16,11 @@ from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.committing.shop import has_intent, run, transaction, values
 from tests.process.transactions.open_writes import all_over
 
-BOUNDS = {name: getattr(sizes, name) // 16 for name in ("LARGEST", "MOST", "TAKEN")}
+_NAMES = ("MAX_VALUES_BYTES", "MAX_DOCUMENT_BYTES", "SERVER_LIMIT_BYTES")
+BOUNDS = {name: getattr(sizes, name) // 16 for name in _NAMES}
 """The stand-in for MongoDB takes seconds for what is as large as it may be."""
 
-PART = "x" * (BOUNDS["LARGEST"] // 2 + 2**12)
+PART = "x" * (BOUNDS["MAX_VALUES_BYTES"] // 2 + 2**12)
 """Two of them are too large, one is not."""
 
 CLASSES = {
