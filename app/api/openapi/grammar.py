@@ -21,7 +21,7 @@ from mediator.schema.ids import FIELD_NAME
 from mediator.standing.parser import MAX_RELATIONS, MAX_WINDOW_S
 from mediator.standing.query_parser import MAX_LAG_LIMIT, MAX_LATENESS_S
 from mediator.standing.query_parser import MAX_NAME_LENGTH as LONGEST_QUERY_NAME
-from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
+from mediator.views.parser import MAX_COLUMNS, MAX_JOINS, MAX_KEYS, MAX_NAME_LENGTH
 
 __all__ = ["COUNT", "GRAMMAR", "one_of"]
 
@@ -178,7 +178,7 @@ GRAMMAR: Final[dict[str, Any]] = {
             "on": {
                 "type": "object",
                 "minProperties": 1,
-                "maxProperties": MOST_KEYS,
+                "maxProperties": MAX_KEYS,
                 "additionalProperties": _TEXT,
                 "description": "Fields of the class, with the paths whose values they equal.",
             },
@@ -189,16 +189,16 @@ GRAMMAR: Final[dict[str, Any]] = {
     ),
     "NewIncrementalView": _closed(
         {
-            "name": {"type": "string", "maxLength": LONGEST_NAME},
+            "name": {"type": "string", "maxLength": MAX_NAME_LENGTH},
             "class": _TEXT,
             "join": {
                 "oneOf": [
                     ref("schemas", "ViewJoin"),
-                    _array(ref("schemas", "ViewJoin"), MOST_JOINS),
+                    _array(ref("schemas", "ViewJoin"), MAX_JOINS),
                 ]
             },
             "filter": ref("schemas", "Filter"),
-            "fields": _array(_TEXT, MOST_COLUMNS, 1),
+            "fields": _array(_TEXT, MAX_COLUMNS, 1),
             "aggregate": _AGGREGATE,
         },
         ["class"],
