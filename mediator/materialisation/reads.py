@@ -39,7 +39,7 @@ class ViewReads:
     async def fresh_for_all(
         self, route: ClassRoute, staleness_s: float, preference: ReadPreference
     ) -> Freshness | None:
-        """Return the freshness of a class's copies; None if they lack versions that the reader saw."""
+        """Return the freshness of a class's copies; None if they lack versions the reader saw."""
         freshness = self.fresh(route, staleness_s, preference)
         if freshness is None:
             return self._observe_read(route, "stale", None)
