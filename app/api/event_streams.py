@@ -23,7 +23,7 @@ from app.http.validation import parse_parameters
 from mediator.access.model import Scope
 from mediator.base.errors import Location
 from mediator.base.offload import offload, throttled
-from mediator.event_streams.batch import MOST_AT_ONCE
+from mediator.event_streams.batch import MAX_BATCH_TUPLES
 from mediator.event_streams.declaration import parse_stream, stream_document
 from mediator.event_streams.port import StreamKey
 from mediator.event_streams.service import EventStreamService
@@ -131,12 +131,12 @@ def _require(routed: RoutedRequest, scope: Scope) -> None:
 
 
 def _read_batch(raw: bytes) -> list[Any]:
-    return require_list(parse_json(raw), "tuples", MOST_AT_ONCE)
+    return require_list(parse_json(raw), "tuples", MAX_BATCH_TUPLES)
 
 
 def _read_lines(raw: bytes) -> list[Any]:
     lines = [line for line in raw.split(b"\n") if not line.isspace() and line]
-    check_count(lines, "tuples", MOST_AT_ONCE)
+    check_count(lines, "tuples", MAX_BATCH_TUPLES)
     return [_read_line(index, line) for index, line in enumerate(throttled(lines))]
 
 

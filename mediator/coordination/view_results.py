@@ -31,8 +31,8 @@ from mediator.coordination.errors import reply_of, texts_of
 from mediator.coordination.scripts import text_of
 from mediator.views.results import (
     BYTES_AT_ONCE,
-    MOST_BYTES_OF_DELTAS,
-    MOST_DELTAS,
+    MAX_DELTA_BYTES,
+    MAX_DELTAS,
     Publication,
     Published,
     Result,
@@ -111,7 +111,7 @@ class RedisViewResults:
         publications: Mapping[str, Publication],
     ) -> None:
         args: list[Any] = [lease.token, sequence, position, randbits(_RANDOM_BITS)]
-        args += (MOST_DELTAS, MOST_BYTES_OF_DELTAS)
+        args += (MAX_DELTAS, MAX_DELTA_BYTES)
         for id_, each in publications.items():
             state = "" if each.state is None else orjson.dumps(list(each.state))
             delta = _delta_rows(each) if each.rows or each.is_first else ""

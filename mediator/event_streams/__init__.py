@@ -1,1 +1,1 @@
-"""Event streams: tuples that applications send, in the order of their arrival."""
+"""Event streams: tuples sent by applications, in order of arrival."""

@@ -1,4 +1,4 @@
-"""Checking tuples against the declaration of their stream, each mistake with its location."""
+"""Validates tuples against the declaration of their stream, with the location of each mistake."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from mediator.schema.errors import invalid, token
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.types import FieldType
 
-__all__ = ["LARGEST_TUPLE", "LONGEST_AHEAD_S", "MOST_AT_ONCE", "read_tuples"]
+__all__ = ["MAX_AHEAD_S", "MAX_BATCH_TUPLES", "MAX_TUPLE_BYTES", "read_tuples"]
 
-MOST_AT_ONCE: Final = 10_000
-"""Tuples of a batch."""
+MAX_BATCH_TUPLES: Final = 10_000
+"""Maximum tuples of a batch."""
 
-LARGEST_TUPLE: Final = 2**15
-"""Bytes of its values as JSON."""
+MAX_TUPLE_BYTES: Final = 2**15
+"""Maximum bytes of a tuple's values as JSON."""
 
-LONGEST_AHEAD_S: Final = 86_400.0
-"""By how much the time of a tuple may be ahead of the clock here."""
+MAX_AHEAD_S: Final = 86_400.0
+"""How far the time of a tuple may be ahead of our clock, in seconds."""
 
-_HEAVY: Final = 2**14
-"""Bytes of values that are read at once, which takes some hundred microseconds."""
+_SLICE_WEIGHT: Final = 2**14
+"""Weight (bytes of values) read without a pause: some hundred microseconds."""
 
 _TUPLE_WEIGHT: Final = 64
-"""By how many more bytes each tuple counts."""
+"""Additional weight of each tuple."""
 
 _MISTAKE_WEIGHT: Final = 2**11
-"""And each mistake: the name that may be meant is looked for among all attributes."""
+"""Additional weight of each mistake, for the search for similar attribute names."""
 
 _INT64: Final = 2**63
 _MEMBERS: Final = frozenset({"time_s", "values"})
 _NUMBERS: Final = frozenset({int, float})
 _NULL: Final = type(None)
 _SCALARS: Final = frozenset({str, int, float, bool, _NULL})
-_OF_TYPE: Final[Mapping[str, frozenset[type]]] = {
+_PYTHON_TYPES: Final[Mapping[str, frozenset[type]]] = {
     FieldType.STRING: frozenset({str, _NULL}),
     FieldType.INTEGER: frozenset({int, _NULL}),
     FieldType.FLOAT: frozenset({int, float, _NULL}),
     FieldType.BOOLEAN: frozenset({bool, _NULL}),
 }
-_NOTHING: Final = NewTuple(0.0, b"")
+_INVALID: Final = NewTuple(0.0, b"")
 
 
 async def read_tuples(
@@ -55,21 +55,21 @@ async def read_tuples(
 ) -> list[NewTuple]:
     """Read tuples from JSON; raises `Invalid` with the locations of the first mistakes in a batch.
 
-    It lets others go on now and then: a thread that does would take seven times as long.
+    It yields to other tasks periodically; a thread would take seven times as long.
 
     Args:
-        now_s: The time here, in seconds since 1970.
+        now_s: Our current time, in seconds since 1970.
     """
-    reader, tuples, weight = _Reader(stream, now_s + LONGEST_AHEAD_S), [], 0
-    for index, each in enumerate(documents):
-        before = len(reader.errors)
-        read = reader.read(index, each)
+    reader, tuples, weight = _Reader(stream, now_s + MAX_AHEAD_S), [], 0
+    for index, document in enumerate(documents):
+        error_count = len(reader.errors)
+        tuple_ = reader.read(index, document)
         if reader.room <= 0:
             break
-        tuples.append(read)
-        weight += _TUPLE_WEIGHT + len(read.values)
-        weight += _MISTAKE_WEIGHT * (len(reader.errors) - before)
-        if weight > _HEAVY:
+        tuples.append(tuple_)
+        weight += _TUPLE_WEIGHT + len(tuple_.values)
+        weight += _MISTAKE_WEIGHT * (len(reader.errors) - error_count)
+        if weight > _SLICE_WEIGHT:
             weight = 0
             await asyncio.sleep(0)
     if reader.errors:
@@ -78,11 +78,12 @@ async def read_tuples(
 
 
 class _Reader:
-    """What is read after a mistake is thrown away; nothing is read once there is no more room."""
+    """Results after a mistake are discarded; nothing more is read without room for mistakes."""
 
     def __init__(self, stream: EventStream, latest_s: float) -> None:
         self._types = {
-            name: _OF_TYPE.get(stream.types.get(name, ""), _SCALARS) for name in stream.attributes
+            name: _PYTHON_TYPES.get(stream.types.get(name, ""), _SCALARS)
+            for name in stream.attributes
         }
         self._declared = stream.types
         self._latest_s = latest_s
@@ -96,24 +97,24 @@ class _Reader:
     def read(self, index: int, document: Any) -> NewTuple:
         if not isinstance(document, dict) or document.keys() != _MEMBERS:
             self._error(index, "", "must be an object of time_s and values")
-            return _NOTHING
+            return _INVALID
         time_s, values = document["time_s"], document["values"]
         if type(time_s) not in _NUMBERS or not 0 <= time_s <= self._latest_s:
             self._error(index, "/time_s", "must be seconds since 1970, less than a day ahead")
         if not isinstance(values, dict):
             self._error(index, "/values", "must be an object")
-            return _NOTHING
-        unfit = (name for name, value in values.items() if not self._fits(name, value))
-        # A tuple may have as many names as fit into a request.
-        wrong = list(islice(unfit, max(1, self.room)))
-        if wrong:  # which may be nested too deeply to be written again
-            for name in wrong:
+            return _INVALID
+        invalid_names = (name for name, value in values.items() if not self._fits(name, value))
+        # A tuple can have as many names as fit into a request.
+        reported = list(islice(invalid_names, max(1, self.room)))
+        if reported:  # their values may be nested too deeply to be encoded
+            for name in reported:
                 self._error(index, f"/values{token(name)}", self._reason(name))
-            return _NOTHING
-        text = orjson.dumps(values)
-        if len(text) > LARGEST_TUPLE:
-            self._error(index, "/values", f"must have at most {LARGEST_TUPLE:,} bytes")
-        return NewTuple(time_s, text)
+            return _INVALID
+        encoded = orjson.dumps(values)
+        if len(encoded) > MAX_TUPLE_BYTES:
+            self._error(index, "/values", f"must have at most {MAX_TUPLE_BYTES:,} bytes")
+        return NewTuple(time_s, encoded)
 
     def _fits(self, name: str, value: Any) -> bool:
         allowed = self._types.get(name)

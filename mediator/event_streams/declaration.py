@@ -1,4 +1,4 @@
-"""Parsing declarations of event streams from JSON, or naming every mistake with its location."""
+"""Parser of event stream declarations in JSON, which reports every mistake with its location."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from mediator.schema.ids import FIELD_NAME, NAME
 from mediator.schema.types import FieldType
 
 __all__ = [
-    "LONGEST_RETENTION_S",
-    "MOST_ATTRIBUTES",
-    "MOST_TUPLES",
-    "RETENTION_S",
-    "SHORTEST_RETENTION_S",
-    "TUPLES",
+    "DEFAULT_RETENTION_S",
+    "DEFAULT_TUPLES",
+    "MAX_ATTRIBUTES",
+    "MAX_RETENTION_S",
+    "MAX_TUPLES",
+    "MIN_RETENTION_S",
     "TYPES",
     "parse_stream",
     "stream_document",
 ]
 
-MOST_ATTRIBUTES: Final = 64
-RETENTION_S: Final = 3600.0
-SHORTEST_RETENTION_S: Final = 1.0
-LONGEST_RETENTION_S: Final = 7 * 86_400.0
-TUPLES: Final = 1_000_000
-"""Kept at most, unless the declaration says otherwise."""
+MAX_ATTRIBUTES: Final = 64
+DEFAULT_RETENTION_S: Final = 3600.0
+MIN_RETENTION_S: Final = 1.0
+MAX_RETENTION_S: Final = 7 * 86_400.0
+DEFAULT_TUPLES: Final = 1_000_000
+"""Maximum tuples kept, unless the declaration sets `most_tuples`."""
 
-MOST_TUPLES: Final = 10_000_000
+MAX_TUPLES: Final = 10_000_000
 TYPES: Final = (FieldType.STRING, FieldType.INTEGER, FieldType.FLOAT, FieldType.BOOLEAN)
 
 
@@ -39,17 +39,17 @@ def parse_stream(document: Any) -> EventStream:
     node.shape("retention_s", "most_tuples", required=("name", "attributes"))
     name = node["name"].read("", _is_name, f"named like {NAME.pattern}")
     types = _types(node["attributes"])
-    bounds = f"{SHORTEST_RETENTION_S:g} to {LONGEST_RETENTION_S:g} seconds"
-    retention_s = node["retention_s"].read(RETENTION_S, _is_retention, bounds)
-    most = node["most_tuples"].integer(TUPLES, least=1, most=MOST_TUPLES)
+    bounds = f"{MIN_RETENTION_S:g} to {MAX_RETENTION_S:g} seconds"
+    retention_s = node["retention_s"].read(DEFAULT_RETENTION_S, _is_retention, bounds)
+    max_tuples = node["most_tuples"].integer(DEFAULT_TUPLES, least=1, most=MAX_TUPLES)
     if node.errors:
         raise invalid(node.errors)
     typed = {attribute: type_ for attribute, type_ in types.items() if type_ is not None}
-    return EventStream(name, frozenset(types), float(retention_s), most, typed)
+    return EventStream(name, frozenset(types), float(retention_s), max_tuples, typed)
 
 
 def stream_document(stream: EventStream) -> dict[str, Any]:
-    """Return a declaration as JSON, which declares the same again."""
+    """Return a declaration as JSON, in the form that is parsed."""
     return {
         "name": stream.name,
         "attributes": {name: stream.types.get(name) for name in sorted(stream.attributes)},
@@ -59,19 +59,22 @@ def stream_document(stream: EventStream) -> dict[str, Any]:
 
 
 def _types(node: Node) -> dict[str, str | None]:
-    """Read attributes: a list of names, or types by name, of which each may be null."""
+    """Read attributes: a list of names, or types (or null) by name."""
     if isinstance(node.value, list):
-        names = node.elements(MOST_ATTRIBUTES, 1)
-        found = [each.read("", _is_attribute, f"named like {FIELD_NAME.pattern}") for each in names]
-        if len(set(found)) < len(found):
+        elements = node.elements(MAX_ATTRIBUTES, 1)
+        attributes = [
+            element.read("", _is_attribute, f"named like {FIELD_NAME.pattern}")
+            for element in elements
+        ]
+        if len(set(attributes)) < len(attributes):
             node.error("must not have a name twice")
-        return dict.fromkeys(found)
+        return dict.fromkeys(attributes)
     if isinstance(node.value, dict) and not node.value:
         node.error("must have an attribute")
-    wanted = f"one of {', '.join(TYPES)}, or null"
+    choices = f"one of {', '.join(TYPES)}, or null"
     return {
-        name: member.read(None, _is_type, wanted)
-        for name, member in node.members(MOST_ATTRIBUTES, FIELD_NAME)
+        name: member.read(None, _is_type, choices)
+        for name, member in node.members(MAX_ATTRIBUTES, FIELD_NAME)
     }
 
 
@@ -89,4 +92,4 @@ def _is_type(value: Any) -> bool:
 
 def _is_retention(value: Any) -> bool:
     is_number = type(value) in (int, float)
-    return is_number and SHORTEST_RETENTION_S <= value <= LONGEST_RETENTION_S
+    return is_number and MIN_RETENTION_S <= value <= MAX_RETENTION_S

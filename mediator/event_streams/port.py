@@ -1,8 +1,8 @@
-"""The port of event streams: declared by an application, appended to, and read from a number on.
+"""The port of event streams: declared by an application, appended to, and read by number.
 
-Tuples of a stream are numbered 1, 2, 3, … without a gap, in the order in which they were appended.
-So a number is an exact offset, and a range of numbers can be divided among readers. A stream whose
-name an earlier one had begins after the numbers of that one.
+Tuples of a stream are numbered 1, 2, 3, … without gaps, in the order of appending. A number is
+therefore an exact offset, and a range of numbers can be divided among readers. A stream that reuses
+a name continues after the numbers of the former stream.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class StreamKey(NamedTuple):
-    """An event stream: the id of its database, which no other has had, and its name."""
+    """An event stream: the id of its database, which is never reused, and its name."""
 
     database: str
     stream: str
@@ -37,11 +37,11 @@ class EventStream:
     """A stream.
 
     Attributes:
-        attributes: The names that tuples may have.
-        retention_s: For how long tuples are kept.
-        most_tuples: Tuples that are kept at most, and so how many may arrive within that time.
-        types: The types of those attributes that have one.
-        id: What no other stream has, also not an earlier one of this name.
+        attributes: The attribute names that tuples can have.
+        retention_s: How long tuples are kept, in seconds.
+        most_tuples: Maximum tuples kept, which bounds how many can arrive within that time.
+        types: The types of typed attributes.
+        id: Unique among all streams, including former streams of this name.
     """
 
     name: str
@@ -53,10 +53,10 @@ class EventStream:
 
 
 class NewTuple(NamedTuple):
-    """A tuple to be appended.
+    """A tuple to append.
 
     Attributes:
-        time_s: When it happened, by its sender's account, in seconds since 1970.
+        time_s: Its event time, set by the sender, in seconds since 1970.
         values: Scalars by attribute, as JSON.
     """
 
@@ -73,12 +73,12 @@ class StoredTuple(NamedTuple):
 
 
 class TuplePage(NamedTuple):
-    """Tuples that were read of a stream.
+    """Tuples read from a stream.
 
     Attributes:
-        tuples: In their order.
-        last: The number of the last tuple that the stream had then: more follow if these end
-            before it.
+        tuples: The tuples, in order.
+        last: The number of the stream's last tuple at the time of the read: more follow if these
+            end before it.
     """
 
     tuples: list[StoredTuple]
@@ -86,13 +86,13 @@ class TuplePage(NamedTuple):
 
 
 class TupleRange(NamedTuple):
-    """Tuples that follow each other.
+    """Consecutive tuples.
 
     Attributes:
-        first: The number of the first.
-        last: The number of the last.
-        latest_s: A time that none of them is later than, in seconds since 1970: at most a second
-            after the latest of them, or infinity if nothing is known.
+        first: The number of the first tuple.
+        last: The number of the last tuple.
+        latest_s: Upper bound of their times, in seconds since 1970: at most a second after the
+            latest of them, or infinity if unknown.
     """
 
     first: int
@@ -109,14 +109,14 @@ class Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What there is of a stream.
+    """The contents and consumers of a stream.
 
     Attributes:
-        first: The number of the oldest tuple that is kept; `last` + 1: none is.
-        last: The number of the last tuple; that before the first one, if there was none yet.
-        size: The bytes of the tuples that are kept, as JSON.
-        rate: Tuples appended in a second: an average that forgets within some minutes.
-        consumers: The number up to which each consumer has got, of those that count.
+        first: The number of the oldest kept tuple; `last` + 1: none is kept.
+        last: The number of the last tuple; without one, the number before the first.
+        size: Bytes of the kept tuples, as JSON.
+        rate: Tuples appended a second: a moving average over some minutes.
+        consumers: The number that each active consumer has reached.
     """
 
     first: int
@@ -127,7 +127,7 @@ class StreamReport:
 
     @property
     def furthest_behind(self) -> int:
-        """Tuples by which the slowest consumer is behind; 0 if there is none."""
+        """The lag of the slowest consumer, in tuples; 0 without consumers."""
         return max(0, self.last - min(self.consumers.values(), default=self.last))
 
 
@@ -135,14 +135,14 @@ class EventStreams(Protocol):
     """The streams of all databases. Every method raises `Unavailable`."""
 
     async def declare(self, key: StreamKey, stream: EventStream, most: int) -> bool:
-        """Write a stream down; false if its name is taken.
+        """Store a stream; false if its name is taken.
 
         Raises:
             Conflict: The database has `most` streams already.
         """
 
     async def databases(self, among: Collection[str]) -> set[str]:
-        """Return those of some databases that have, or had, streams."""
+        """Return the databases among these that have or had streams."""
 
     async def of_database(self, database: str) -> dict[str, EventStream]:
         """Return the streams of a database by name."""
@@ -154,7 +154,7 @@ class EventStreams(Protocol):
         """Remove a stream with its tuples; false if there is none."""
 
     async def clear(self, database: str) -> None:
-        """Remove all streams of a database that was dropped."""
+        """Remove all streams of a dropped database."""
 
     async def append(
         self, key: StreamKey, tuples: Sequence[NewTuple], declared: EventStream | None = None
@@ -162,10 +162,10 @@ class EventStreams(Protocol):
         """Append tuples, all or none; return the number of the last.
 
         Args:
-            declared: The stream as the tuples were checked; None: whatever it is.
+            declared: The stream for which the tuples were validated; None: any.
 
         Raises:
-            NotFound: There is no such stream, or another one by now.
+            NotFound: The stream does not exist or was replaced.
             TooManyRequests: It is full, or a consumer is too far behind; nothing was appended.
         """
 
@@ -180,22 +180,22 @@ class EventStreams(Protocol):
         """Append a batch, unless it was appended under its id within the last hour.
 
         Raises:
-            IdempotencyReused: What was appended under the id had another fingerprint, which the
-                error has.
+            IdempotencyReused: The batch appended under the id had another fingerprint, which the
+                error contains.
             NotFound: As `append`.
             TooManyRequests: As `append`.
         """
 
     async def last(self, key: StreamKey) -> int:
-        """Return the number of the last tuple; 0 if there was none yet."""
+        """Return the number of the last tuple; 0: none yet."""
 
     async def report(self, key: StreamKey) -> StreamReport:
-        """Return what there is of a stream; raises `NotFound`."""
+        """Return the report of a stream; raises `NotFound`."""
 
     async def ranges(self, key: StreamKey) -> list[TupleRange]:
-        """Return ranges of all tuples that are kept, in their order; raises `NotFound`.
+        """Return ranges of all kept tuples, in order; raises `NotFound`.
 
-        What is wanted of some times is found by them, as tuples have any order of times.
+        They locate tuples by time, as tuples can have any order of times.
         """
 
     async def read(
@@ -203,15 +203,15 @@ class EventStreams(Protocol):
     ) -> TuplePage:
         """Return tuples after a number, waiting for the first of them; None: from the oldest on.
 
-        They may be fewer than the limit while there are more.
+        It may return fewer than the limit although more exist.
 
         Raises:
             NotFound: There is no such stream.
-            PositionGone: The next one after that number is not kept any more.
+            PositionGone: The next tuple after that number is no longer kept.
         """
 
     async def consumed(self, key: StreamKey, consumer: str, number: int) -> None:
-        """Note how far a consumer has got, which keeps a stream from running away from it.
+        """Record the progress of a consumer, so that a full stream waits for it.
 
-        A consumer that has not said so for a minute does not count.
+        A consumer without progress reports for a minute does not count.
         """

@@ -1,4 +1,4 @@
-"""Event streams of an installation: declared, appended to by applications, read by them."""
+"""Event streams of an installation: declared, appended to and read by applications."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from mediator.event_streams.port import (
 )
 from mediator.routing.model import DatabaseRoute
 
-__all__ = ["MOST_STREAMS", "EventStreamService", "Page"]
+__all__ = ["MAX_STREAMS", "EventStreamService", "Page"]
 
-MOST_STREAMS: Final = 1_000
-"""Event streams of a database."""
+MAX_STREAMS: Final = 1_000
+"""Maximum event streams of a database."""
 
-_MOST_KNOWN: Final = 1_000
+_MAX_CACHED: Final = 1_000
 
 
 class Page(NamedTuple):
-    """Tuples, and the number after which others follow."""
+    """Tuples, and the number after which to continue."""
 
     tuples: list[StoredTuple]
     position: int
@@ -44,30 +44,30 @@ class EventStreamService:
     _streams: EventStreams
     _clock: Clock
     _observe: Observer = ignore
-    _known: dict[StreamKey, EventStream] = field(default_factory=dict, init=False)
-    """Declarations, so that a batch costs one round trip; their ids say whether they still hold."""
+    _declarations: dict[StreamKey, EventStream] = field(default_factory=dict, init=False)
+    """Cached declarations, so that a batch costs one round trip; their ids detect changes."""
 
     async def declare(self, database: DatabaseRoute, stream: EventStream) -> None:
-        """Write a stream down.
+        """Store a stream.
 
         Raises:
             AlreadyExists: The name is taken.
             Conflict: The database has too many streams.
         """
-        # A grant names a class and a stream alike.
+        # Grants do not distinguish classes from streams.
         if stream.name in database.classes:
             raise AlreadyExists("A class of the database has this name.")
         key = StreamKey(database.id, stream.name)
-        if not await self._streams.declare(key, stream, MOST_STREAMS):
+        if not await self._streams.declare(key, stream, MAX_STREAMS):
             raise AlreadyExists("The database has an event stream of this name.")
 
     async def of_database(self, database: DatabaseRoute) -> list[EventStream]:
-        """Return the streams of a database in the order of their names."""
-        found = await self._streams.of_database(database.id)
-        return [found[name] for name in sorted(found)]
+        """Return the streams of a database, ordered by name."""
+        streams = await self._streams.of_database(database.id)
+        return [streams[name] for name in sorted(streams)]
 
     async def report(self, key: StreamKey) -> dict[str, Any]:
-        """Return a stream, and what there is of it, as JSON; raises `NotFound`."""
+        """Return a stream and its report as JSON; raises `NotFound`."""
         stream, report = await self._find(key), await self._streams.report(key)
         consumers = [
             {"name": name, "number": number, "behind": max(0, report.last - number)}
@@ -84,24 +84,24 @@ class EventStreamService:
         }
 
     async def reports(self, databases: Collection[str]) -> dict[str, list[StreamReport]]:
-        """Return what there is of the streams of those of some databases that have any, by id."""
-        having = await self._streams.databases(databases)
-        found = {each: await self._reports(each) for each in having}
-        return {each: reports for each, reports in found.items() if reports}
+        """Return the reports of streams by database id, for the databases that have streams."""
+        ids = await self._streams.databases(databases)
+        by_database = {id_: await self._reports(id_) for id_ in ids}
+        return {id_: reports for id_, reports in by_database.items() if reports}
 
     async def _reports(self, database: str) -> list[StreamReport]:
-        found = await self._streams.of_database(database)
-        keys = [StreamKey(database, name) for name in found]
+        streams = await self._streams.of_database(database)
+        keys = [StreamKey(database, name) for name in streams]
         reports = await asyncio.gather(*map(self._streams.report, keys), return_exceptions=True)
-        for each in reports:
-            # One may be dropped meanwhile.
-            if isinstance(each, BaseException) and not isinstance(each, NotFound):
-                raise each
-        return [each for each in reports if isinstance(each, StreamReport)]
+        for report in reports:
+            # A stream may be dropped meanwhile.
+            if isinstance(report, BaseException) and not isinstance(report, NotFound):
+                raise report
+        return [report for report in reports if isinstance(report, StreamReport)]
 
     async def drop(self, key: StreamKey) -> None:
         """Remove a stream with its tuples; raises `NotFound`."""
-        self._known.pop(key, None)
+        self._declarations.pop(key, None)
         if not await self._streams.drop(key):
             raise _not_found()
 
@@ -119,14 +119,14 @@ class EventStreamService:
             retry: The id of the batch and its fingerprint: it is appended only once.
 
         Raises:
-            Conflict: The stream never keeps so many.
+            Conflict: The stream cannot keep so many tuples.
             IdempotencyReused: Another batch was appended under the id.
-            Invalid: A tuple is not one of the stream.
+            Invalid: A tuple does not match the stream's declaration.
             NotFound: There is no such stream.
             TooManyRequests: It is full, or a consumer is too far behind.
         """
         try:
-            appended = await self._append_known(key, documents, retry)
+            appended = await self._append_cached(key, documents, retry)
         except TooManyRequests as error:
             self._observe(EventStreamRefused(database, key.stream, error.extra["limit"]))
             raise
@@ -134,18 +134,18 @@ class EventStreamService:
             self._observe(EventStreamAppended(database, key.stream, len(documents)))
         return appended
 
-    async def _append_known(
+    async def _append_cached(
         self, key: StreamKey, documents: Sequence[Any], retry: tuple[str, str] | None
     ) -> Appended:
-        if (known := self._known.get(key)) is not None:
+        if (cached := self._declarations.get(key)) is not None:
             try:
-                return await self._append(key, known, documents, retry)
-            except NotFound:  # as it was declared then
-                self._known.pop(key, None)
+                return await self._append(key, cached, documents, retry)
+            except NotFound:  # the cached declaration is out of date
+                self._declarations.pop(key, None)
         stream = await self._find(key)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[key] = stream
+        if len(self._declarations) >= _MAX_CACHED:
+            self._declarations.clear()
+        self._declarations[key] = stream
         return await self._append(key, stream, documents, retry)
 
     async def _append(
@@ -169,7 +169,7 @@ class EventStreamService:
 
         Raises:
             NotFound: There is no such stream.
-            PositionGone: The next tuple is not kept any more.
+            PositionGone: The next tuple is no longer kept.
         """
         tuples, last = await self._streams.read(key, after, limit, wait_s)
         if tuples:

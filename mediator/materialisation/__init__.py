@@ -1,1 +1,1 @@
-"""Materialised views: copies of whole objects, within a bound of their originals."""
+"""Materialised views: copies of entire objects, within a staleness bound of their originals."""

@@ -1,8 +1,8 @@
-"""Audit of a view: comparing it with the systems it is copied from, and repairing differences.
+"""Audit of a view: compares copies with their original systems, and repairs differences.
 
-Both are read together in the order of ids, page by page, while they are written. So a difference
-counts only if it cannot be under way: a copy that lacks a version is overdue once that version is
-older than the bound, and what differs is compared twice.
+Both are read together in the order of ids, page by page, while they are written. A difference
+therefore counts only if it cannot be transient: a copy that lacks a version is overdue once that
+version is older than the bound, and differing copies are compared twice.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from mediator.stores.port import Record
 __all__ = ["Audit", "AuditFinding", "AuditReport", "Discrepancy", "compare"]
 
 EXAMPLES: Final = 20
-"""Objects that a report names, of each class."""
+"""Maximum objects that a report lists of each class."""
 
 
 Discrepancy: TypeAlias = Literal["absent", "overdue", "different", "ahead", "left over"]
-"""How a copy may differ.
+"""The kinds of discrepancy.
 
-absent: the object is there, its copy is not. overdue: the copy lacks a version that is older than
-the bound. different: versions are the same, values are not. ahead: the copy has a version that its
-system has not (a store lost acknowledged writes). left over: the copy of an object that is not
-there.
+absent: the object exists, its copy does not. overdue: the copy lacks a version older than the
+bound. different: same versions, different values. ahead: the copy has a version that its system
+lacks (a store lost acknowledged writes). left over: the object does not exist, its copy does.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One copy that differs; `copy` has the versions of one that is left over, or ahead."""
+    """A differing copy; `copy` has the versions of a copy that is left over or ahead."""
 
     id: str
     wrong: Discrepancy
@@ -45,7 +44,7 @@ class AuditFinding:
 
 @dataclass(slots=True)
 class AuditReport:
-    """The findings of one class so far: objects compared, copies that differ, and some of them."""
+    """The findings of one class so far: objects compared, discrepancies, and examples."""
 
     class_name: str
     objects: int = 0
@@ -61,7 +60,7 @@ class AuditReport:
 def compare(
     route: ClassRoute, original: Record | None, copy: Record | None, due_us: float
 ) -> AuditFinding | None:
-    """Compare an object as its systems hold it with its copy: versions first, then values.
+    """Compare an object in its systems with its copy: versions first, then values.
 
     Versions up to `due_us` must have been copied.
     """
@@ -82,28 +81,28 @@ def _compare_groups(
 ) -> AuditFinding | None:
     differing: dict[Discrepancy, list[str]] = {}
     for group, version in original.versions.items():
-        held = copy.versions.get(group, 0)
-        if held > version:
+        copied_version = copy.versions.get(group, 0)
+        if copied_version > version:
             differing.setdefault("ahead", []).append(group)
-        elif held < version <= due_us:
+        elif copied_version < version <= due_us:
             differing.setdefault("overdue", []).append(group)
-        elif held == version and not _same_values(route, group, original, copy):
+        elif copied_version == version and not _same_values(route, group, original, copy):
             differing.setdefault("different", []).append(group)
-    # What is ahead comes first: no copy becomes older by being copied again.
+    # `ahead` comes first: copying again never makes a copy older.
     for kind in ("ahead", "different", "overdue"):
         if kind in differing:
-            found = _versions_of(copy) if kind == "ahead" else None
-            return AuditFinding(original.id, kind, tuple(differing[kind]), found)
+            versions = _versions_of(copy) if kind == "ahead" else None
+            return AuditFinding(original.id, kind, tuple(differing[kind]), versions)
     return None
 
 
 def _versions_of(copy: Record) -> Record:
-    """Return a copy without its values, which a report need not hold on to."""
+    """Return a copy without its values, which a report need not keep."""
     return replace(copy, values={})
 
 
 def _same_values(route: ClassRoute, group: str, one: Record, other: Record) -> bool:
-    # Representations differ where values are equal and types are not: 1, 1.0 and True.
+    # Representations differ for equal values of different types: 1, 1.0 and True.
     return all(
         repr(one.values.get(name, ...)) == repr(other.values.get(name, ...))
         for name in route.groups[group]
@@ -111,7 +110,7 @@ def _same_values(route: ClassRoute, group: str, one: Record, other: Record) -> b
 
 
 class Audit:
-    """Audits classes of a database that has a view; `clock` is the stores', as versions are."""
+    """Audits classes of a database with a view; `clock` is the stores', like versions."""
 
     def __init__(self, copier: Copier, clock: Clock) -> None:
         self._copier = copier
@@ -127,14 +126,14 @@ class Audit:
     ) -> None:
         """Compare every object of a class with its copy; raises `Unavailable`.
 
-        Versions may be `bound_s` seconds old and not be copied yet. `on_progress` receives the
-        report after every page, and at the end.
+        Versions up to `bound_s` seconds old may not be copied yet. `on_progress` receives the
+        report after every page and at the end.
         """
         report = AuditReport(route.schema.name)
         async for ids in self._copier.id_pages(route):
             findings = await self._compare(route, ids, bound_s)
             if findings:
-                # What was under way at the first look has arrived by the second.
+                # Copies that were in progress at the first comparison have arrived by the second.
                 findings = await self._compare(route, [f.id for f in findings], bound_s)
             report.objects += len(ids)
             report.add(findings)
@@ -147,7 +146,7 @@ class Audit:
         self, route: ClassRoute, ids: Sequence[str], bound_s: float
     ) -> list[AuditFinding]:
         due_us = (self._clock.now() - bound_s) * 1_000_000
-        # The copies first: whatever they have by then, the originals have too.
+        # The copies first: the originals then have at least the same versions.
         copies = await self._copier.read_copies(route, ids)
         originals = await self._copier.read(route, ids)
         pairs = zip(originals, copies, strict=True)
@@ -155,8 +154,8 @@ class Audit:
         return [finding for finding in findings if finding is not None]
 
     async def _repair(self, route: ClassRoute, findings: Sequence[AuditFinding]) -> int:
-        """Repair copies; return how many, less those that others have changed meanwhile."""
-        # The copies that were found, and no later ones: an object may have been created again.
+        """Repair copies; return how many, except those that others have changed meanwhile."""
+        # Only the copies found, not later ones: an object may have been created again.
         left_over, ahead = (
             [f.copy for f in findings if f.wrong == wrong and f.copy is not None]
             for wrong in ("left over", "ahead")

@@ -1,9 +1,9 @@
-"""The builds of one partition: started where a copy is incomplete, and again if they fail.
+"""The builds of one partition: started for incomplete copies, and restarted after failures.
 
-What is written during a build is in the feed after the position where the build began, and is
-copied by the refreshes. Copies that exist already only become newer, so their readers never see
-anything older than before. What no refresh would ever repair is repaired here: copies of objects
-that are deleted, copies that are ahead of their originals, or differ from them.
+Writes during a build are in the feed after the position where the build started, and refreshes copy
+them. Existing copies only become newer, so their readers never see older values than before. A
+build repairs what no refresh would: copies of deleted objects, and copies that are ahead of their
+originals or differ from them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_PAUSE_S: Final = 30.0
 
 
 class Build:
-    """A build under way: of about `total` objects, `done` are processed."""
+    """A running build: `done` of about `total` objects are processed."""
 
     def __init__(self, copier: Copier, route: ClassRoute, partition: int) -> None:
         self.token = uuid4().hex
@@ -42,12 +42,12 @@ class Build:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start, once the feed's position at its beginning is recorded."""
+        """Start, once the feed's position at the start is recorded."""
         self._task = asyncio.create_task(self._run())
 
     @property
     def is_done(self) -> bool:
-        """Whether all that was there when it began has been copied."""
+        """Whether all objects that existed at its start have been copied."""
         return self._task is not None and self._task.done() and self.error is None
 
     @property
@@ -63,10 +63,14 @@ class Build:
     async def _run(self) -> None:
         self.total = -(-await self._copier.count(self._route) // PARTITIONS)
         async for ids in self._copier.id_pages(self._route):
-            own = [id_ for id_ in ids if partition_of(self.class_name, id_) == self._partition]
-            if own:
-                self.result += await self._copier.isolated(self._route, own, self._rebuild)
-                self.done += len(own)
+            partition_ids = [
+                id_ for id_ in ids if partition_of(self.class_name, id_) == self._partition
+            ]
+            if partition_ids:
+                self.result += await self._copier.work_isolated(
+                    self._route, partition_ids, self._rebuild
+                )
+                self.done += len(partition_ids)
 
     async def _rebuild(self, ids: Sequence[str]) -> int:
         await self._repair(ids)
@@ -77,7 +81,7 @@ class Build:
         originals = await self._copier.read(self._route, [copy.id for copy in copies])
         left_over, ahead = {}, []
         for original, copy in zip(originals, copies, strict=True):
-            # Nothing is overdue here (0): what is missing or older is copied next anyway.
+            # Nothing is overdue here (0): missing and older copies are copied next anyway.
             finding = compare(self._route, original, copy, 0)
             if finding and finding.wrong == "left over":
                 left_over[copy.id] = copy.creation_version
@@ -102,7 +106,7 @@ class Builds:
         return {copy: build for copy, build in self._builds.items() if build.is_done}
 
     def is_needed(self, copy: str, state: CopyState | None) -> bool:
-        """Whether a copy needs a build, and no pause after a failure is left."""
+        """Whether a copy needs a build, and any pause after a failure is over."""
         if state is None:
             return True
         if not state.build:
@@ -116,7 +120,7 @@ class Builds:
         return Build(self._copier, route, self._partition)
 
     async def start(self, builds: Mapping[str, Build]) -> None:
-        """Start builds, in place of former ones."""
+        """Start builds, replacing former ones."""
         await self.cancel(builds)
         for copy, build in builds.items():
             self._builds[copy] = build
@@ -134,11 +138,11 @@ class Builds:
         await asyncio.gather(*(build.cancel() for build in former))
 
     def progress(self) -> dict[str, tuple[int, int | None]]:
-        """Return for each how many objects are done, and of about how many."""
+        """Return for each copy how many objects are done, and of about how many."""
         return {copy: (build.done, build.total) for copy, build in self._builds.items()}
 
     def error(self) -> str:
-        """Return the error of a build that failed and is to be tried again; empty: none."""
+        """Return the error of a failed build that will be retried; empty: none."""
         return next((str(b.error) or "failed" for b in self._builds.values() if b.error), "")
 
     def _has_paused(self, copy: str) -> bool:

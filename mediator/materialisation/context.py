@@ -1,4 +1,4 @@
-"""What all parts of view maintenance need in one replica, and the classes that have a copy."""
+"""The context of view maintenance in one replica, and the classes that have a copy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["ViewContext", "copied_classes", "databases_with_view"]
 
 @dataclass(frozen=True, slots=True)
 class ViewContext:
-    """What view maintenance needs of its replica; the first three replicas share.
+    """The context of view maintenance in a replica; replicas share the first three members.
 
-    The watermarks are updated for reads of this replica; `model` returns the one in force.
+    The watermarks are updated for reads of this replica; `model` returns the current model.
     """
 
     feed: Feed
@@ -33,8 +33,8 @@ class ViewContext:
 
 
 def copied_classes(model: RoutingModel, database_id: str) -> dict[str, ClassRoute]:
-    found = model.by_id.get(database_id)
-    classes = found.classes if found else {}
+    database = model.by_id.get(database_id)
+    classes = database.classes if database else {}
     return {name: route for name, route in classes.items() if route.copy is not None}
 
 

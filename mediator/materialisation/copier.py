@@ -1,12 +1,12 @@
-"""Copying objects into the view, as their systems hold them now.
+"""Copies objects into the view, as their systems hold them now.
 
-Values are copied with their versions, never operations: however often an object changed, it is one
-read of each system and one write. A copy is made of fragments that were read one after the other,
-so its groups may be of different moments; each group is one that existed, and copies only become
-newer (`port.Mirror`), so every group passes through its versions in order.
+It copies values with their versions, never operations: however often an object changed, it takes
+one read per system and one write. A copy is joined from fragments that are read one after the
+other, so its groups may be of different times; but each group existed, and copies only become newer
+(`port.Mirror`), so every group passes through its versions in order.
 
-What the anchor does not hold is not copied: the object is deleted, and its copy was removed before
-the deletion was acknowledged, or will be when the deletion comes in the feed.
+Objects that the anchor lacks are not copied: the object is deleted, and its copy was removed before
+the deletion was acknowledged, or will be when the deletion arrives in the feed.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 CopyWork: TypeAlias = Callable[[Sequence[str]], Coroutine[Any, Any, int]]
-"""Works on objects, given by id; returns how many copies it wrote."""
+"""Processes objects, given by id; returns how many copies it wrote."""
 
 CHUNK: Final = 500
 """Objects read and written in one call."""
 
 MAX_STUCK: Final = 1_000
-"""Objects named of one copy that cannot be copied."""
+"""Maximum objects listed of one copy that cannot be copied."""
 
 MAX_ATTEMPTS: Final = 8
-"""How often an object is read again whose copy was newer in one group and older in another."""
+"""How often to re-read an object whose copy was newer in one group and older in another."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """Copies that were `written`, objects that are `stuck` as they cannot be copied, an `error`.
+    """The number of copies written, `stuck` objects that cannot be copied, and an `error`.
 
-    `more_stuck`: more objects are stuck than `MAX_STUCK`, of which that many are named.
+    `more_stuck`: more than `MAX_STUCK` objects are stuck, of which that many are listed.
     """
 
     written: int = 0
@@ -65,10 +65,10 @@ class CopyResult:
 
 
 def join_fragments(fragments: Sequence[Record | None]) -> Record | None:
-    """Join what the systems hold of an object, the anchor first; None if that holds nothing.
+    """Join the fragments of an object, the anchor's first; None if the anchor lacks it.
 
-    A fragment of another creation version belongs to a write that is still under way. Its groups
-    are left out until their change comes in the feed.
+    A fragment with another creation version belongs to a write in progress. Its groups are left out
+    until their change arrives in the feed.
     """
     anchor = fragments[0]
     if anchor is None:
@@ -89,14 +89,14 @@ class Copier:
         self._calls, self._fragments = calls, FragmentCalls(calls.systems)
 
     async def copy(self, route: ClassRoute, ids: Sequence[str]) -> int:
-        """Copy objects as they are now; return how many writes that took; raises `Unavailable`."""
-        return sum([await self._chunk(route, chunk) for chunk in _chunks(ids)])
+        """Copy objects as they are now; return the number of writes; raises `Unavailable`."""
+        return sum([await self._copy_chunk(route, chunk) for chunk in _chunks(ids)])
 
     async def replace(self, route: ClassRoute, ahead: Sequence[Record]) -> int:
-        """Replace copies that are ahead of what their systems hold, given as they were found.
+        """Replace copies that are ahead of their systems, given as they were found.
 
-        What is read here may be older than what others copy meanwhile, so that a copy is replaced
-        only while it is the one that was found::
+        The originals read here may be older than copies written meanwhile, so a copy is replaced
+        only while it is unchanged::
 
             the original is at 5, its copy at 7      the original is at 5, its copy at 7
             this reads 5                             this reads 5
@@ -104,15 +104,15 @@ class Copier:
             this would put 5 in the place of 9       this would bring the copy back
 
         Returns:
-            How many were replaced.
+            How many copies were replaced.
 
         Raises:
-            Unavailable: A system does not answer.
+            Unavailable: A system does not respond.
         """
         replaced = 0
-        for found in _chunks(ahead):
-            originals = await self.read(route, [copy.id for copy in found])
-            pairs = zip(found, originals, strict=True)
+        for chunk in _chunks(ahead):
+            originals = await self.read(route, [copy.id for copy in chunk])
+            pairs = zip(chunk, originals, strict=True)
             copies = [copy for copy, original in pairs if original is not None]
             records = [original for original in originals if original is not None]
             if records:
@@ -122,33 +122,35 @@ class Copier:
         return replaced
 
     async def copy_isolated(self, route: ClassRoute, ids: Sequence[str]) -> CopyResult:
-        """Copy objects; one that cannot be copied for a reason of its own does not stop the others.
+        """Copy objects; an object that cannot be copied by its own fault does not stop the others.
 
-        Raises `Unavailable` if a system does not work.
+        Raises `Unavailable` if a system fails.
         """
-        return await self.isolated(route, ids, partial(self.copy, route))
+        return await self.work_isolated(route, ids, partial(self.copy, route))
 
-    async def isolated(self, route: ClassRoute, ids: Sequence[str], work: CopyWork) -> CopyResult:
-        """Do `work` on objects, likewise: on all of a chunk together, or else on parts of it."""
+    async def work_isolated(
+        self, route: ClassRoute, ids: Sequence[str], work: CopyWork
+    ) -> CopyResult:
+        """Do `work` on objects likewise: on a chunk together, or else on parts of it."""
         result = CopyResult()
         for chunk in _chunks(ids):
             result += await self._bisect(route, chunk, work)
         return result
 
     async def _bisect(
-        self, route: ClassRoute, ids: Sequence[str], work: CopyWork, *, again: bool = False
+        self, route: ClassRoute, ids: Sequence[str], work: CopyWork, *, is_retry: bool = False
     ) -> CopyResult:
         try:
             return CopyResult(await work(ids))
         except Exception as error:
-            # If a system is down, no object is to blame: the whole refresh is tried again later.
+            # If a system is down, no object is at fault: the entire refresh is retried later.
             if not await self._all_available(route):
                 raise
-            if again:
+            if is_retry:
                 log.warning("%s/%s cannot be copied: %s", route.schema.name, ids[0], error)
                 return CopyResult(0, tuple(ids), str(error) or type(error).__name__)
-        if len(ids) == 1:  # a system may have been down, and be back by now
-            return await self._bisect(route, ids, work, again=True)
+        if len(ids) == 1:  # a system may have been down, and may be up again
+            return await self._bisect(route, ids, work, is_retry=True)
         half = len(ids) // 2
         first = await self._bisect(route, ids[:half], work)
         return first + await self._bisect(route, ids[half:], work)
@@ -170,9 +172,9 @@ class Copier:
         assert route.copy is not None
         after: str | None = None
         while True:
-            scans = [await self._ids(each, after) for each in (route.anchor, route.copy)]
+            scans = [await self._ids(fragment, after) for fragment in (route.anchor, route.copy)]
             full = [ids for ids in scans if len(ids) == CHUNK]
-            # After the end of a full page there may be more ids, to be compared together.
+            # After the end of a full page, more ids may follow, which must be compared together.
             end = min((ids[-1] for ids in full), key=str.encode, default=None)
             ids = {id_ for scan in scans for id_ in scan}
             page = sorted(i for i in ids if end is None or i.encode() <= end.encode())
@@ -192,7 +194,7 @@ class Copier:
         return await self._fragments.count(route)
 
     async def read(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
-        """Read objects from the systems that hold them, each joined of its fragments."""
+        """Read objects from their systems, and join their fragments."""
         reads = [Read(fragment, id_) for id_ in ids for fragment in route.fragments]
         records = iter(await self._calls.read(reads))
         return [join_fragments([next(records) for _ in route.fragments]) for _ in ids]
@@ -207,7 +209,7 @@ class Copier:
             copy, mirror = self._mirror(route)
             await self._write(copy, partial(mirror.forget, copy, chunk))
 
-    async def _chunk(self, route: ClassRoute, ids: Sequence[str]) -> int:
+    async def _copy_chunk(self, route: ClassRoute, ids: Sequence[str]) -> int:
         written = 0
         for _ in range(MAX_ATTEMPTS):
             records = [r for r in await self.read(route, ids) if r is not None]

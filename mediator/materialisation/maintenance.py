@@ -1,7 +1,7 @@
-"""Maintenance runs over whole views: comparing them with their systems, and rebuilding them.
+"""Maintenance runs over entire views: verification against their systems, and rebuilds.
 
-A run goes on in the background of the replica that got the request, one at a time for each database
-among all replicas. Its report is seen on each of them, and stays until the next one.
+A run executes in the background of the replica that got the request, one at a time per database
+among all replicas. Its report is visible on every replica, until the next run.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _US: Final = 1_000_000
 
 @dataclass(slots=True)
 class MaintenanceRun:
-    """A run, as it is reported at `at_us` (microseconds since 1970).
+    """A run, as reported at `at_us` (microseconds since 1970).
 
-    `classes` has the findings of each class so far, and about how many objects there are; `detail`
+    `classes` has the findings of each class so far, and its approximate number of objects; `detail`
     says why it failed. It is ``interrupted`` if its replica is gone.
     """
 
@@ -56,20 +56,20 @@ class MaintenanceRun:
     detail: str = ""
 
     def add(self, total: int, report: AuditReport) -> None:
-        """Take over the findings of a class so far, in place of its earlier ones."""
+        """Replace the findings of a class by its findings so far."""
         findings = {
             "of": total,
             "objects": report.objects,
             "wrong": dict(sorted(report.counts.items())),
             "repaired": report.repaired,
             "examples": [
-                {"id": each.id, "wrong": each.wrong, "groups": each.groups}
-                for each in report.examples
+                {"id": finding.id, "wrong": finding.wrong, "groups": finding.groups}
+                for finding in report.examples
             ],
         }
         self.classes = {**(self.classes or {}), report.class_name: findings}
-        self.wrong = sum(sum(each["wrong"].values()) for each in self.classes.values())
-        self.repaired = sum(each["repaired"] for each in self.classes.values())
+        self.wrong = sum(sum(members["wrong"].values()) for members in self.classes.values())
+        self.repaired = sum(members["repaired"] for members in self.classes.values())
 
 
 class MaintenanceRuns:
@@ -80,11 +80,11 @@ class MaintenanceRuns:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, database: str, kind: Kind, *, repair: bool) -> None:
-        """Start a run over the database of an id.
+        """Start a run over a database, given by its id.
 
         Raises:
-            Conflict: Another one is going on.
-            Unavailable: The coordination Redis does not answer.
+            Conflict: Another run is in progress.
+            Unavailable: The coordination Redis does not respond.
         """
         run = MaintenanceRun(uuid4().hex, kind, repair, phase="starting")
         if not await self._context.leases.acquire(_lease(database), run.id, LEASE_S):
@@ -98,14 +98,14 @@ class MaintenanceRuns:
         await end(tuple(self._tasks))
 
     async def _hold(self, database: str, run: MaintenanceRun) -> None:
-        """Work while the lease can be held, and report the progress."""
+        """Work while the lease is held, and report the progress."""
         try:
             await while_held(
                 partial(self._renew, database, run), REPORT_S, self._work(database, run)
             )
             run.state, run.phase = "done", ""
         except LeaseLost:
-            return  # another run may hold it by now: what is reported from here on is its own
+            return  # another run may hold it by now, and reports from now on
         except MediatorError as error:
             run.state, run.detail = "failed", str(error)
         except Exception:
@@ -118,10 +118,10 @@ class MaintenanceRuns:
             log.warning("the run over the view of %s: %s", database, error)
 
     async def _renew(self, database: str, run: MaintenanceRun) -> bool:
-        held = await self._context.leases.acquire(_lease(database), run.id, LEASE_S)
-        if held:
+        is_held = await self._context.leases.acquire(_lease(database), run.id, LEASE_S)
+        if is_held:
             await self._report(database, run)
-        return held
+        return is_held
 
     async def _work(self, database: str, run: MaintenanceRun) -> None:
         if run.kind == "rebuild":
@@ -136,25 +136,27 @@ class MaintenanceRuns:
 
     async def _rebuild(self, database: str, run: MaintenanceRun) -> None:
         await self._context.state.retract(database, self._copies(database))
-        # Looked up each time: a schema change may replace a copy, or end it.
+        # Looked up each time: a schema change may replace or drop a copy.
         while copies := self._copies(database):
-            built, total = await self._built(database, copies), len(copies) * PARTITIONS
+            built, total = await self._count_built(database, copies), len(copies) * PARTITIONS
             if built == total:
                 return
             run.phase = f"building: {built} of {total} partitions are complete"
             await asyncio.sleep(REPORT_S)
 
-    async def _built(self, database: str, copies: Collection[str]) -> int:
-        """Count the partitions of copies that are built; objects may be stuck there."""
+    async def _count_built(self, database: str, copies: Collection[str]) -> int:
+        """Count the built partitions of copies; objects may be stuck there."""
         partitions = [await self._context.state.load(database, n) for n in range(PARTITIONS)]
-        states = [each.copies.get(copy) for each in partitions for copy in copies]
+        states = [partition.copies.get(copy) for partition in partitions for copy in copies]
         return sum(state is not None and not state.build for state in states)
 
     def _copies(self, database: str) -> set[str]:
-        return {copy_key(each.copy)[1] for each in self._routes(database) if each.copy is not None}
+        return {
+            copy_key(route.copy)[1] for route in self._routes(database) if route.copy is not None
+        }
 
     def _routes(self, database: str) -> list[ClassRoute]:
-        """Return the classes that have a copy now; raises `NotFound`: the database is gone."""
+        """Return the classes that have a copy now; raises `NotFound` if the database is gone."""
         model = self._context.model()
         if database not in model.by_id:
             raise NotFound("The database was dropped.")

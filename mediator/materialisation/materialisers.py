@@ -1,4 +1,4 @@
-"""The materialisers of this replica: of each partition, one replica has the lease and refreshes it.
+"""The materialisers of this replica: one replica holds a partition's lease and refreshes it.
 
 They also read the watermarks for this replica's reads.
 """
@@ -36,7 +36,7 @@ _US: Final = 1_000_000
 def period_s(staleness_s: float) -> float:
     """Return the time between the starts of two refreshes, for a bound; both in seconds.
 
-    The bound is on the delay, so a refresh's own duration has to fit in as well
+    The bound is on the delay, so it must include a refresh's own duration as well
     (docs/papers/ppm.md, Traps).
     """
     return min(_MAX_PERIOD_S, staleness_s / _REFRESHES_IN_BOUND)
@@ -44,7 +44,7 @@ def period_s(staleness_s: float) -> float:
 
 @dataclass(eq=False)
 class Materialiser:
-    """Materialises one partition whenever it gets the lease."""
+    """Materialises one partition while it has the lease."""
 
     _context: ViewContext
     _slot: Slot
@@ -56,12 +56,12 @@ class Materialiser:
         """Materialise until cancelled, whatever happens."""
         slot, context = self._slot, self._context
         name = f"materialise:{slot.database}:{slot.partition}"
-        held = f"partition {slot.partition} of the view of {slot.database}"
+        description = f"partition {slot.partition} of the view of {slot.database}"
         holder = Holder(
             context.leases,
             context.replica,
             name,
-            held,
+            description,
             has_ended=lambda: False,
             longest_pause_s=MAX_PAUSE_S,
             on_error=self._failed,
@@ -77,8 +77,8 @@ class Materialiser:
                 if now() - self._reported_at >= REPORT_S:
                     self._reported_at = now()
                     await self._publish_progress()
-                left_s = period_s(self._staleness_s()) - (now() - started_at)
-                await asyncio.sleep(max(_MIN_WAIT_S, left_s) if is_complete else _MIN_WAIT_S)
+                remaining_s = period_s(self._staleness_s()) - (now() - started_at)
+                await asyncio.sleep(max(_MIN_WAIT_S, remaining_s) if is_complete else _MIN_WAIT_S)
         finally:
             await self._builds.cancel()
 
@@ -87,8 +87,8 @@ class Materialiser:
         await self._publish_progress()
 
     def _staleness_s(self) -> float:
-        found = self._context.model().by_id.get(self._slot.database)
-        return found.schema.materialised_view.staleness_s if found else 1.0
+        database = self._context.model().by_id.get(self._slot.database)
+        return database.schema.materialised_view.staleness_s if database else 1.0
 
     async def _publish_progress(self) -> None:
         slot, at_us = self._slot, int(self._context.clock.now() * _US)
@@ -103,22 +103,24 @@ class Materialisers:
         self._holders = Holders[Slot]()
 
     async def reconcile(self) -> None:
-        """Start materialisers of new views, cancel those of views that are gone."""
+        """Start materialisers of new views, cancel those of removed views."""
         databases = databases_with_view(self._context.model())
-        needed = {Slot(id_, number) for id_ in databases for number in range(PARTITIONS)}
-        await self._holders.reconcile(needed, lambda slot: self._materialiser(slot).run())
+        slots = {Slot(id_, number) for id_ in databases for number in range(PARTITIONS)}
+        await self._holders.reconcile(slots, lambda slot: self._materialiser(slot).run())
 
     async def read_watermarks(self) -> None:
-        """Read up to when the copies are complete, for reads of this replica."""
+        """Read the watermarks of the copies for reads of this replica."""
         context = self._context
         databases = databases_with_view(context.model())
-        # Taken before the request, so that copies may seem older than they are, never younger.
+        # Before the request: copies may seem older than they are, never younger.
         requested_at = context.clock.monotonic()
         snapshots = await asyncio.gather(*map(context.state.watermarks, databases))
         if snapshots:
-            # Joined, the oldest tick counts for all databases.
-            until = {copy: ticks for each in snapshots for copy, ticks in each.until_tick.items()}
-            oldest = min(each.tick for each in snapshots)
+            # In the merged snapshot, the oldest tick counts for all databases.
+            until = {
+                copy: ticks for snapshot in snapshots for copy, ticks in snapshot.until_tick.items()
+            }
+            oldest = min(snapshot.tick for snapshot in snapshots)
             context.watermarks.update(WatermarkSnapshot(oldest, until), requested_at)
 
     async def close(self) -> None:

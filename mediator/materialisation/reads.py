@@ -39,14 +39,14 @@ class ViewReads:
     async def fresh_for_all(
         self, route: ClassRoute, staleness_s: float, preference: ReadPreference
     ) -> Freshness | None:
-        """Return the freshness of a class's copies; None if they lack what the reader has seen."""
+        """Return the freshness of a class's copies; None if they lack versions the reader saw."""
         freshness = self.fresh(route, staleness_s, preference)
         if freshness is None:
             return self._observe_read(route, "stale", None)
         return self._observe_read(route, await self._decision(route, preference), freshness)
 
     async def _decision(self, route: ClassRoute, preference: ReadPreference) -> ViewDecision:
-        """Return whether the copies have the versions that the reader has seen."""
+        """Decide whether the copies have the versions that the reader has seen."""
         name = route.schema.name
         seen = [id_ for class_name, id_ in preference.at_least or () if class_name == name]
         if route.view is None or not seen:
@@ -62,14 +62,14 @@ class ViewReads:
     async def read(
         self, route: ClassRoute, operation: Get, staleness_s: float, preference: ReadPreference
     ) -> Outcome | None:
-        """Read an object's copy; None if its systems have to be read.
+        """Read an object's copy; None if its systems must be read.
 
-        A missing copy says nothing: the object may be younger than the bound.
+        A missing copy is not conclusive: the object may be younger than the bound.
         """
         view = route.view
         if view is None or not is_for_view(route, operation.fields, preference):
             return None
-        # The age is taken first: while the copy is read it can only become fresher.
+        # The age is measured first: the copy can only become fresher during the read.
         freshness = self.fresh(route, staleness_s, preference, operation.id)
         if freshness is None:
             self._observe_read(route, "stale", None)

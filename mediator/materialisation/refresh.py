@@ -1,8 +1,8 @@
 """Incremental refresh of a view from one partition of the change feed.
 
-A refresh first reads up to when the feed is complete, then reads the new changes, then copies the
-objects as they are by then, and only then publishes up to when the copies are complete. In any
-other order it would promise what it has not done.
+A refresh first reads the tick up to which the feed is complete, then the new changes, then copies
+the objects as they are by then, and finally publishes the tick up to which the copies are complete.
+In any other order it would promise too much.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["CompactedChanges", "Refresher", "Slot"]
 
 @dataclass(slots=True)
 class MaterialiserProgress:
-    """The work on one partition, since its materialiser got the lease.
+    """The progress of one partition since its materialiser got the lease.
 
-    By class: objects that had changed (`dirty`), summed over the refreshes; copies written and
-    removed. `builds` has the objects done of copies being built, and about how many there are.
+    By class: changed objects (`dirty`), summed over the refreshes; copies written and removed.
+    `builds` has the processed objects of running builds, and their approximate totals.
     """
 
     refreshes: int = 0
@@ -53,10 +53,10 @@ class MaterialiserProgress:
 
 @dataclass(slots=True)
 class PendingCopies:
-    """The copies of one class to remove, with the versions of the deletions, and objects to copy.
+    """Copies of one class to remove, with the versions of the deletions, and objects to copy.
 
-    Copies are removed first: an object created anew has a later creation version, so its copy
-    stays. Objects to copy are in the order of their first changes.
+    Copies are removed first: a recreated object has a later creation version, so its copy stays.
+    Objects to copy are in the order of their first changes.
     """
 
     deleted: dict[str, int] = field(default_factory=dict)
@@ -73,11 +73,11 @@ class PendingCopies:
 
 
 class CompactedChanges:
-    """What has to be copied and removed by some changes: far less than these with their values.
+    """Copies to write and remove for some changes: far smaller than the changes with their values.
 
     Attributes:
-        pending: By class, of classes that have a copy.
-        count: How many changes there were, of all classes.
+        pending: By class, for classes that have a copy.
+        count: The number of changes, of all classes.
     """
 
     def __init__(self, routes: Mapping[str, ClassRoute]) -> None:
@@ -95,12 +95,12 @@ class CompactedChanges:
 
 
 MAX_PAGES: Final = 20
-"""Pages of changes in one refresh: the cursor has to move."""
+"""Maximum pages of changes in one refresh, so that the cursor moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One partition of a database's feed (`database`: its id), to be materialised under a lease."""
+    """One partition of a database's feed (`database`: its id), materialised under a lease."""
 
     database: str
     partition: int
@@ -133,23 +133,23 @@ class Refresher:
     _page_size: PageSize = field(default_factory=PageSize, init=False)
 
     async def refresh(self, lease: Lease) -> bool:
-        """Apply new changes, under the lease of the partition; return whether those were all.
+        """Apply new changes under the partition's lease; return whether these were all.
 
         Raises:
-            Unavailable: A store or the feed does not answer; the cursor stays.
-            LeaseLost: The lease of the partition is held by another replica.
+            Unavailable: A store or the feed does not respond; the cursor does not move.
+            LeaseLost: Another replica holds the lease of the partition.
         """
         slot, routes = self._slot, self._routes()
         self.progress.error = self._builds.error()
         state = await self._state.load(slot.database, slot.partition)
         finished = self._builds.done()
-        # Before the changes are read: they must include all that this tick promises.
+        # Before the changes are read: they must include everything that this tick promises.
         until = await self._feed.relayed_until(slot.database)
         new = await self._new_changes(state.cursor, routes)
         steps, started = await self._steps(routes, state, until, new, finished)
         cursor = (state.cursor, new.cursor)
         await self._state.advance(slot.database, slot.partition, cursor, steps, lease)
-        # After the cursor is recorded: what is written while a build reads comes in later changes.
+        # After the cursor is recorded: writes during a build's reads come in later changes.
         self._builds.drop(finished)
         await self._builds.start(started)
         self._count(new, finished.values())
@@ -163,12 +163,12 @@ class Refresher:
         new: _NewChanges,
         finished: Mapping[str, Build],
     ) -> tuple[list[CopyStep], dict[str, Build]]:
-        """Copy what has changed; return the next states of the copies, and builds to start."""
+        """Copy changed objects; return the copies' next states, and builds to start."""
         pending = new.changes.pending
         steps: list[CopyStep] = []
         started: dict[str, Build] = {}
         for name, route in routes.items():
-            copy = _name_of(route)
+            copy = _copy_name(route)
             before = state.copies.get(copy)
             if before is None or new.lost or self._builds.is_needed(copy, before):
                 started[copy] = self._builds.create(route)
@@ -176,7 +176,7 @@ class Refresher:
             else:
                 result = await self._apply(route, pending.get(name, PendingCopies()), before)
                 until_tick = _until(route, until) if new.complete else None
-                after = _next(before, result, until_tick, finished.get(copy))
+                after = _next_state(before, result, until_tick, finished.get(copy))
             steps.append(CopyStep(copy, before, after))
         dropped = sorted(state.copies.keys() - {step.copy for step in steps})
         return steps + [CopyStep(copy, state.copies[copy], None) for copy in dropped], started
@@ -186,18 +186,18 @@ class Refresher:
     ) -> _NewChanges:
         database, partition = self._slot.database, self._slot.partition
         generation = await self._feed.generation(database)
-        before, _, after = (cursor or "").partition("/")
-        if before == generation:
+        cursor_generation, _, after = (cursor or "").partition("/")
+        if cursor_generation == generation:
             changes = CompactedChanges(routes)
             with suppress(PositionGone):
                 after, complete = await self._read(after, changes)
                 return _NewChanges(changes, f"{generation}/{after}", complete)
         last = await self._feed.last(database, partition)
-        none = CompactedChanges(routes)
-        return _NewChanges(none, f"{generation}/{last}", complete=True, lost=True)
+        no_changes = CompactedChanges(routes)
+        return _NewChanges(no_changes, f"{generation}/{last}", complete=True, lost=True)
 
     async def _read(self, after: str, changes: CompactedChanges) -> tuple[str, bool]:
-        """Add the changes after a position, page by page; return up to where, and if it is all."""
+        """Add the changes after a position; return the last position, and whether it is the end."""
         for _ in range(MAX_PAGES):
             count = self._page_size.count
             page = await self._page(after, count)
@@ -234,7 +234,7 @@ class Refresher:
             self.progress.add(build.class_name, written=build.result.written)
 
 
-def _name_of(route: ClassRoute) -> str:
+def _copy_name(route: ClassRoute) -> str:
     assert route.copy is not None
     return copy_key(route.copy)[1]
 
@@ -242,26 +242,26 @@ def _name_of(route: ClassRoute) -> str:
 def _until(route: ClassRoute, until: Mapping[str, int]) -> int | None:
     """Return the tick up to which the feed has every acknowledged write of a class."""
     ticks = [until.get(fragment.system) for fragment in route.fragments]
-    known = [tick for tick in ticks if tick is not None]
-    return min(known) if len(known) == len(ticks) else None
+    present = [tick for tick in ticks if tick is not None]
+    return min(present) if len(present) == len(ticks) else None
 
 
-def _next(
+def _next_state(
     before: CopyState, result: CopyResult, until_tick: int | None, build: Build | None
 ) -> CopyState | None:
-    """Return the state of a copy after a refresh, which copied what had changed (`result`).
+    """Return the state of a copy after a refresh, which copied the changed objects (`result`).
 
-    That was all up to `until_tick`; None: it was not all. `build` was finished when it began.
-    Without a next state the copy is built.
+    It copied everything up to `until_tick`; None: not everything. `build` was finished when it
+    began. Without a next state, the copy is built.
     """
-    awaited = before.build
-    if build is not None and build.token == awaited:
-        result, awaited = result + build.result, ""
+    pending_build = before.build
+    if build is not None and build.token == pending_build:
+        result, pending_build = result + build.result, ""
     more_stuck = before.more_stuck or result.more_stuck
-    if awaited:
-        return CopyState(None, awaited, result.stuck, more_stuck)
+    if pending_build:
+        return CopyState(None, pending_build, result.stuck, more_stuck)
     if more_stuck and not result.stuck:
-        return None  # for another build: not before, as it would leave the same objects
+        return None  # only now another build: an earlier one would leave the same objects
     if result.stuck or until_tick is None:
         return CopyState(before.until_tick, "", result.stuck, more_stuck)
     return CopyState(max(until_tick, before.until_tick or 0))

@@ -24,7 +24,7 @@ from mediator.stores.systems import EarliestTime
 __all__ = ["ViewService"]
 
 MAX_PENDING: Final = 1_000
-"""Changes that are counted as waiting, at most."""
+"""Maximum waiting changes that are counted."""
 
 
 class _ViewInspector:
@@ -33,7 +33,7 @@ class _ViewInspector:
         self._runs = StabilityTimer(context.clock)
 
     async def describe(self, model: RoutingModel, database: str) -> dict[str, Any]:
-        """Describe the view of the database of an id; raises `Unavailable`."""
+        """Describe the view of a database, given by its id; raises `Unavailable`."""
         requested_at, state = self._context.clock.monotonic(), self._context.state
         reports = await state.reports(database)
         states = [await state.load(database, number) for number in range(PARTITIONS)]
@@ -50,7 +50,7 @@ class _ViewInspector:
         }
 
     def _run(self, database: str, run: dict[str, Any], requested_at: float) -> dict[str, Any]:
-        """Return the report of a run, as interrupted if it is not renewed any more."""
+        """Return the report of a run, as interrupted if it is no longer renewed."""
         silent_s = self._runs.observe(database, run, requested_at)
         if run["state"] == "running" and silent_s > SILENT_S:
             return {**run, "state": "interrupted", "detail": "its replica is gone"}
@@ -67,7 +67,7 @@ class _ViewInspector:
         }
 
     async def _waiting(self, database: str, number: int, state: ViewPartition) -> int | None:
-        """Count the changes not yet applied, up to `MAX_PENDING`; None: not known."""
+        """Count the changes not yet applied, up to `MAX_PENDING`; None: unknown."""
         if state.cursor is None:
             return None
         _, _, after = state.cursor.partition("/")
@@ -82,11 +82,11 @@ class _ViewInspector:
         assert route.copy is not None
         _, copy = copy_key(route.copy)
         partitions = [
-            {"partition": number, **self._copy_state(each.copies.get(copy))}
+            {"partition": number, **self._copy_state(partition_state.copies.get(copy))}
             | _progress(route.schema.name, copy, reports.get(f"partition/{number}", {}))
-            for number, each in enumerate(states)
+            for number, partition_state in enumerate(states)
         ]
-        ages = [each["age_s"] for each in partitions]
+        ages = [partition["age_s"] for partition in partitions]
         return {
             "system": route.copy.system,
             "age_s": None if None in ages else max(ages),
@@ -116,7 +116,7 @@ def _progress(class_name: str, copy: str, progress: Mapping[str, Any]) -> dict[s
 class ViewService:
     """Maintains the views of this replica's partitions, and describes views to operators.
 
-    Without a context replicas share nothing, and no view is maintained.
+    Without a context, replicas share nothing and no view is maintained.
     """
 
     def __init__(
@@ -127,48 +127,50 @@ class ViewService:
         observe: Observer,
     ) -> None:
         self._model = model
-        self._parts = _Parts(context, events, observe) if context else None
+        self._components = _Components(context, events, observe) if context else None
 
     @property
     def is_active(self) -> bool:
-        return self._parts is not None
+        return self._components is not None
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         """Return the periodic tasks of every process."""
-        if self._parts is None:
+        if self._components is None:
             return []
         return [
             PeriodicTask("read watermarks of views", 0.2, self.read_watermarks),
-            PeriodicTask("check staleness of views", 1.0, self._parts.staleness.check),
+            PeriodicTask("check staleness of views", 1.0, self._components.staleness.check),
         ]
 
     def relaying_tasks(self) -> list[PeriodicTask]:
-        """Return those of the process that relays."""
-        if self._parts is None:
+        """Return the periodic tasks of the relaying process."""
+        if self._components is None:
             return []
-        return [PeriodicTask("reconcile materialisers", 0.5, self._parts.materialisers.reconcile)]
+        return [
+            PeriodicTask("reconcile materialisers", 0.5, self._components.materialisers.reconcile)
+        ]
 
     async def read_watermarks(self) -> None:
-        await self._required().materialisers.read_watermarks()
+        await self._require_components().materialisers.read_watermarks()
 
     async def close(self) -> None:
-        """Cancel the work; the periodic tasks have ended before."""
-        if self._parts is not None:
-            await self._parts.maintenance.close()
-            await self._parts.materialisers.close()
+        """Cancel the work; the periodic tasks have already ended."""
+        if self._components is not None:
+            await self._components.maintenance.close()
+            await self._components.materialisers.close()
 
     async def retract(self, copies: Sequence[Fragment]) -> None:
-        """Note that copies are incomplete, so that they are built anew; raises `Unavailable`."""
-        if self._parts is not None:
+        """Mark copies as incomplete, so that they are rebuilt; raises `Unavailable`."""
+        if self._components is not None:
             for copy in copies:
                 database, name = copy_key(copy)
-                await self._parts.context.state.retract(database, [name])
+                await self._components.context.state.retract(database, [name])
 
     def ages(self) -> dict[tuple[str, str], float]:
-        """Return how old copies may be (s), by database and class, where it is known."""
-        if self._parts is None:
+        """Return the known maximum ages of copies (s), by database and class."""
+        if self._components is None:
             return {}
-        model, measure = self._model(), self._parts.context.watermarks.measured_s
+        model, measure = self._model(), self._components.context.watermarks.measured_s
         ages = {
             (model.by_id[database].schema.database, name): measure(route)
             for database in databases_with_view(model)
@@ -179,37 +181,37 @@ class ViewService:
     async def overview(self) -> list[dict[str, Any]]:
         model = self._model()
         ids = sorted(databases_with_view(model))
-        return [await self._required().inspector.describe(model, id_) for id_ in ids]
+        return [await self._require_components().inspector.describe(model, id_) for id_ in ids]
 
     async def describe(self, database: str) -> dict[str, Any]:
         """Describe the view of a database; raises `NotFound`."""
         id_ = self._id_of(database)
-        return await self._required().inspector.describe(self._model(), id_)
+        return await self._require_components().inspector.describe(self._model(), id_)
 
     async def start_run(self, database: str, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
         """Start a maintenance run; return the description of the view by then.
 
         Raises:
             NotFound: The database has no view.
-            Conflict: Another run is going on, or no views are maintained.
+            Conflict: Another run is in progress, or no views are maintained.
         """
         id_ = self._id_of(database)
-        await self._required().maintenance.start(id_, kind, repair=repair)
+        await self._require_components().maintenance.start(id_, kind, repair=repair)
         return await self.describe(database)
 
     def _id_of(self, database: str) -> str:
-        found = self._model().databases.get(database)
-        if found is None or not copied_classes(self._model(), found.id):
+        route = self._model().databases.get(database)
+        if route is None or not copied_classes(self._model(), route.id):
             raise NotFound(f"There is no database {database} with a view.")
-        return found.id
+        return route.id
 
-    def _required(self) -> _Parts:
-        if self._parts is None:
+    def _require_components(self) -> _Components:
+        if self._components is None:
             raise Conflict("Without a coordination Redis no view is maintained.")
-        return self._parts
+        return self._components
 
 
-class _Parts:
+class _Components:
     def __init__(self, context: ViewContext, events: ViolationLog, observe: Observer) -> None:
         copier = Copier(context.calls)
         audit = Audit(copier, EarliestTime(context.calls.systems, context.clock))

@@ -1,7 +1,7 @@
-"""Monitoring of how old the views are: a violation is recorded before a bound is reached.
+"""Monitoring of the staleness of views: a violation is recorded before a bound is reached.
 
-No read is ever answered beyond the bound: the systems are read instead. But the view is there to
-spare them that, so operators are warned in time, as of any violation of an annotation.
+Reads are never answered beyond the bound: the systems are read instead. Since the view should spare
+them that load, operators are warned in time, as of any violation of an annotation.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["METRIC", "StalenessMonitor", "ViolationLog"]
 
 METRIC: Final = "staleness"
 MAX_SHARE: Final = 0.8
-"""Share of the bound above which a violation begins."""
+"""Share of the bound above which a violation starts."""
 
 RECOVERED_SHARE: Final = 0.5
-"""Share of the bound below which it ends."""
+"""Share of the bound below which a violation ends."""
 
 _LEASE_S: Final = 5.0
 
@@ -30,7 +30,7 @@ class ViolationLog(Protocol):
     """Stores violations for operators; see `mediator.catalogue.evaluations.CatalogueEvents`."""
 
     async def record(self, phase: Literal["began", "ended"], event: ViolationDetected) -> None:
-        """Record the beginning or the end of a violation."""
+        """Record the start or the end of a violation."""
 
 
 class StalenessMonitor:
@@ -56,7 +56,7 @@ class StalenessMonitor:
         name, replica = f"staleness:{database}", self._context.replica
         with suppress(Unavailable):
             return await self._context.leases.acquire(name, replica, _LEASE_S)
-        return True  # a violation recorded twice is better than none
+        return True  # recording a violation twice is better than not at all
 
     async def _check(self, route: ClassRoute, bound_s: float, age_s: float) -> None:
         now = self._context.clock.monotonic()
@@ -64,7 +64,7 @@ class StalenessMonitor:
         since = self._violated.get(key)
         if since is None and age_s > MAX_SHARE * bound_s:
             event = _violation(route, bound_s, age_s, 0.0)
-            # Recorded first, here and below: if that fails, it is tried again in a second.
+            # Recorded first, here and below: a failure is retried in a second.
             await self._events.record("began", event)
             self._violated[key] = now
             self._observe(event)

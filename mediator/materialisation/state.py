@@ -1,13 +1,13 @@
-"""The state of the copies, shared by all replicas: how complete they are, what is missing.
+"""The state of the copies, shared by all replicas: how complete they are, and what is missing.
 
 Each partition of a database's feed has one materialiser at a time. It records how far it has read
-the feed (the *cursor*), and the state of the partition in each copy. A step is taken only by
-the holder of the lease, and only from the state it expects. So a step has no effect on copies that
-were retracted meanwhile, or if its materialiser was replaced.
+the feed (the *cursor*), and the state of the partition in each copy. Only the holder of the lease
+takes a step, and only from the expected state. A step therefore has no effect on copies that were
+retracted meanwhile, or after its materialiser was replaced.
 
-A *watermark* is the tick up to which every acknowledged write is in a copy, one for each partition.
-Ticks are counted for all replicas (`mediator.changes.ticks`). A replica that has not read the
-watermarks for a while only takes the copies for older than they are.
+A *watermark* is the tick up to which a copy has every acknowledged write, one per partition. Ticks
+are global to all replicas (`mediator.changes.ticks`). A replica that has not read the watermarks
+for a while only overestimates the age of copies.
 """
 
 from __future__ import annotations
@@ -35,22 +35,21 @@ __all__ = [
 ]
 
 CopyKey = tuple[str, str]
-"""The id of the database, and what the copy is stored as, which has the version of the class."""
+"""The id of the database, and the stored name of the copy, which has the class's version."""
 
 
 def copy_key(copy: Fragment) -> CopyKey:
-    """Return the key of a copy; on another system it is another copy."""
+    """Return the key of a copy; copies on different systems differ."""
     return copy.database_id, f"{copy.stored_as}@{copy.system}"
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkSnapshot:
-    """The watermarks of copies, as of one instant.
+    """The watermarks of copies at one instant.
 
     Attributes:
         tick: The tick of that instant.
-        until_tick: For each copy and partition the tick up to which it is complete; None: it is
-            not.
+        until_tick: By copy and partition, the tick up to which it is complete; None: incomplete.
     """
 
     tick: int
@@ -58,30 +57,30 @@ class WatermarkSnapshot:
 
 
 class Watermarks:
-    """How old the copies in views may be, by the last snapshot."""
+    """The maximum ages of copies in views, by the last snapshot."""
 
     def __init__(self, clock: Clock) -> None:
         self._times = TickTimes(clock)
         self._until: Mapping[CopyKey, Sequence[int | None]] = {}
 
     def update(self, snapshot: WatermarkSnapshot, requested_at: float) -> None:
-        """Take over a newer snapshot, requested at our monotonic time `requested_at` (seconds)."""
+        """Apply a newer snapshot, requested at our monotonic time `requested_at` (seconds)."""
         self._times.note(snapshot.tick, requested_at)
         self._until = snapshot.until_tick
 
     def age_s(self, tick: int) -> float | None:
-        """Return how old what is complete up to a tick may be, in seconds; None: not known."""
+        """Return the maximum age of a copy complete up to a tick, in seconds; None: unknown."""
         return self._times.age_s(tick)
 
     def measured_s(self, route: ClassRoute, id_: str | None = None) -> float | None:
-        """Return the age of an object's copy at most, or of any of the class; None: not known."""
+        """Return the maximum age of an object's copy, or of the class's copies; None: unknown."""
         if route.copy is None:
             return None
         until = self._until.get(copy_key(route.copy), (None,))
         if id_ is not None and len(until) > 1:
             until = (until[partition_of(route.schema.name, id_)],)
-        known = [tick for tick in until if tick is not None]
-        return self.age_s(min(known)) if len(known) == len(until) else None
+        present = [tick for tick in until if tick is not None]
+        return self.age_s(min(present)) if len(present) == len(until) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +88,10 @@ class CopyState:
     """The state of one partition of a copy.
 
     Attributes:
-        until_tick: All that was acknowledged before it is in the copy; None: it is not complete.
-        build: Token of the build that is to complete it; empty: none is needed.
-        stuck: Objects that could not be copied. Until they are, `until_tick` does not move.
-        more_stuck: Whether there are more of them than `stuck` names. Once those are copied, a
+        until_tick: The copy has all writes acknowledged before it; None: incomplete.
+        build: Token of the build that will complete it; empty: none needed.
+        stuck: Objects that could not be copied. Until they are copied, `until_tick` does not move.
+        more_stuck: Whether more objects are stuck than listed. Once the listed ones are copied, a
             build finds the others.
     """
 
@@ -107,7 +106,7 @@ class ViewPartition:
     """The state of one partition of a database.
 
     Attributes:
-        cursor: The last change that was applied; None: none was.
+        cursor: The last change applied; None: none yet.
         copies: By the name of the copy (`copy_key`).
     """
 
@@ -117,7 +116,7 @@ class ViewPartition:
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
-    """A copy's next state, taken if its present one is `before`; None: no state."""
+    """A copy's next state, taken if its current state is `before`; None: no state."""
 
     copy: str
     before: CopyState | None
@@ -138,22 +137,22 @@ class ViewState(Protocol):
         steps: Sequence[CopyStep],
         lease: Lease,
     ) -> None:
-        """Move the cursor, and take those steps whose `before` is the present state, at once.
+        """Atomically move the cursor and take the steps whose `before` is the current state.
 
-        `cursor` is its expected position and the next one, `lease` the materialiser's.
+        `cursor` is its expected and its next position, `lease` the materialiser's.
 
         Raises:
             LeaseLost: The lease is not held, or the cursor is elsewhere; nothing was done.
         """
 
     async def watermarks(self, database: str) -> WatermarkSnapshot:
-        """Return up to when each copy of a database is complete, and the present tick."""
+        """Return the watermarks of a database's copies, and the current tick."""
 
     async def retract(self, database: str, copies: Collection[str] | None = None) -> None:
-        """Remove the state of copies; None: of all of the database."""
+        """Remove the state of copies; None: of all copies of the database."""
 
     async def publish(self, database: str, subject: str, report: Any) -> None:
-        """Store a JSON document that operators see on every replica."""
+        """Store a JSON document for operators, visible on every replica."""
 
     async def reports(self, database: str) -> Mapping[str, Any]:
         """Return the published documents by their subjects."""

@@ -1,1 +1,1 @@
-"""Live rebalancing: workers own partition groups of standing queries, and hand them over."""
+"""Live rebalancing: workers own partition groups of standing queries and transfer them."""

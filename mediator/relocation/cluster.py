@@ -1,4 +1,4 @@
-"""What all who take part in a standing query agree on, and the participants made of it."""
+"""The declaration shared by the participants of a cluster, and the participants created from it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from mediator.standing.model import Workload
 from mediator.standing.parser import parse_workload
 
 __all__ = [
-    "MOST_PARTITIONS",
-    "MOST_WORKERS",
+    "MAX_PARTITIONS",
+    "MAX_WORKERS",
     "Cluster",
     "Declared",
     "make_cluster",
     "worker_address",
 ]
 
-MOST_WORKERS: Final = 64
-MOST_PARTITIONS: Final = 1_024
+MAX_WORKERS: Final = 64
+MAX_PARTITIONS: Final = 1_024
 
 _HEARTBEATS: Final = 50
-"""In so many steps a watermark advances by the shortest window."""
+"""Steps in which a watermark advances by the shortest window."""
 
 
 def worker_address(number: int) -> str:
@@ -42,7 +42,7 @@ class Cluster:
     """Splits, workers and a manager.
 
     Attributes:
-        orders: The plan that each worker begins with.
+        orders: The plan with which each worker starts.
         adaptive: Whether workers change their plans as rates change.
     """
 
@@ -64,18 +64,18 @@ class Cluster:
 
 
 class Declared(BaseModel):
-    """A cluster as it is written down.
+    """A cluster's stored declaration.
 
     Attributes:
         queries: Streams, queries and statistics: docs/standing-queries.md.
-        owners: The number of the worker of each partition, when all begins.
+        owners: The number of each partition's initial worker.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     queries: dict[str, Any]
-    workers: int = Field(ge=1, le=MOST_WORKERS)
-    owners: list[int] = Field(min_length=1, max_length=MOST_PARTITIONS)
+    workers: int = Field(ge=1, le=MAX_WORKERS)
+    owners: list[int] = Field(min_length=1, max_length=MAX_PARTITIONS)
     lateness_s: float = Field(ge=0, le=86_400)
     adaptive: bool
 
@@ -89,7 +89,7 @@ class Declared(BaseModel):
         *,
         adaptive: bool,
     ) -> Declared:
-        """Return a cluster whose workers begin with equal shares."""
+        """Return a cluster whose workers start with equal shares."""
         owners = [at % workers for at in range(partitions)]
         return cls(
             queries=queries,
@@ -100,11 +100,11 @@ class Declared(BaseModel):
         )
 
     def cluster(self) -> Cluster:
-        """Return what it describes.
+        """Return the declared cluster.
 
         Raises:
-            Invalid: The queries have a mistake.
-            NotCoPartitioned: They cannot be divided by value.
+            Invalid: The queries are invalid.
+            NotCoPartitioned: The queries cannot be partitioned by value.
         """
         return make_cluster(
             parse_workload(self.queries),
@@ -124,14 +124,14 @@ def make_cluster(
     adaptive: bool = False,
     orders: Mapping[str, JoinOrders] | None = None,
 ) -> Cluster:
-    """Lay a cluster out.
+    """Create a cluster from its layout.
 
     Args:
         owners: The number of the worker of each partition.
-        orders: By worker; those with the fewest intermediate results if they are not given.
+        orders: By worker; by default, the orders with the fewest intermediate results.
 
     Raises:
-        NotCoPartitioned: The queries cannot be divided by value.
+        NotCoPartitioned: The queries cannot be partitioned by value.
     """
     addresses = [worker_address(number) for number in range(workers)]
     cheapest = {

@@ -2,17 +2,17 @@
 
 | phase | waits for | then |
 |---|---|---|
-| `reporting` | `Reported` of all workers | chooses who and how much |
-| `computing` | `PartitionsToMove` | chooses the protocol, if it may |
+| `reporting` | `Reported` of all workers | chooses the pair and the amount |
+| `computing` | `PartitionsToMove` | chooses the protocol, unless requested |
 | `duplicating` | `all-old-purged` of the sender | `delete-partitions`: no return |
 | `deleting` | `deleted` of the sender | ends |
 | `deactivating` | `deactivated` of the sender and of all splits | `SendPartitions`: no return |
 | `moving` | `Received` of the receiver | `ReactivatePartitions` |
 | `reactivating` | `reactivated` of all splits | ends |
-| `stopping` | `stopped` of both workers | ends, given up |
-| `resuming` | `reactivated` of all splits, to the sender | ends, given up |
+| `stopping` | `stopped` of both workers | ends, cancelled |
+| `resuming` | `reactivated` of all splits, to the sender | ends, cancelled |
 
-A message that the phase does not wait for is a repetition, or was overtaken by `Cancel`.
+A message that the phase does not await is a repetition, or was overtaken by `Cancel`.
 """
 
 from __future__ import annotations
@@ -60,24 +60,24 @@ Phase: TypeAlias = Literal[
 ]
 
 ENDED: Final = frozenset({"done", "cancelled", "nothing-to-move", "refused"})
-_KEPT: Final = 100
-"""Relocations that are known after their end."""
+_MAX_ENDED: Final = 100
+"""Maximum relocations remembered after their end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A relocation, and how far it is.
+    """A relocation, and its progress.
 
     Attributes:
-        strategy: What was asked for; `chosen` is what is done.
-        sender: Empty until it is known; and so is the receiver.
-        amount: Rows that are to be moved; 0 until it is known.
-        waiting_for: Addresses that have not answered in this phase.
-        held: Rows of each worker, at the beginning.
+        strategy: The requested strategy; `chosen` is the one in use.
+        sender: Empty until it is chosen, like the receiver.
+        amount: Rows to move; 0 until it is chosen.
+        waiting_for: Addresses that have not replied in this phase.
+        held: Rows of each worker at the start.
         states: The state ids of each worker.
-        moved: Rows that were shipped and had a state at the receiver.
-        discarded: Rows that had none.
-        recomputed: Rows that the receiver has made instead.
+        moved: Shipped rows with a matching state at the receiver.
+        discarded: Shipped rows without one.
+        recomputed: Rows that the receiver has computed instead.
     """
 
     id: int
@@ -97,10 +97,10 @@ class Relocation:
 
 
 class Manager:
-    """Decides, and leads both protocols; it sees no tuple.
+    """Decides on relocations and coordinates both protocols; it sees no tuples.
 
     Attributes:
-        relocations: By id, the present one and the last ones.
+        relocations: By id, the current one and the last ones.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -110,40 +110,40 @@ class Manager:
         self.relocations: dict[int, Relocation] = {}
         self.outbox: Outbox = []
         self._steps: Mapping[tuple[str, Phase], Callable[[Relocation, Any], None]] = {
-            ("reported", "reporting"): self._reported,
-            ("partitions-to-move", "computing"): self._computed,
-            ("all-old-purged", "duplicating"): self._delete,
-            ("deleted", "deleting"): self._deleted,
-            ("deactivated", "deactivating"): self._deactivated,
-            ("received", "moving"): self._received,
-            ("reactivated", "reactivating"): self._reactivated,
-            ("reactivated", "resuming"): self._given_up,
-            ("stopped", "stopping"): self._given_up,
+            ("reported", "reporting"): self._on_reported,
+            ("partitions-to-move", "computing"): self._on_computed,
+            ("all-old-purged", "duplicating"): self._on_old_purged,
+            ("deleted", "deleting"): self._on_deleted,
+            ("deactivated", "deactivating"): self._on_deactivated,
+            ("received", "moving"): self._on_received,
+            ("reactivated", "reactivating"): self._on_reactivated,
+            ("reactivated", "resuming"): self._on_cancelled,
+            ("stopped", "stopping"): self._on_cancelled,
         }
 
     @property
     def present(self) -> Relocation | None:
-        """The relocation that goes on; None: there is none."""
+        """The relocation in progress; None: none."""
         last = self.relocations.get(self._last)
         return None if last is None or last.phase in ENDED else last
 
     def handle(self, message: Message) -> None:
         if isinstance(message, Relocate):
-            self._begin(message)
+            self._start(message)
             return
-        present = self.present
-        if present is None or getattr(message, "relocation", 0) != present.id:
+        current = self.present
+        if current is None or getattr(message, "relocation", 0) != current.id:
             return
         if isinstance(message, Cancel):
-            self._cancel(present)
-        elif (step := self._steps.get((message.kind, present.phase))) is not None:
-            step(present, message)
+            self._cancel(current)
+        elif (step := self._steps.get((message.kind, current.phase))) is not None:
+            step(current, message)
 
     def record(self) -> dict[str, Any]:
-        """Return what has to survive this process."""
+        """Return the durable state of the manager."""
         return {
             "last": self._last,
-            **{f"relocation/{at}": asdict(each) for at, each in self.relocations.items()},
+            **{f"relocation/{id_}": asdict(entry) for id_, entry in self.relocations.items()},
         }
 
     def restore(self, record: Mapping[str, Any]) -> None:
@@ -155,120 +155,120 @@ class Manager:
                 relocation = Relocation(**{**fields, **lists, "states": states})
                 self.relocations[relocation.id] = relocation
 
-    def _begin(self, message: Relocate) -> None:
-        busy = self.present is not None
-        known = {message.sender, message.receiver} <= {"", *self._workers}
-        named_twice = message.sender != "" and message.sender == message.receiver
-        refused = busy or not known or named_twice or len(self._workers) == 1
-        # The last id stays that of the relocation that goes on, which a refusal must not hide.
+    def _start(self, message: Relocate) -> None:
+        is_busy = self.present is not None
+        are_workers = {message.sender, message.receiver} <= {"", *self._workers}
+        are_equal = message.sender != "" and message.sender == message.receiver
+        is_refused = is_busy or not are_workers or are_equal or len(self._workers) == 1
+        # The last id stays that of the running relocation, which a refusal must not hide.
         number = max(self.relocations, default=0) + 1
         requested = (message.strategy, message.sender, message.receiver, message.amount)
-        if refused:
+        if is_refused:
             self._note(Relocation(number, requested[0], "refused", *requested[1:]))
-            self._last = self._last if busy else number
+            self._last = self._last if is_busy else number
             return
         self._last = number
         self._note(Relocation(number, requested[0], "reporting", *requested[1:]))
         self._enter(self.relocations[number], "reporting", self._workers)
         self._send(self._workers, Notice("report", number))
 
-    def _reported(self, present: Relocation, message: Reported) -> None:
-        held = {**present.held, message.worker: message.held}
-        states = {**present.states, message.worker: message.states}
-        present = replace(present, held=held, states=states)
-        if left := self._left(present, message.worker):
-            self._note(replace(present, waiting_for=left))
+    def _on_reported(self, current: Relocation, message: Reported) -> None:
+        held = {**current.held, message.worker: message.held}
+        states = {**current.states, message.worker: message.states}
+        current = replace(current, held=held, states=states)
+        if waiting := self._still_waiting(current, message.worker):
+            self._note(replace(current, waiting_for=waiting))
             return
-        pair = choose_pair(held, present.sender, present.receiver)
-        amount = present.amount or pair.amount
-        present = replace(present, sender=pair.sender, receiver=pair.receiver, amount=amount)
+        pair = choose_pair(held, current.sender, current.receiver)
+        amount = current.amount or pair.amount
+        current = replace(current, sender=pair.sender, receiver=pair.receiver, amount=amount)
         if amount <= 0:
-            self._enter(present, "nothing-to-move")
+            self._enter(current, "nothing-to-move")
             return
-        self._enter(present, "computing", [pair.sender])
-        self._send([pair.sender], ComputePartitionsToMove(present.id, amount))
+        self._enter(current, "computing", [pair.sender])
+        self._send([pair.sender], ComputePartitionsToMove(current.id, amount))
 
-    def _computed(self, present: Relocation, message: PartitionsToMove) -> None:
-        present = replace(present, partitions=message.partitions)
+    def _on_computed(self, current: Relocation, message: PartitionsToMove) -> None:
+        current = replace(current, partitions=message.partitions)
         if not message.partitions:
-            self._enter(present, "nothing-to-move")
+            self._enter(current, "nothing-to-move")
             return
-        chosen = present.strategy
+        chosen = current.strategy
         if chosen == "auto":
-            states = present.states[present.receiver]
+            states = current.states[current.receiver]
             chosen = choose_strategy(message.rows, states, message.repeated)
-        head = (present.id, message.partitions, present.sender)
+        head = (current.id, message.partitions, current.sender)
         if chosen == "ptlb":
-            self._enter(replace(present, chosen="ptlb"), "duplicating", [present.sender])
+            self._enter(replace(current, chosen="ptlb"), "duplicating", [current.sender])
             self._send(
-                self._splits, DuplicationOrder("duplicate-partitions", *head, present.receiver)
+                self._splits, DuplicationOrder("duplicate-partitions", *head, current.receiver)
             )
         else:
-            waiting = [present.sender, *self._splits]
-            self._enter(replace(present, chosen="mslb"), "deactivating", waiting)
+            waiting = [current.sender, *self._splits]
+            self._enter(replace(current, chosen="mslb"), "deactivating", waiting)
             self._send(self._splits, DeactivatePartitions(*head))
 
-    def _delete(self, present: Relocation, _: Notice) -> None:
-        self._enter(present, "deleting", [present.sender])
-        head = (present.id, present.partitions, present.sender, present.receiver)
+    def _on_old_purged(self, current: Relocation, _: Notice) -> None:
+        self._enter(current, "deleting", [current.sender])
+        head = (current.id, current.partitions, current.sender, current.receiver)
         self._send(self._splits, DuplicationOrder("delete-partitions", *head))
 
-    def _deleted(self, present: Relocation, _: Notice) -> None:
-        self._enter(present, "done")
+    def _on_deleted(self, current: Relocation, _: Notice) -> None:
+        self._enter(current, "done")
 
-    def _deactivated(self, present: Relocation, message: Reply) -> None:
-        if left := self._left(present, message.by):
-            self._note(replace(present, waiting_for=left))
+    def _on_deactivated(self, current: Relocation, message: Reply) -> None:
+        if waiting := self._still_waiting(current, message.by):
+            self._note(replace(current, waiting_for=waiting))
             return
-        # Only now has the sender processed all that was in flight to it.
-        self._enter(present, "moving", [present.receiver])
-        send = SendPartitions(present.id, present.partitions, present.receiver)
-        self._send([present.sender], send)
+        # Only now has the sender processed all tuples in flight to it.
+        self._enter(current, "moving", [current.receiver])
+        send = SendPartitions(current.id, current.partitions, current.receiver)
+        self._send([current.sender], send)
 
-    def _received(self, present: Relocation, message: Received) -> None:
+    def _on_received(self, current: Relocation, message: Received) -> None:
         moved, discarded, recomputed = message.moved, message.discarded, message.recomputed
-        present = replace(present, moved=moved, discarded=discarded, recomputed=recomputed)
-        self._reactivate(present, "reactivating", present.receiver)
+        current = replace(current, moved=moved, discarded=discarded, recomputed=recomputed)
+        self._reactivate(current, "reactivating", current.receiver)
 
-    def _reactivate(self, present: Relocation, phase: Phase, owner: str) -> None:
-        self._enter(present, phase, self._splits)
-        self._send(self._splits, ReactivatePartitions(present.id, present.partitions, owner))
+    def _reactivate(self, current: Relocation, phase: Phase, owner: str) -> None:
+        self._enter(current, phase, self._splits)
+        self._send(self._splits, ReactivatePartitions(current.id, current.partitions, owner))
 
-    def _cancel(self, present: Relocation) -> None:
-        """Give up what can be given up: the sender has all of its state, and keeps it."""
-        match present.phase:
+    def _cancel(self, current: Relocation) -> None:
+        """Cancel a relocation if possible: the sender has all of its state, and keeps it."""
+        match current.phase:
             case "reporting" | "computing":
-                self._enter(present, "cancelled")
+                self._enter(current, "cancelled")
             case "duplicating":
-                pair = (present.sender, present.receiver)
-                self._enter(present, "stopping", pair)
-                head = (present.id, present.partitions)
+                pair = (current.sender, current.receiver)
+                self._enter(current, "stopping", pair)
+                head = (current.id, current.partitions)
                 self._send(self._splits, DuplicationOrder("stop-duplication", *head, *pair))
             case "deactivating":
-                self._reactivate(present, "resuming", present.sender)
+                self._reactivate(current, "resuming", current.sender)
             case _:
-                pass  # past the point of no return: it is completed
+                pass  # past the point of no return: it completes
 
-    def _reactivated(self, present: Relocation, message: Reply) -> None:
-        self._answered(present, message.by, "done")
+    def _on_reactivated(self, current: Relocation, message: Reply) -> None:
+        self._advance(current, message.by, "done")
 
-    def _given_up(self, present: Relocation, message: Reply) -> None:
-        self._answered(present, message.by, "cancelled")
+    def _on_cancelled(self, current: Relocation, message: Reply) -> None:
+        self._advance(current, message.by, "cancelled")
 
-    def _answered(self, present: Relocation, by: str, ended: Phase) -> None:
-        left = self._left(present, by)
-        self._enter(present, present.phase if left else ended, left)
+    def _advance(self, current: Relocation, by: str, end_phase: Phase) -> None:
+        waiting = self._still_waiting(current, by)
+        self._enter(current, current.phase if waiting else end_phase, waiting)
 
-    def _left(self, present: Relocation, by: str) -> tuple[str, ...]:
-        return tuple(each for each in present.waiting_for if each != by)
+    def _still_waiting(self, current: Relocation, by: str) -> tuple[str, ...]:
+        return tuple(address for address in current.waiting_for if address != by)
 
-    def _enter(self, present: Relocation, phase: Phase, waiting_for: Sequence[str] = ()) -> None:
-        self._note(replace(present, phase=phase, waiting_for=tuple(waiting_for)))
+    def _enter(self, current: Relocation, phase: Phase, waiting_for: Sequence[str] = ()) -> None:
+        self._note(replace(current, phase=phase, waiting_for=tuple(waiting_for)))
 
     def _note(self, relocation: Relocation) -> None:
         self.relocations[relocation.id] = relocation
-        for number in sorted(self.relocations)[:-_KEPT]:
-            # Requests that were refused do not make the present one forgotten.
+        for number in sorted(self.relocations)[:-_MAX_ENDED]:
+            # Refused requests must not evict the current relocation.
             if number != self._last:
                 del self.relocations[number]
 

@@ -1,7 +1,7 @@
-"""What the manager, the splits and the workers send to each other; each is one JSON object.
+"""Messages between the manager, the splits and the workers; each is one JSON object.
 
-Queues are first in, first out for each sender and receiver, and may repeat what they delivered. So
-a control message names its relocation, and a routed tuple its number in the log of its relation.
+Queues are FIFO for each sender and receiver, and may deliver messages repeatedly. A control message
+therefore has the id of its relocation, and a routed tuple its number in the log of its relation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Role: TypeAlias = Literal["sender", "receiver"]
 
 MANAGER: Final = "manager"
 OPERATOR: Final = "operator"
-"""From whom the manager takes `Relocate` and `Cancel`."""
+"""The sender of `Relocate` and `Cancel` to the manager."""
 
 
 def split_address(relation: str) -> str:
@@ -55,10 +55,10 @@ def split_address(relation: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Relocate:
-    """Move partition groups; the manager chooses what is empty.
+    """Move partition groups; the manager chooses empty members.
 
     Attributes:
-        amount: Rows of state that are to be moved; 0: the manager chooses.
+        amount: Rows of state to move; 0: the manager chooses.
     """
 
     strategy: Strategy
@@ -70,7 +70,7 @@ class Relocate:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Give a relocation up, unless it is past its point of no return."""
+    """Cancel a relocation, unless it is past its point of no return."""
 
     relocation: int
     kind: Literal["cancel"] = "cancel"
@@ -80,7 +80,7 @@ class Cancel:
 class Notice:
     """A message with nothing but its kind.
 
-    `report` asks a worker what it holds. `all-old-purged` and `deleted` are its replies in a
+    `report` requests a worker's `Reported`. `all-old-purged` and `deleted` are its replies in a
     parallel track.
     """
 
@@ -90,7 +90,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """That a split or a worker has done what the manager waits for; `by` is its address."""
+    """A split or a worker (at address `by`) has done what the manager waits for."""
 
     kind: Literal["deactivated", "reactivated", "stopped"]
     relocation: int
@@ -99,7 +99,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class DuplicationOrder:
-    """How splits begin, end or give up a parallel track: then all is the sender's again."""
+    """Splits start, end or cancel a parallel track; cancelled, the sender gets everything again."""
 
     kind: Literal["duplicate-partitions", "delete-partitions", "stop-duplication"]
     relocation: int
@@ -110,10 +110,10 @@ class DuplicationOrder:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a split says of all that follows in this queue.
+    """A statement of a split about all that follows in this queue.
 
-    After `end-of-partitions` no tuple of them does; after `end-of-partition-input` they are
-    buffered. Before `resumed`, what was buffered has been sent; watermarks hold again.
+    After `end-of-partitions`, no tuple of the partitions follows; after `end-of-partition-input`,
+    they are buffered. Before `resumed`, buffered tuples were sent; watermarks hold again.
     """
 
     kind: Literal["end-of-partitions", "end-of-partition-input", "resumed"]
@@ -124,9 +124,9 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class DuplicationMarker:
-    """From which number on a split sends tuples to both, or to the sender only.
+    """The number from which a split sends tuples to both, or to the sender only.
 
-    Without it a sender might find no old tuple in its state before a slow split has switched.
+    Without it, a sender might have no old tuple in its state before a slow split has switched.
     """
 
     kind: Literal["begin-duplication", "end-of-duplication"]
@@ -139,10 +139,10 @@ class DuplicationMarker:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a worker holds.
+    """A worker's report of its state.
 
     Attributes:
-        held: Rows of all states.
+        held: Total rows of all states.
         states: The ids of its states.
     """
 
@@ -162,11 +162,11 @@ class ComputePartitionsToMove:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsToMove:
-    """What the sender would give away.
+    """The partitions that the sender proposes to move.
 
     Attributes:
-        rows: Of each state that its partitions have, which is what shipping them moves.
-        repeated: Rows that would be made twice, if tuples went to both for a window.
+        rows: Rows of each state of these partitions, which shipping would move.
+        repeated: Rows that would be made twice if tuples went to both for a window.
     """
 
     relocation: int
@@ -194,13 +194,13 @@ class SendPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """All that is kept of a partition.
+    """The entire state of a partition.
 
     Attributes:
-        states: Rows by state id; what a row is only the states know.
-        processed: The number of the last tuple of each relation that is in them.
-        watermarks: Until where they have been purged, by relation: tuples that were buffered may
-            be as old as these.
+        states: Rows by state id; only the states interpret rows.
+        processed: The number of the last tuple of each relation in them.
+        watermarks: The watermarks up to which they were purged, by relation: buffered tuples may be
+            as old as these.
     """
 
     partition: int
@@ -218,7 +218,7 @@ class ReceivePartitions:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Rows that matched a state, had none, and were made anew."""
+    """Rows that matched a state, rows that matched none, and recomputed rows."""
 
     relocation: int
     moved: int
@@ -237,11 +237,11 @@ class ReactivatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A tuple, sent by the split of its relation.
+    """A tuple sent by the split of its relation.
 
     Attributes:
         number: Its position in the log of the relation.
-        is_new: Whether the receiver of a parallel track gets it too: never set on its own copy.
+        is_new: Whether the receiver of a parallel track gets it as well; never set on its copy.
     """
 
     relation: str
@@ -255,7 +255,7 @@ class Routed:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """No tuple of the relation that follows in this queue is from before."""
+    """No earlier tuple of the relation follows in this queue."""
 
     relation: str
     time_s: float

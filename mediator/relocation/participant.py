@@ -1,4 +1,4 @@
-"""A process's part in a cluster: takes messages, has them handled, and commits the step."""
+"""A participant of a cluster in a process: takes messages, handles them, and commits the step."""
 
 from __future__ import annotations
 
@@ -20,58 +20,58 @@ from mediator.standing.runtime import Result
 
 __all__ = ["Participant", "addresses"]
 
-_ENTRIES: Final = 500
-"""Of a log that a split reads in a step."""
+_STEP_ENTRIES: Final = 500
+"""Entries of a log that a split reads in a step."""
 
-_PAGE: Final = 5_000
-"""Of a log that are read at once for a state to be made anew."""
+_RESTORE_PAGE: Final = 5_000
+"""Entries of a log read at once to restore a state."""
 
-_MOST_WAITING: Final = 64
-"""Frames in a queue beyond which a split reads no further."""
+_MAX_WAITING: Final = 64
+"""Frames in a queue above which a split stops reading."""
 
 _WAIT_S: Final = 1.0
 _RETRY_S: Final = 0.05
-_AGAIN_S: Final = 1.0
-"""After Redis did not answer, or another process was further with the same participant."""
+_RESTART_S: Final = 1.0
+"""Delay after Redis did not respond, or another process was ahead with the same participant."""
 
-_TRIM_EVERY: Final = 1_000
-"""Entries."""
+_TRIM_INTERVAL: Final = 1_000
+"""In entries."""
 
 
 def addresses(cluster: Cluster) -> list[str]:
-    """Return who takes part, and has to be run by some process."""
+    """Return the participants that some process must run."""
     splits = [split_address(name) for name in cluster.layout.attributes]
     return [MANAGER, *splits, *cluster.layout.workers]
 
 
 class Participant:
-    """Plays a split, a worker or the manager; what it commits is all that lasts."""
+    """Runs a split, a worker or the manager; only its commits are durable."""
 
     def __init__(self, store: ClusterStore, cluster: Cluster, address: str) -> None:
         self._store = store
         self._cluster = cluster
         self._address = address
-        self._machine = self._new()
-        self._senders = [each for each in [*addresses(cluster), OPERATOR] if each != address]
+        self._machine = self._create_machine()
+        self._senders = [sender for sender in [*addresses(cluster), OPERATOR] if sender != address]
         self._steps = 0
-        self._written: dict[str, bytes] = {}
+        self._committed: dict[str, bytes] = {}
         self._trimmed = 0
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Take step after step until the event is set; raises `ClusterGone`."""
+        """Execute steps until the event is set; raises `ClusterGone`."""
         while not stopping.is_set():
             try:
                 await self.begin()
                 while not stopping.is_set():
                     await self.step()
             except (TakenOver, Unavailable):
-                # Whether the last step was committed is not known: the record says it.
-                await asyncio.sleep(_AGAIN_S)
+                # It is unknown whether the last step was committed: the record tells.
+                await asyncio.sleep(_RESTART_S)
 
     async def begin(self) -> None:
-        """Go on where the last commit was."""
+        """Continue from the last commit."""
         self._steps, record = await self._store.recorded(self._address)
-        self._machine = machine = self._new()
+        self._machine = machine = self._create_machine()
         if record:
             match machine:
                 case Split():
@@ -81,80 +81,84 @@ class Participant:
                     machine.restore(record, {name: await self._log(name) for name in relations})
                 case Manager():
                     machine.restore(record)
-        self._written = {name: orjson.dumps(each) for name, each in record.items()}
+        self._committed = {name: orjson.dumps(value) for name, value in record.items()}
 
     async def step(self, wait_s: float = _WAIT_S) -> bool:
-        """Handle what there is, waiting for some of it; say whether there was anything.
+        """Handle available messages and entries, waiting for some; return whether there were any.
 
         Raises:
-            TakenOver: Another process runs this participant, and is further.
+            TakenOver: Another process runs this participant and is ahead.
         """
         machine = self._machine
         log = None
         if isinstance(machine, Split):
-            # Workers that are behind are waited for, and the log keeps what arrives.
+            # The split waits for workers that are behind; the log keeps arriving tuples.
             workers = self._cluster.layout.workers
-            if await self._store.waiting(self._address, workers) < _MOST_WAITING:
+            if await self._store.waiting(self._address, workers) < _MAX_WAITING:
                 log = (machine.relation, machine.position)
             else:
                 wait_s = _RETRY_S
         frames = await self._store.frames(self._address, self._senders, log, wait_s)
-        taken = {}
+        positions = {}
         for frame in frames:
             for message in frame.messages:
                 machine.handle(message)
-            taken[frame.sender] = frame.position
+            positions[frame.sender] = frame.position
         entries: list[LogEntry] = []
         if isinstance(machine, Split) and log is not None:
-            entries = await self._store.log(*log, _ENTRIES)
+            entries = await self._store.log(*log, _STEP_ENTRIES)
             for entry in entries:
                 machine.read(entry)
             machine.send_watermark()
         if not frames and not entries:
             return False
-        await self._commit(taken)
+        await self._commit(positions)
         if isinstance(machine, Split):
             await self._trim(machine)
         return True
 
-    async def _commit(self, taken: Mapping[str, str]) -> None:
+    async def _commit(self, positions: Mapping[str, str]) -> None:
         machine = self._machine
-        record = {name: orjson.dumps(each) for name, each in machine.record().items()}
-        changed: dict[str, bytes | None] = {
-            name: text for name, text in record.items() if self._written.get(name) != text
+        record = {name: orjson.dumps(value) for name, value in machine.record().items()}
+        changes: dict[str, bytes | None] = {
+            name: text for name, text in record.items() if self._committed.get(name) != text
         }
-        changed |= dict.fromkeys(self._written.keys() - record.keys())
+        changes |= dict.fromkeys(self._committed.keys() - record.keys())
         results = machine.results if isinstance(machine, Worker) else []
-        emitted = [_emitted(each) for each in results]
-        commit = Commit(self._address, self._steps + 1, taken, machine.outbox, changed, emitted)
+        documents = [_encode_result(result) for result in results]
+        commit = Commit(
+            self._address, self._steps + 1, positions, machine.outbox, changes, documents
+        )
         await self._store.commit(commit)
         self._steps += 1
-        self._written = record
+        self._committed = record
         machine.outbox.clear()
         results.clear()
 
     async def _log(self, relation: str) -> list[LogEntry]:
-        found: list[LogEntry] = []
+        entries: list[LogEntry] = []
         while True:
-            page = await self._store.log(relation, found[-1].number if found else 0, _PAGE)
-            found += page
-            if len(page) < _PAGE:
-                return found
+            page = await self._store.log(
+                relation, entries[-1].number if entries else 0, _RESTORE_PAGE
+            )
+            entries += page
+            if len(page) < _RESTORE_PAGE:
+                return entries
 
     async def _trim(self, split: Split) -> None:
-        """Drop what no window reaches any more, at any worker.
+        """Drop log entries that no window reaches any more, at any worker.
 
-        Not while tuples are buffered: then a group may be on its way, which its next owner has to
-        be able to make anew.
+        Not while tuples are buffered: then a group may be in transit, which its next owner must be
+        able to recompute.
         """
-        if split.position - self._trimmed < _TRIM_EVERY or split.is_buffering:
+        if split.position - self._trimmed < _TRIM_INTERVAL or split.is_buffering:
             return
         self._trimmed = split.position
         horizons = await self._store.field(self._cluster.layout.workers, "horizon_s")
         if None not in horizons:
             await self._store.trim(split.relation, min(horizons))
 
-    def _new(self) -> Split | Worker | Manager:
+    def _create_machine(self) -> Split | Worker | Manager:
         if self._address == MANAGER:
             return self._cluster.manager()
         if self._address in self._cluster.layout.workers:
@@ -163,9 +167,9 @@ class Participant:
         return self._cluster.split(relation)
 
 
-def _emitted(result: Result) -> dict[str, Any]:
-    """Return a result as JSON, with the number of each tuple, which says which one it is."""
+def _encode_result(result: Result) -> dict[str, Any]:
+    """Return a result as JSON, with the tuples' numbers, which identify it."""
     numbers = {
-        name: each.number for name, each in result.tuples.items() if isinstance(each, NumberedTuple)
+        name: item.number for name, item in result.tuples.items() if isinstance(item, NumberedTuple)
     }
     return {**result.to_json(), "numbers": numbers}

@@ -1,8 +1,8 @@
-"""The port of a cluster's durable side: logs, queues and records, committed in one step.
+"""The port of a cluster's durable state: logs, queues and records, committed in one step.
 
-A participant takes messages, changes, and sends messages. All of it is committed at once or not at
-all, under the number of the step, so whoever dies is continued where its last commit was, and of
-two processes that run one participant one is refused.
+A participant takes messages, changes its state, and sends messages. All of this is committed
+atomically under the number of the step, so a dead participant continues from its last commit, and
+if two processes run one participant, one of them is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ClusterGone", "ClusterStore", "Clusters", "Commit", "Frame", "Record
 
 
 class ClusterGone(NotFound):
-    """The cluster was dropped, or is another one by now."""
+    """The cluster was dropped or replaced."""
 
     def __init__(self) -> None:
         super().__init__("The cluster was dropped.")
@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A participant's record, and how many steps it has committed; without any it is empty."""
+    """A participant's record, empty without commits, and its number of committed steps."""
 
     steps: int
     record: Mapping[str, Any]
@@ -49,10 +49,10 @@ class Commit:
     """A step of a participant.
 
     Attributes:
-        step: 1 for the first.
-        taken: The position of the last message of each sender.
-        changed: Fields of the record, as JSON; None: removed.
-        results: What a worker has emitted, as JSON.
+        step: The number of the step, from 1.
+        taken: The position of the last message taken from each sender.
+        changed: Changed fields of the record, as JSON; None: removed.
+        results: Results emitted by a worker, as JSON.
     """
 
     address: str
@@ -64,71 +64,71 @@ class Commit:
 
 
 class ClusterStore(Protocol):
-    """Where one cluster is kept. Every method raises `Unavailable`."""
+    """The store of one cluster. Every method raises `Unavailable`."""
 
     async def declare(self, layout: Any) -> bool:
-        """Write down what all agree on, as JSON; false if there is such a cluster already."""
+        """Store the declaration, as JSON; false if the cluster already exists."""
 
     async def layout(self) -> Any:
-        """Return what was declared; None: nothing was."""
+        """Return the declaration; None: no such cluster."""
 
     async def append(
         self, relation: str, tuples: Sequence[tuple[float, Mapping[str, Any] | None]]
     ) -> None:
-        """Log tuples in order; without values one is a heartbeat.
+        """Log tuples in order; a tuple without values is a heartbeat.
 
         Raises:
-            ClusterGone: It was dropped since its layout was read.
+            ClusterGone: The cluster was dropped since its layout was read.
             TooManyRequests: The log is full: the workers are too far behind.
         """
 
     async def log(self, relation: str, after: int, limit: int) -> list[LogEntry]:
-        """Return what is logged behind a number."""
+        """Return the entries after a number."""
 
     async def trim(self, relation: str, before_s: float) -> None:
-        """Drop the head of a log as far as it is older than a time; some of it, if it is long."""
+        """Drop entries older than a time from the head of a log; only some if there are many."""
 
     async def recorded(self, address: str) -> Recorded:
-        """Return what a participant has committed."""
+        """Return the committed state of a participant."""
 
     async def field(self, addresses: Sequence[str], name: str) -> list[Any]:
-        """Return one field of several records; None where there is none."""
+        """Return one field of several records; None where it is missing."""
 
     async def frames(
         self, address: str, senders: Sequence[str], log: tuple[str, int] | None, wait_s: float
     ) -> list[Frame]:
-        """Return what is in a participant's queues; waits for it.
+        """Return the frames in a participant's queues, waiting for some.
 
         Args:
-            log: A relation and a number: or until more is logged than that.
+            log: A relation and a number: also stop waiting once later entries are logged.
         """
 
     async def waiting(self, address: str, receivers: Sequence[str]) -> int:
-        """Return how many frames of a participant wait in its longest queue."""
+        """Return the number of a participant's waiting frames in its longest queue."""
 
     async def commit(self, commit: Commit) -> None:
-        """Take, change and send.
+        """Atomically take messages, change the record and send messages.
 
         Raises:
-            ClusterGone: It was dropped since its layout was read.
-            TakenOver: The step was committed by another process.
+            ClusterGone: The cluster was dropped since its layout was read.
+            TakenOver: Another process committed the step.
         """
 
     async def request(self, message: Message) -> None:
-        """Send the manager a message of an operator."""
+        """Send an operator's message to the manager."""
 
     async def results(self, after: str, limit: int) -> list[tuple[str, list[dict[str, Any]]]]:
-        """Return what was emitted behind a position, by step, each with its own."""
+        """Return the results emitted after a position, by step, each with its position."""
 
 
 class Clusters(Protocol):
     """All clusters. Every method raises `Unavailable`."""
 
     async def names(self) -> list[str]:
-        """Return those that were declared, in order."""
+        """Return the names of declared clusters, in order."""
 
     def of(self, name: str) -> ClusterStore:
-        """Return where a cluster is kept, or would be."""
+        """Return the store of a cluster, which need not exist."""
 
     async def drop(self, name: str, addresses: Sequence[str], relations: Sequence[str]) -> None:
-        """Remove all that is kept of a cluster with these participants and logs."""
+        """Remove everything of a cluster with these participants and logs."""

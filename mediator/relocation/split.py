@@ -1,8 +1,8 @@
-"""A split: reads the log of one relation, and routes its tuples to the workers of their partition.
+"""A split: reads the log of one relation, and routes tuples to the workers of their partitions.
 
-Each relation has its own, and splits do not switch at the same moment; markers in their queues say
-when they did. What a split does depends on the log and on its messages only, so one that died goes
-on where its record says, and a buffer is no more than a position in the log.
+Each relation has its own split, and splits do not switch simultaneously; markers in their queues
+tell when they did. A split depends only on the log and on its messages, so a dead split continues
+from its record, and a buffer is just a position in the log.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from mediator.standing.state import JoinedTuple, StreamTuple
 __all__ = ["BEGINNING_S", "Layout", "LogEntry", "Outbox", "Split"]
 
 Outbox = list[tuple[str, Message]]
-"""Messages to be sent, each with the address of its receiver."""
+"""Messages to send, with the addresses of their receivers."""
 
 BEGINNING_S: Final = -1e15
-"""Before any time; minus infinity is no JSON."""
+"""Before any time; JSON does not have minus infinity."""
 
 
 class LogEntry(NamedTuple):
-    """A tuple of the log; or a heartbeat, without values: none that follows is earlier.
+    """A tuple of the log; or a heartbeat, without values: no earlier tuple follows.
 
     Attributes:
-        number: 1 for the first; the next one has the next.
-        latest_s: The latest time up to here: whoever reads the entry knows whether it is late.
+        number: Consecutive, from 1.
+        latest_s: The latest time up to this entry, which tells its readers whether it is late.
     """
 
     number: int
@@ -54,14 +54,14 @@ class LogEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What all who take part agree on.
+    """The layout shared by all participants.
 
     Attributes:
-        attributes: Of each relation, by which it is partitioned.
+        attributes: By relation, the attribute by which it is partitioned.
         workers: The addresses of all workers.
-        owners: Of each partition, when all began.
-        lateness_s: By how much a tuple may be earlier than one before it in the same log.
-        heartbeat_s: How far a watermark advances until workers get it.
+        owners: The initial owner of each partition.
+        lateness_s: How much earlier a tuple can be than a preceding one in the same log.
+        heartbeat_s: How far a watermark advances before it is sent to workers.
     """
 
     attributes: Mapping[str, Attribute]
@@ -82,11 +82,11 @@ class Layout:
 
 @dataclass(slots=True)
 class _Route:
-    """Where tuples of a partition go.
+    """The route of a partition's tuples.
 
     Attributes:
-        copy_to: The receiver of a parallel track; the owner's tuples are new.
-        buffered_from: The number of the first tuple that is held back.
+        copy_to: The receiver of a parallel track; the owner's tuples are then new.
+        buffered_from: The number of the first buffered tuple.
     """
 
     owner: str
@@ -99,9 +99,9 @@ class Split:
     """The split of a relation.
 
     Attributes:
-        late: Tuples from before the watermark of their relation, which were dropped.
-        unmatchable: Tuples without a value to be partitioned by: they join nothing.
-        buffered: Tuples that are held back.
+        late: Tuples dropped for being earlier than the watermark of their relation.
+        unmatchable: Tuples without a partitioning value, which join nothing.
+        buffered: Buffered tuples.
     """
 
     relation: str
@@ -125,11 +125,11 @@ class Split:
         return split_address(self.relation)
 
     def read(self, entry: LogEntry) -> None:
-        """Take the next entry of the log; one that was taken before is ignored."""
+        """Take the next entry of the log; ignore entries taken before."""
         if entry.number <= self.position:
             return
         self.position = entry.number
-        if (routed := self._routed(entry)) is not None:
+        if (routed := self._route_entry(entry)) is not None:
             route = self.routes[routed.partition]
             if route.buffered_from is not None:
                 self.buffered.append(routed)
@@ -144,19 +144,19 @@ class Split:
         return self.latest_s - self.layout.lateness_s
 
     def send_watermark(self) -> None:
-        """Let all workers know how far the log is, if they do not know it."""
+        """Send workers the watermark, if it has advanced."""
         if self.watermark_s > self.sent_s:
             self.sent_s = self.watermark_s
             for worker in self.layout.workers:
                 self.outbox.append((worker, Watermark(self.relation, self.sent_s)))
 
     def handle(self, message: Message) -> None:
-        """Do what the manager says; what was done before is not done again."""
-        relocation, done = self.handled
-        mine = getattr(message, "relocation", 0)
-        if mine < relocation or (mine == relocation and message.kind in done):
+        """Execute an order of the manager, unless it is a repetition."""
+        relocation, kinds = self.handled
+        number = getattr(message, "relocation", 0)
+        if number < relocation or (number == relocation and message.kind in kinds):
             return
-        self.handled = (mine, [*(done if mine == relocation else []), message.kind])
+        self.handled = (number, [*(kinds if number == relocation else []), message.kind])
         match message:
             case DuplicationOrder("delete-partitions"):
                 self._delete(message)
@@ -170,8 +170,8 @@ class Split:
                 raise TypeError(message)
 
     def record(self) -> dict[str, Any]:
-        """Return what has to survive this process."""
-        moved = {
+        """Return the durable state of the split."""
+        routes = {
             str(partition): asdict(route)
             for partition, route in self.routes.items()
             if route != _Route(self.layout.owners[partition])
@@ -181,21 +181,21 @@ class Split:
             "times": [self.latest_s, self.sent_s],
             "counts": [self.late, self.unmatchable],
             "handled": list(self.handled),
-            "routes": moved,
+            "routes": routes,
         }
 
     def restore(self, record: Mapping[str, Any], log: Iterable[LogEntry]) -> None:
-        """Go on from a record; the buffer is read from the log."""
+        """Continue from a record; the buffer is read from the log."""
         self.position = record["position"]
         self.latest_s, self.sent_s = record["times"]
         self.late, self.unmatchable = record["counts"]
-        relocation, done = record["handled"]
-        self.handled = (relocation, done)
+        relocation, kinds = record["handled"]
+        self.handled = (relocation, kinds)
         for partition, route in record["routes"].items():
             self.routes[int(partition)] = _Route(**route)
         counts = self.late, self.unmatchable
         for entry in log:
-            if entry.number <= self.position and (routed := self._routed(entry)) is not None:
+            if entry.number <= self.position and (routed := self._route_entry(entry)) is not None:
                 since = self.routes[routed.partition].buffered_from
                 if since is not None and since <= routed.number:
                     self.buffered.append(routed)
@@ -205,7 +205,7 @@ class Split:
     def is_buffering(self) -> bool:
         return any(route.buffered_from is not None for route in self.routes.values())
 
-    def _routed(self, entry: LogEntry) -> Routed | None:
+    def _route_entry(self, entry: LogEntry) -> Routed | None:
         if entry.values is None:
             return None
         if self.layout.is_late(entry):
@@ -221,17 +221,17 @@ class Split:
         if route.copy_to is None:
             self.outbox.append((route.owner, routed))
             return
-        # The owner alone can tell old from new, as it has both; for the receiver all are old.
+        # Only the owner can tell old from new, as it has both; for the receiver, all are old.
         self.outbox.append((route.owner, replace(routed, is_new=True)))
         self.outbox.append((route.copy_to, routed))
 
     def _duplicate(self, message: DuplicationOrder) -> None:
-        begins = message.kind == "duplicate-partitions"
+        starts = message.kind == "duplicate-partitions"
         for partition in message.partitions:
-            self.routes[partition].copy_to = message.receiver if begins else None
+            self.routes[partition].copy_to = message.receiver if starts else None
         head = (message.relocation, self.relation, message.partitions, self.position + 1)
         marker = partial(
-            DuplicationMarker, "begin-duplication" if begins else "end-of-duplication", *head
+            DuplicationMarker, "begin-duplication" if starts else "end-of-duplication", *head
         )
         self.outbox.append((message.sender, marker("sender")))
         self.outbox.append((message.receiver, marker("receiver")))
@@ -252,8 +252,8 @@ class Split:
     def _reactivate(self, message: ReactivatePartitions) -> None:
         for partition in message.partitions:
             self.routes[partition] = _Route(message.owner)
-        # In the order of the log, and before any tuple that follows.
-        self.outbox += [(message.owner, each) for each in self.buffered]
+        # In the order of the log, and before any later tuple.
+        self.outbox += [(message.owner, routed) for routed in self.buffered]
         self.buffered = []
         head = (message.relocation, self.relation, message.partitions)
         self.outbox.append((message.owner, Marker("resumed", *head)))

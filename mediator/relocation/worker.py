@@ -1,7 +1,7 @@
-"""A worker: owns partition groups, executes its plan for them, and takes its part in moving them.
+"""A worker: owns partition groups, executes its plan for them, and takes part in moving them.
 
-Its state follows from the logs and from a small record: what it has processed of each partition.
-So a worker that died goes on where its record says, and nothing but the record has to be durable.
+Its state follows from the logs and from a small record of what it has processed of each partition.
+A dead worker thus continues from its record, and only the record must be durable.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from mediator.relocation.split import BEGINNING_S, Layout, LogEntry, Outbox
 
 __all__ = ["Holding", "Worker"]
 
-_PURGES: Final = 8
-"""In how many steps a window leaves the state."""
+_PURGES_PER_WINDOW: Final = 8
+"""Steps in which the tuples of a window are purged."""
 
 
 @dataclass(slots=True)
 class Holding:
-    """What a worker knows of a partition that it has; all by relation.
+    """A worker's progress in a partition that it holds; by relation.
 
     Attributes:
-        processed: The number of the last tuple.
-        since: The number of the first; before it, tuples were another worker's.
-        frozen: A relocation and a watermark that holds until that relocation has resumed: what its
-            splits have buffered is as old.
-        relocation: The last one that this worker has given the partition away in, or tried to.
-        role: In the duplication that goes on.
-        switched: The number of the first tuple that was duplicated.
-        stopped: That of the first that was not any more, after a duplication was given up.
-        ended: Relations whose split has sent its last marker.
+        processed: The number of the last tuple processed.
+        since: The number of the first tuple; earlier ones were another worker's.
+        frozen: A relocation, and a watermark that holds until that relocation has resumed: buffered
+            tuples may be as old.
+        relocation: The last relocation in which this worker sent the partition, or tried to.
+        role: The role in the running duplication.
+        switched: The number of the first duplicated tuple.
+        stopped: The number of the first tuple after a cancelled duplication.
+        ended: Relations whose splits have sent their last marker.
     """
 
     processed: dict[str, int] = field(default_factory=dict)
@@ -69,13 +69,13 @@ class Worker:
     """Executes a plan for the partition groups that it holds.
 
     Args:
-        window_s: The longest of all queries.
+        window_s: The longest window of all queries.
         adaptive: Whether the plan changes as rates change.
 
     Attributes:
         holdings: By partition.
-        closed: The last relocation that is over for this worker: late repeats of it are ignored.
-        ignored: Tuples that were delivered once more.
+        closed: The last relocation that has ended for this worker: late repetitions are ignored.
+        ignored: Tuples that were delivered repeatedly.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class Worker:
         }
 
     def handle(self, message: Message) -> None:
-        # A relocation that is over for this worker can only be a repetition.
+        # Messages of a relocation that has ended for this worker are repetitions.
         if getattr(message, "relocation", self.closed + 1) > self.closed:
             self._handlers[message.kind](message)
 
     def watermark_s(self, partition: int) -> float:
-        """Return the time from which on tuples of a partition may still come."""
+        """Return the time from which tuples of a partition may still arrive."""
         frozen = self.holdings[partition].frozen
         return min(
             frozen[name][1] if name in frozen else reached_s
@@ -129,12 +129,12 @@ class Worker:
         return {at: sum(self.states.rows(at).values()) for at in self.holdings}
 
     def record(self) -> dict[str, Any]:
-        """Return what has to survive this process: small, whatever the state is.
+        """Return the durable state of the worker, which is always small.
 
-        `horizon_s` is for the splits: what is older in the logs is in no state of this worker.
-        `rows` are for people.
+        `horizon_s` is for the splits: older log entries are in no state of this worker. `rows` are
+        for people.
         """
-        holdings = {f"holding/{at}": asdict(each) for at, each in self.holdings.items()}
+        holdings = {f"holding/{at}": asdict(holding) for at, holding in self.holdings.items()}
         reached = [self.watermark_s(at) for at in self.holdings] or self.watermarks.values()
         return {
             "horizon_s": min(reached) - self._window_s,
@@ -146,7 +146,7 @@ class Worker:
         }
 
     def restore(self, record: Mapping[str, Any], logs: Mapping[str, Iterable[LogEntry]]) -> None:
-        """Go on from a record; the state is what was processed, of what windows still reach."""
+        """Continue from a record; the state is the processed tuples that windows still reach."""
         self.watermarks = dict(record["watermarks"])
         self.closed, self.purged = record["relocations"]
         self.states.reshape(record["shape"])
@@ -154,20 +154,20 @@ class Worker:
         for name, fields in record.items():
             head, _, partition = name.partition("/")
             if head == "holding":
-                frozen = {at: (each[0], each[1]) for at, each in fields["frozen"].items()}
+                frozen = {at: (pair[0], pair[1]) for at, pair in fields["frozen"].items()}
                 self.holdings[int(partition)] = Holding(**{**fields, "frozen": frozen})
-        found: defaultdict[int, list[Routed]] = defaultdict(list)
+        tuples: defaultdict[int, list[Routed]] = defaultdict(list)
         for relation, log in logs.items():
             for entry in log:
-                if (routed := self._processed(relation, entry)) is not None:
-                    found[routed.partition].append(routed)
+                if (routed := self._processed_tuple(relation, entry)) is not None:
+                    tuples[routed.partition].append(routed)
         for at, holding in self.holdings.items():
             if holding.role == "sender":
                 self.states.begin(at, holding.relocation)
-            self.states.restore(at, found[at])
+            self.states.restore(at, tuples[at])
 
-    def _processed(self, relation: str, entry: LogEntry) -> Routed | None:
-        """Return a tuple of the log if it is in this worker's state, with its flag."""
+    def _processed_tuple(self, relation: str, entry: LogEntry) -> Routed | None:
+        """Return a log entry as a tuple with its flag, if it is in this worker's state."""
         if entry.values is None or self._layout.is_late(entry):
             return None
         partition = self._layout.partition(relation, entry)
@@ -189,9 +189,9 @@ class Worker:
             self.ignored += 1
             return
         holding.processed[routed.relation] = routed.number
-        before = self.states.work
+        work_before = self.states.work
         self.results += self.states.insert(routed.partition, routed)
-        self._tuples, self._work = self._tuples + 1, self._work + self.states.work - before
+        self._tuples, self._work = self._tuples + 1, self._work + self.states.work - work_before
 
     def _advance(self, message: Watermark) -> None:
         if message.time_s <= self.watermarks[message.relation]:
@@ -199,11 +199,11 @@ class Worker:
         self.watermarks[message.relation] = message.time_s
         self._inspect()
         reached_s = min(self.watermarks.values())
-        if reached_s >= self._purged_s + self._window_s / _PURGES:
+        if reached_s >= self._purged_s + self._window_s / _PURGES_PER_WINDOW:
             self._purged_s = reached_s
             for partition in self.holdings:
                 self.states.purge(partition, self.watermark_s(partition))
-            # What was long ago says little of what a tuple costs now.
+            # The distant past tells little about the current cost of a tuple.
             self._tuples, self._work = self._tuples // 2, self._work // 2
             if self._adaptive and (shape := self.states.cheaper_shape(reached_s)) is not None:
                 self.states.reshape(shape)
@@ -249,12 +249,12 @@ class Worker:
                 holding.processed[message.relation] = message.number - 1
 
     def _inspect(self) -> None:
-        """Find out whether the old tuples are gone: by looking at every state, never by time."""
+        """Check whether the old tuples are gone: by inspecting every state, never by time."""
         sending = [at for at, holding in self.holdings.items() if holding.role == "sender"]
         if not sending or (relocation := self.holdings[sending[0]].relocation) == self.purged:
             return
         for partition in sending:
-            # A split that has not switched yet may still send an old tuple.
+            # A split that has not switched yet may still send old tuples.
             if len(self.holdings[partition].switched) < len(self.watermarks):
                 return
             if self.states.holds_old(partition, self.watermark_s(partition)):
@@ -288,7 +288,7 @@ class Worker:
         for partition in message.partitions:
             holding = self.holdings[partition]
             if holding.relocation > message.relocation:
-                return  # a repetition, of a relocation that was given up
+                return  # a repetition, of a cancelled relocation
             if holding.relocation < message.relocation:
                 self._enter(holding, message.relocation)
             if message.relation not in holding.ended:
@@ -331,7 +331,7 @@ class Worker:
                 del frozen[message.relation]
 
     def _have_all(self, message: Marker | DuplicationMarker) -> bool:
-        """Note a marker; say whether it is the last, for which all that was in flight has come."""
+        """Record a marker; return whether it is the last: all tuples in flight have arrived."""
         is_last = False
         for partition in message.partitions:
             ended = self.holdings[partition].ended

@@ -1,1 +1,1 @@
-"""Incremental views: results of queries that follow the change feed, by networks of nodes."""
+"""Incremental views: query results that follow the change feed, by networks of nodes."""

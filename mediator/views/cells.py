@@ -1,7 +1,7 @@
-"""Cells: values as nodes keep them in their tuples, hashable, and equal if the values are.
+"""Cells: values in the tuples of nodes, hashable, and equal if the values are.
 
-A scalar is its own cell where the field says the type, as no value of another kind can meet it
-there. Lists, maps and what is within documents are boxed.
+A scalar is its own cell if its field has a type, as only values of this type occur there. Lists,
+maps and values within documents are boxed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mediator.model.evaluate import key_of
 from mediator.query.paths import ResolvedPath
 from mediator.schema.tree import MISSING
 
-__all__ = ["Boxed", "Cell", "Tuple", "boxed", "cell_of", "unboxed"]
+__all__ = ["Boxed", "Cell", "Tuple", "box", "cell_of", "unbox"]
 
 Cell: TypeAlias = Any
 Tuple: TypeAlias = tuple[Cell, ...]
 
 
 class Boxed:
-    """A value that has no hash, or is of any kind; it is equal to a boxed one that is alike."""
+    """A value without a hash or a fixed type; equal to boxed values with the same key."""
 
     __slots__ = ("key", "value")
 
@@ -40,24 +40,24 @@ class Boxed:
 _TEXT: Final = orjson.OPT_SORT_KEYS
 
 
-def boxed(value: Any) -> Boxed:
+def box(value: Any) -> Boxed:
     return Boxed(value, key_of(value) or orjson.dumps(value, default=str, option=_TEXT))
 
 
-def unboxed(cell: Cell) -> Any:
+def unbox(cell: Cell) -> Any:
     return cell.value if isinstance(cell, Boxed) else cell
 
 
 def cell_of(target: ResolvedPath) -> Callable[[Any], Cell]:
-    """Return what makes cells of the values of a path."""
+    """Return a function that makes cells of a path's values."""
     if target.type is not None and target.is_scalar:
-        return _same
-    return _boxed_if_there
+        return _identity
+    return _box_if_present
 
 
-def _same(value: Any) -> Cell:
+def _identity(value: Any) -> Cell:
     return value
 
 
-def _boxed_if_there(value: Any) -> Cell:
-    return value if value is None or value is MISSING else boxed(value)
+def _box_if_present(value: Any) -> Cell:
+    return value if value is None or value is MISSING else box(value)

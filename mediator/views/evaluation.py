@@ -1,8 +1,8 @@
-"""The views of one database over its objects: what each change of the feed does to each result.
+"""The views of one database over its objects: the effect of each change on each result.
 
-A change costs only the views that it may touch: an index over the conditions on single sources
-finds these by the values of the object, before and after. A view that fails is stopped, and the
-others go on.
+A change costs only the views that it may affect: an index over the conditions on single sources
+finds these by the object's values, before and after. A failing view is stopped, and the others
+continue.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from mediator.views.nodes import RowChange
 from mediator.views.objects import StoredObjects
 from mediator.views.view import View
 
-__all__ = ["MOST_BYTES", "MOST_OBJECTS", "MOST_UNINDEXED", "Evaluation"]
+__all__ = ["MAX_BYTES", "MAX_OBJECTS", "MAX_UNINDEXED", "Evaluation"]
 
-MOST_OBJECTS: Final = 200_000
-"""Objects of all classes that views of a database read."""
+MAX_OBJECTS: Final = 200_000
+"""Maximum objects of all classes that the views of a database read."""
 
-MOST_BYTES: Final = 256 * 2**20
-"""About how much their values may take."""
+MAX_BYTES: Final = 256 * 2**20
+"""Approximate maximum size of their values."""
 
 
-MOST_UNINDEXED: Final = 1_000
-"""Sources of one class that every change of it is tried with, as no index finds their filters."""
+MAX_UNINDEXED: Final = 1_000
+"""Maximum sources of a class without an index on their filters: every change tries them all."""
 
 
 class _SourceName(NamedTuple):
-    """A source of a view, by its number: sources of a view are updated in their order."""
+    """A source of a view, by its number; a view's sources are updated in this order."""
 
     view: str
     number: int
 
 
 class Evaluation:
-    """Evaluates views by their ids; `routes` are the classes that they read.
+    """Evaluates views, by id; `routes` are the classes that they read.
 
     Attributes:
-        stopped: Why views were stopped, by id; they are no longer here.
+        stopped: Reasons of stopped views, by id; these views are removed.
     """
 
     def __init__(self, routes: Mapping[str, ClassRoute]) -> None:
@@ -68,16 +68,19 @@ class Evaluation:
         return self._objects[class_name]
 
     def oversized(self) -> str | None:
-        """Return the class with most objects, if there are more of all classes than fit."""
+        """Return the largest class if the objects of all classes exceed the bounds."""
         objects = self._objects.values()
-        if sum(map(len, objects)) <= MOST_OBJECTS and sum(e.bytes for e in objects) <= MOST_BYTES:
+        if (
+            sum(map(len, objects)) <= MAX_OBJECTS
+            and sum(stored.bytes for stored in objects) <= MAX_BYTES
+        ):
             return None
-        return max(objects, key=lambda each: (each.bytes, len(each))).route.schema.name
+        return max(objects, key=lambda stored: (stored.bytes, len(stored))).route.schema.name
 
     def add(self, id_: str, view: View) -> Iterator[None]:
-        """Evaluate a view over the objects that there are, step by step, as it may take long.
+        """Evaluate a view over the existing objects, step by step, as this can take long.
 
-        The feed must not go on meanwhile.
+        No changes may be applied meanwhile.
         """
         network = Network(view)
         try:
@@ -102,7 +105,7 @@ class Evaluation:
             self._indexes[source.class_name].discard(_SourceName(id_, number))
 
     def apply(self, change: Change) -> None:
-        """Take over a change; changes of classes that no view reads are ignored."""
+        """Apply a change; ignore changes of classes that no view reads."""
         objects = self._objects.get(change.class_name)
         if objects is None:
             return
@@ -114,17 +117,17 @@ class Evaluation:
         if effect is None:
             return
         index, before, after = self._indexes[change.class_name], effect.before, effect.after
-        found = {*index.uncovered, *index.met(before), *index.met(after)}
-        for name in sorted(found):
+        names = {*index.uncovered, *index.met(before), *index.met(after)}
+        for name in sorted(names):
             self._update(name, _lookup(before), _lookup(after))
 
     def rows(self, id_: str) -> dict[bytes, int]:
-        """Return the result of a view when its changes were last taken."""
+        """Return the result of a view as of the last `take`."""
         return self._networks[id_].rows
 
     def take(self) -> dict[str, list[RowChange]]:
-        """Return how results have changed since the last time, by view."""
-        taken: dict[str, list[RowChange]] = {}
+        """Return the changes of results since the last call, by view."""
+        changes_by_view: dict[str, list[RowChange]] = {}
         for id_ in self._touched.keys() - self.stopped.keys():
             try:
                 changes = self._networks[id_].take()
@@ -132,19 +135,19 @@ class Evaluation:
                 self.stopped[id_] = error.detail
             else:
                 if changes:
-                    taken[id_] = changes
+                    changes_by_view[id_] = changes
         self._touched = {}
         for id_ in self.stopped:
             self.discard(id_)
-        return taken
+        return changes_by_view
 
     def _check_indexed(self, view: View) -> None:
-        """Raises `Invalid` if too many conditions on one class would be found by no index."""
+        """Raise `Invalid` if too many conditions on one class are not indexed."""
         for source in view.sources:
             uncovered = self._indexes[source.class_name].uncovered
-            if access_predicates_of(source.filter) is None and len(uncovered) >= MOST_UNINDEXED:
+            if access_predicates_of(source.filter) is None and len(uncovered) >= MAX_UNINDEXED:
                 raise Invalid(
-                    f"There are {MOST_UNINDEXED:,} conditions on {source.class_name} that no index"
+                    f"There are {MAX_UNINDEXED:,} conditions on {source.class_name} that no index"
                     " finds, so that they are evaluated for each change of it."
                 )
 

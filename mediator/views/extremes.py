@@ -1,4 +1,4 @@
-"""The least or the greatest value of a multiset that values are added to and taken from."""
+"""The minimum or maximum of a multiset with additions and removals."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _SLACK: Final = 32
 
 
 class Extreme:
-    """Values are taken away lazily: only at the top of a heap, or when most of it is gone.
+    """Removes values lazily: only at the top of the heap, or when most of it is removed.
 
-    So each change takes logarithmic time, amortised.
+    Each change takes amortised logarithmic time.
     """
 
     def __init__(self, *, greatest: bool) -> None:
         self._greatest = greatest
         self._counts: dict[Any, int] = {}
         self._heap: list[tuple[Any, Value]] = []
-        self._present = 0
+        self._size = 0
 
     def add(self, value: Value, times: int = 1) -> None:
         key = self._key(value)
-        before = self._counts.get(key)
-        after = (before or 0) + times
-        self._counts[key] = after
-        self._present += (after != 0) - bool(before)
-        if before is None:
+        former = self._counts.get(key)
+        count = (former or 0) + times
+        self._counts[key] = count
+        self._size += (count != 0) - bool(former)
+        if former is None:
             heapq.heappush(self._heap, (key, value))
-            if len(self._heap) > 2 * self._present + _SLACK:
+            if len(self._heap) > 2 * self._size + _SLACK:
                 self._compact()
 
     @property
     def size(self) -> int:
-        """Values that are there; about as many that are gone may be remembered as well."""
-        return self._present
+        """Distinct values; about as many removed values may still be in memory."""
+        return self._size
 
     def result(self) -> Value:
         heap, counts = self._heap, self._counts
@@ -50,7 +50,7 @@ class Extreme:
         return heap[0][1] if heap else None
 
     def _key(self, value: Value) -> Any:
-        # Lists, and maps, have no order: their texts decide, so that the result is always the same.
+        # Lists and maps have no order: their JSON decides, so that the result is deterministic.
         tie = orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if _is_composite(value) else b""
         key = (rank(value), tie)
         return descending(key) if self._greatest else key

@@ -1,11 +1,11 @@
-"""The holder of a database's views: the one replica that evaluates them, while it has the lease.
+"""The holder of a database's views: the one replica that evaluates them under the lease.
 
-It keeps everything in memory. Whatever happens (another holder, a lost feed, another schema), all
-is loaded anew, and the difference to what was published last is published as one delta.
+It keeps everything in memory. After any event (a new holder, a lost feed, a schema change), it
+reloads everything and publishes the difference to the last published result as one delta.
 
-Loading begins at a position of the feed, reads all objects, waits until the feed has every write
-that was acknowledged by then, and takes over the changes after that position: those that were read
-already have no effect, as groups know their versions. From there on the views are at a position.
+Loading starts at a position of the feed, reads all objects, waits until the feed has every write
+acknowledged by then, and applies the changes after that position: changes that were already read
+have no effect, as groups know their versions. From then on the views are at a position.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
 from mediator.data_plane.port import DataPlane, is_outdated, pages
 from mediator.routing.model import ClassRoute, DatabaseRoute
-from mediator.views.evaluation import MOST_BYTES, MOST_OBJECTS, Evaluation
+from mediator.views.evaluation import MAX_BYTES, MAX_OBJECTS, Evaluation
 from mediator.views.parser import parse_view
 from mediator.views.results import (
     BUILDING,
@@ -45,23 +45,23 @@ from mediator.views.view import View
 __all__ = ["HolderContext", "ViewHolder"]
 
 POLL_S: Final = 0.25
-"""How soon a new view, and another schema, is seen."""
+"""How soon a new view or a schema change is noticed, in seconds."""
 
 
 class _NewView(NamedTuple):
-    """A view that was not evaluated yet; `is_first`: by no holder before."""
+    """A view that was not evaluated yet; `is_first`: not by a former holder either."""
 
     view: View
     is_first: bool
 
 
 class _OutOfDate(Exception):
-    """Everything has to be loaded anew."""
+    """Everything must be reloaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class HolderContext:
-    """What holders of all databases share."""
+    """The context shared by the holders of all databases."""
 
     plane: DataPlane
     feed: Feed
@@ -74,7 +74,7 @@ class HolderContext:
 
 @dataclass(eq=False)
 class ViewHolder:
-    """Holds the views of one database, given by its id, whenever it gets the lease."""
+    """Holds the views of one database, given by its id, while it has the lease."""
 
     _context: HolderContext
     _database: str
@@ -82,8 +82,8 @@ class ViewHolder:
     async def run(self) -> None:
         """Hold until the process is about to end, whatever happens."""
         context, id_ = self._context, self._database
-        name, held = f"views:{id_}", f"the views of {id_}"
-        holder = Holder(context.leases, context.replica, name, held, self._has_ended)
+        name, description = f"views:{id_}", f"the views of {id_}"
+        holder = Holder(context.leases, context.replica, name, description, self._has_ended)
         await holder.run(self._work)
 
     def _has_ended(self) -> bool:
@@ -107,44 +107,44 @@ class _Session:
     _route: DatabaseRoute
     _lease: Lease
     _evaluation: Evaluation = field(default_factory=lambda: Evaluation({}), init=False)
-    _known: set[str] = field(default_factory=set, init=False)
+    _view_ids: set[str] = field(default_factory=set, init=False)
     _published: FeedPosition | None = field(default=None, init=False)
     _sequence: int = field(default=0, init=False)
     _revision: int = field(default=-1, init=False)
-    _looked_at: float = field(default=0.0, init=False)
+    _checked_at: float = field(default=0.0, init=False)
 
     async def run(self) -> None:
         """Load the views, and follow the feed.
 
         Raises:
-            _OutOfDate: What was loaded is of another schema, or a new view needs more than that.
+            _OutOfDate: The schema has changed, or a new view needs classes that are not loaded.
             PositionGone: The feed was lost.
         """
         context, id_ = self._context, self._route.id
         self._sequence, self._revision = await context.results.published(id_)
         views = await self._new_views()
         if not views:
-            await self._new_revision()
+            await self._wait_for_revision()
             return
         names = sorted({name for view in views.values() for name in view.view.class_names})
         self._evaluation = Evaluation({name: self._route.classes[name] for name in names})
         position = await context.subscriptions.now(id_)
         subscription = await context.subscriptions.open(id_, position)
         try:
-            await self._load(subscription, {id_: each.view for id_, each in views.items()})
+            await self._load(subscription, {id_: new.view for id_, new in views.items()})
             await self._build(subscription, views)
             while not context.subscriptions.ended:
-                await self._look(subscription)
+                await self._check_views(subscription)
                 await self._apply(subscription)
-                # What was read since the schema has changed has the names of the new one.
+                # Changes that were read since a schema change have the names of the new schema.
                 self._check_schema()
-                await self._publish(subscription.position, self._taken())
+                await self._publish(subscription.position, self._take_publications())
                 await self._check_size(self._evaluation.views)
         finally:
             context.subscriptions.close(subscription)
 
-    async def _new_revision(self) -> None:
-        """Wait until a view has come or gone."""
+    async def _wait_for_revision(self) -> None:
+        """Wait until a view is created or removed."""
         context = self._context
         while not context.subscriptions.ended:
             if (await context.results.published(self._route.id)).revision != self._revision:
@@ -153,40 +153,40 @@ class _Session:
             self._check_schema()
 
     async def _new_views(self) -> dict[str, _NewView]:
-        """Return the views that are not known yet; those that the schema does not allow stop."""
+        """Return the views that are not known yet; stop those that the schema does not allow."""
         results, id_ = self._context.results, self._route.id
         ids = await results.ids(id_)
-        for gone in self._known - ids:
-            self._evaluation.discard(gone)
-        stored = await results.views(id_, ids - self._known)
-        views, refused = self._parsed(stored)
+        for dropped in self._view_ids - ids:
+            self._evaluation.discard(dropped)
+        definitions = await results.views(id_, ids - self._view_ids)
+        views, refused = self._parse(definitions)
         if refused and await is_outdated(self._context.plane, self._route):
             self._check_schema()
-            views, refused = self._parsed(stored)
-        self._known = ids
+            views, refused = self._parse(definitions)
+        self._view_ids = ids
         if refused:
             await self._publish(None, refused)
         return views
 
-    def _parsed(
-        self, stored: Mapping[str, StoredView]
+    def _parse(
+        self, definitions: Mapping[str, StoredView]
     ) -> tuple[dict[str, _NewView], dict[str, Publication]]:
-        """Parse views that are not stopped; return them, and those that the schema refuses."""
+        """Parse views that are not stopped; return them, and the refused ones."""
         views: dict[str, _NewView] = {}
         refused: dict[str, Publication] = {}
-        for id_, each in stored.items():
-            if each.state.name == STOPPED:
+        for id_, definition in definitions.items():
+            if definition.state.name == STOPPED:
                 continue
             try:
-                view = parse_view(each.document, self._route.schema)
+                view = parse_view(definition.document, self._route.schema)
             except Invalid as error:
-                refused[id_] = _stopped(_lacking(error))
+                refused[id_] = _stopped(_reason(error))
             else:
-                views[id_] = _NewView(view, each.state.name == BUILDING)
+                views[id_] = _NewView(view, definition.state.name == BUILDING)
         return views, refused
 
     async def _load(self, subscription: Subscription, views: Mapping[str, View]) -> None:
-        """Read all objects, and go on to where the feed has all that was read."""
+        """Read all objects, and apply changes until the feed has everything that was read."""
         context, routes = self._context, self._evaluation.routes
         for name in routes:
             objects = self._evaluation.objects_of(name)
@@ -208,14 +208,14 @@ class _Session:
         return any(until.get(system, 0) < tick for system in systems)
 
     async def _apply(self, subscription: Subscription) -> None:
-        """Take over changes of the feed, waiting a little for the first."""
+        """Apply changes of the feed, waiting a little for the first."""
         slices = Slices(self._context.clock)
         for event, _ in await subscription.next(POLL_S):
             self._evaluation.apply(change_from(event.data, self._route.id))
             await slices.checkpoint()
 
     async def _build(self, subscription: Subscription, views: Mapping[str, _NewView]) -> None:
-        """Evaluate views over what was loaded; publish the difference to what was published."""
+        """Evaluate views over the loaded objects; publish the differences to published results."""
         evaluation, results = self._evaluation, self._context.results
         publications: dict[str, Publication] = {}
         slices = Slices(self._context.clock)
@@ -226,20 +226,20 @@ class _Session:
                 before = {} if is_first else await results.rows(ViewKey(self._route.id, id_))
                 rows = difference(before, evaluation.rows(id_))
                 publications[id_] = Publication(ViewState(READY), rows, is_first)
-        await self._publish(subscription.position, publications | self._taken())
+        await self._publish(subscription.position, publications | self._take_publications())
 
-    async def _look(self, subscription: Subscription) -> None:
-        """Look now and then for views that came or went."""
+    async def _check_views(self, subscription: Subscription) -> None:
+        """Check periodically for created or removed views."""
         now = self._context.clock.monotonic()
-        if now - self._looked_at < POLL_S:
+        if now - self._checked_at < POLL_S:
             return
-        self._looked_at = now
+        self._checked_at = now
         revision = (await self._context.results.published(self._route.id)).revision
         if revision != self._revision:
             self._revision = revision
             views = await self._new_views()
             loaded = self._evaluation.routes.keys()
-            if any(each.view.class_names - loaded for each in views.values()):
+            if any(new.view.class_names - loaded for new in views.values()):
                 raise _OutOfDate
             await self._build(subscription, views)
 
@@ -248,32 +248,36 @@ class _Session:
         if route is self._route:
             return
         loaded = self._evaluation.routes.items()
-        if route is None or not all(_is_alike(e, route.classes.get(name)) for name, e in loaded):
+        if route is None or not all(
+            _read_alike(old, route.classes.get(name)) for name, old in loaded
+        ):
             raise _OutOfDate
         self._route = route
 
     async def _check_size(self, views: Mapping[str, View]) -> None:
-        """Stop the views of the largest class if there are more objects than fit."""
+        """Stop the views of the largest class if the objects exceed the bounds."""
         name = self._evaluation.oversized()
         if name is not None:
             detail = (
-                f"The classes of this database's views have more than {MOST_OBJECTS:,} objects, or"
-                f" {MOST_BYTES:,} bytes; the largest is {name}."
+                f"The classes of this database's views have more than {MAX_OBJECTS:,} objects, or"
+                f" {MAX_BYTES:,} bytes; the largest is {name}."
             )
-            large = [id_ for id_, view in views.items() if name in view.class_names]
-            await self._publish(None, dict.fromkeys(large, _stopped(detail)))
+            affected = [id_ for id_, view in views.items() if name in view.class_names]
+            await self._publish(None, dict.fromkeys(affected, _stopped(detail)))
             raise _OutOfDate
 
-    def _taken(self) -> dict[str, Publication]:
-        """Return how results have changed, and which views were stopped."""
-        taken = {id_: Publication(None, rows) for id_, rows in self._evaluation.take().items()}
+    def _take_publications(self) -> dict[str, Publication]:
+        """Return the changes of results, and the stopped views."""
+        publications = {
+            id_: Publication(None, rows) for id_, rows in self._evaluation.take().items()
+        }
         stopped, self._evaluation.stopped = self._evaluation.stopped, {}
-        return taken | {id_: _stopped(detail) for id_, detail in stopped.items()}
+        return publications | {id_: _stopped(detail) for id_, detail in stopped.items()}
 
     async def _publish(
         self, position: FeedPosition | None, publications: Mapping[str, Publication]
     ) -> None:
-        """Publish, if there is anything new; None: the position stays."""
+        """Publish if there is anything new; position None: unchanged."""
         if not publications and position == self._published:
             return
         await self._context.results.publish(
@@ -291,12 +295,12 @@ def _stopped(detail: str) -> Publication:
     return Publication(ViewState(STOPPED, detail), [])
 
 
-def _lacking(error: Invalid) -> str:
+def _reason(error: Invalid) -> str:
     [first, *_] = error.locations
     return f"The schema no longer allows the view: {first.pointer} {first.detail}."
 
 
-def _is_alike(one: ClassRoute, other: ClassRoute | None) -> bool:
+def _read_alike(one: ClassRoute, other: ClassRoute | None) -> bool:
     """Whether two routes of a class read the same from the feed."""
     return one is other or (
         other is not None and one.schema == other.schema and _storage_of(one) == _storage_of(other)
@@ -304,5 +308,5 @@ def _is_alike(one: ClassRoute, other: ClassRoute | None) -> bool:
 
 
 def _storage_of(route: ClassRoute) -> list[tuple[str, str, Mapping[str, tuple[str, ...]]]]:
-    """Return as what systems store a class, which differs if it was made or placed anew."""
-    return [(each.system, each.stored_as, each.groups) for each in route.fragments]
+    """Return how systems store a class, which differs if it was recreated or moved."""
+    return [(fragment.system, fragment.stored_as, fragment.groups) for fragment in route.fragments]

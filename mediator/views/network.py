@@ -1,4 +1,4 @@
-"""The network of one view: its nodes in a row, from the inputs to the production."""
+"""The network of one view: a chain of nodes, from the inputs to the production."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 from mediator.model.evaluate import Lookup
 from mediator.model.filters import Path
 from mediator.query.paths import row_document
-from mediator.views.cells import Tuple, unboxed
+from mediator.views.cells import Tuple, unbox
 from mediator.views.nodes import (
     AggregationNode,
     AntijoinNode,
@@ -25,19 +25,19 @@ from mediator.views.nodes import (
 )
 from mediator.views.view import View
 
-__all__ = ["MOST_AT_ONCE", "MOST_TUPLES", "Network"]
+__all__ = ["MAX_CHANGE_TUPLES", "MAX_TUPLES", "Network"]
 
-MOST_TUPLES: Final = 200_000
-"""Tuples that the joins of a view remember."""
+MAX_TUPLES: Final = 200_000
+"""Maximum tuples in the memories of a view's joins."""
 
-MOST_AT_ONCE: Final = 20_000
-"""Tuples that joins make of one change to one object: nothing else runs meanwhile."""
+MAX_CHANGE_TUPLES: Final = 20_000
+"""Maximum joined tuples for one change of one object: nothing else runs meanwhile."""
 
 _Join: TypeAlias = JoinNode | AntijoinNode
 
 
 class Network:
-    """Follows the objects of a view's sources; what any method raises as `Invalid` is its end."""
+    """Follows the objects of a view's sources; unusable after any method raises `Invalid`."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -54,7 +54,7 @@ class Network:
         self._aggregation: AggregationNode | None = None
         self._projection: ProjectionNode | None = None
         self._production = ProductionNode(self._encode)
-        self._made = 0
+        self._tuple_count = 0
         if view.aggregate is not None:
             self._aggregation = AggregationNode(view.aggregate, layout)
             self._production.apply(self._aggregation.initial())
@@ -63,18 +63,18 @@ class Network:
             self._projection = ProjectionNode([layout[target.path] for target in columns])
 
     def update(self, source: int, before: Lookup | None, after: Lookup | None) -> None:
-        """Take over the change of an object of a source, given by its number.
+        """Apply the change of an object of a source, given by its number.
 
-        A class that is several sources is updated in each of them, in their order.
+        A class that is used as several sources is updated in each, in order.
         """
         delta: Delta = self._inputs[source].change(before, after)
         if not delta:
             return
-        self._made = 0
+        self._tuple_count = 0
         if source:
-            delta = self._counted(self._joins[source - 1].right(delta))
+            delta = self._count(self._joins[source - 1].right(delta))
         for join in self._joins[source:]:
-            delta = self._counted(join.left(delta))
+            delta = self._count(join.left(delta))
         if self._selection is not None:
             delta = self._selection.apply(delta)
         if self._aggregation is not None:
@@ -82,23 +82,23 @@ class Network:
         if self._projection is not None:
             delta = self._projection.apply(delta)
         self._production.apply(delta)
-        if sum(join.size for join in self._joins) > MOST_TUPLES:
-            raise too_large(f"its joins remember more than {MOST_TUPLES} tuples")
+        if sum(join.size for join in self._joins) > MAX_TUPLES:
+            raise too_large(f"its joins remember more than {MAX_TUPLES} tuples")
 
     def take(self) -> list[RowChange]:
-        """Return how the result has changed since the last time."""
+        """Return the changes of the result since the last call."""
         return self._production.take()
 
     @property
     def rows(self) -> dict[bytes, int]:
         return self._production.rows
 
-    def _counted(self, delta: Delta) -> Iterator[tuple[Tuple, int]]:
-        for each in delta:
-            self._made += 1
-            if self._made > MOST_AT_ONCE:
-                raise too_large(f"one change concerns more than {MOST_AT_ONCE} tuples")
-            yield each
+    def _count(self, delta: Delta) -> Iterator[tuple[Tuple, int]]:
+        for entry in delta:
+            self._tuple_count += 1
+            if self._tuple_count > MAX_CHANGE_TUPLES:
+                raise too_large(f"one change concerns more than {MAX_CHANGE_TUPLES} tuples")
+            yield entry
 
     def _encode(self, row: Tuple) -> bytes:
-        return orjson.dumps(row_document(self.view.columns, map(unboxed, row)))
+        return orjson.dumps(row_document(self.view.columns, map(unbox, row)))

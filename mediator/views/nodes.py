@@ -1,8 +1,7 @@
-"""The nodes of a view's network (Rete): each takes changes of tuples, and makes changes of its own.
+"""The nodes of a view's network (Rete): each consumes changes of tuples and emits changes.
 
-A change is a tuple with how many of it come, or, below zero, go: the tuples at every place of the
-network are a multiset. What a node makes is a generator, so that each tuple runs through the whole
-network before the next.
+A change is a tuple with a count, negative for removals: tuples form a multiset everywhere in the
+network. A node emits a generator, so that each tuple passes the whole network before the next.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from mediator.model.filters import Filter, Path
 from mediator.model.query import Aggregate, Computation, Function
 from mediator.query.aggregation import Average, Count, Row, Sum, lookup_of_row, too_many_groups
 from mediator.schema.tree import MISSING
-from mediator.views.cells import Tuple, boxed, cell_of, unboxed
+from mediator.views.cells import Tuple, box, cell_of, unbox
 from mediator.views.extremes import Extreme
 from mediator.views.view import Source
 
 __all__ = [
-    "MOST_GROUPS",
-    "MOST_RESULT_BYTES",
-    "MOST_ROWS",
-    "MOST_VALUES",
+    "MAX_GROUPS",
+    "MAX_RESULT_BYTES",
+    "MAX_ROWS",
+    "MAX_VALUES",
     "AggregationNode",
     "AntijoinNode",
     "Delta",
@@ -37,15 +36,15 @@ __all__ = [
     "too_large",
 ]
 
-MOST_GROUPS: Final = 10_000
-MOST_ROWS: Final = 10_000
-"""Different rows of a result."""
+MAX_GROUPS: Final = 10_000
+MAX_ROWS: Final = 10_000
+"""Maximum distinct rows of a result."""
 
-MOST_RESULT_BYTES: Final = 8 * 2**20
-"""Bytes of the rows of a result, as JSON."""
+MAX_RESULT_BYTES: Final = 8 * 2**20
+"""Maximum bytes of a result's rows, as JSON."""
 
-MOST_VALUES: Final = 1_000_000
-"""Values that the minima and maxima of a view remember."""
+MAX_VALUES: Final = 1_000_000
+"""Maximum values in the minima and maxima of a view."""
 
 Delta: TypeAlias = Iterable[tuple[Tuple, int]]
 _Key: TypeAlias = tuple[Any, ...]
@@ -56,19 +55,19 @@ def too_large(detail: str) -> Invalid:
 
 
 class InputNode:
-    """Makes tuples of the objects of a source."""
+    """Makes tuples of a source's objects."""
 
     def __init__(self, source: Source) -> None:
         self._test = compile_filter(source.filter) if source.filter is not None else None
         self._cells = [(target.path, cell_of(target)) for target in source.values.values()]
 
     def change(self, before: Lookup | None, after: Lookup | None) -> list[tuple[Tuple, int]]:
-        """Return how the tuple of an object changes; None: the object is not there."""
-        gone, new = self._tuple(before), self._tuple(after)
-        if gone == new:
+        """Return the changes of an object's tuple; None: the object does not exist."""
+        old, new = self._tuple(before), self._tuple(after)
+        if old == new:
             return []
-        # What comes is first, so that what has a partner before and after never lacks one.
-        return [(each, n) for each, n in ((new, 1), (gone, -1)) if each is not None]
+        # Additions first, so that a tuple with a partner before and after never lacks one.
+        return [(row, n) for row, n in ((new, 1), (old, -1)) if row is not None]
 
     def _tuple(self, lookup: Lookup | None) -> Tuple | None:
         if lookup is None or not (self._test is None or self._test(lookup)):
@@ -77,7 +76,7 @@ class InputNode:
 
 
 class _Memory:
-    """A multiset of tuples, by the values that they are joined on."""
+    """A multiset of tuples by their join keys."""
 
     def __init__(self, indexes: Sequence[int]) -> None:
         self._indexes = indexes
@@ -85,8 +84,8 @@ class _Memory:
         self.size = 0
 
     def key(self, row: Tuple) -> _Key | None:
-        """Return the values that a tuple is joined on; None: one of them equals nothing."""
-        keys = [_joinable(unboxed(row[index])) for index in self._indexes]
+        """Return the join key of a tuple; None: a value of it equals nothing."""
+        keys = [_joinable(unbox(row[index])) for index in self._indexes]
         return None if None in keys else tuple(keys)
 
     def at(self, key: _Key) -> Mapping[Tuple, int]:
@@ -105,7 +104,7 @@ class _Memory:
 
 
 def _joinable(value: Any) -> tuple[int, Any] | None:
-    """Null equals nothing, as in SQL; nor does what is missing, or has no order."""
+    """As in SQL, null equals nothing; neither do missing and unordered values."""
     return None if value is None or value is MISSING else key_of(value)
 
 
@@ -116,12 +115,12 @@ class _TwoInputs:
 
     @property
     def size(self) -> int:
-        """Tuples that are remembered."""
+        """Tuples in both memories."""
         return self._left.size + self._right.size
 
 
 class JoinNode(_TwoInputs):
-    """Makes a tuple of each pair that agrees, the left one's cells first."""
+    """Emits a tuple for each matching pair, the left one's cells first."""
 
     def left(self, delta: Delta) -> Iterator[tuple[Tuple, int]]:
         for row, times in delta:
@@ -139,7 +138,7 @@ class JoinNode(_TwoInputs):
 
 
 class AntijoinNode(_TwoInputs):
-    """Passes the tuples of the left that agree with none of the right."""
+    """Passes left tuples without a matching right tuple."""
 
     def left(self, delta: Delta) -> Iterator[tuple[Tuple, int]]:
         for row, times in delta:
@@ -153,15 +152,15 @@ class AntijoinNode(_TwoInputs):
         for partner, times in delta:
             if (key := self._right.key(partner)) is None:
                 continue
-            blocked = bool(self._right.at(key))
+            was_blocked = bool(self._right.at(key))
             self._right.add(key, partner, times)
-            if bool(self._right.at(key)) is not blocked:
+            if bool(self._right.at(key)) is not was_blocked:
                 for row, count in self._left.at(key).items():
-                    yield row, count if blocked else -count
+                    yield row, count if was_blocked else -count
 
 
 class SelectionNode:
-    """Passes the tuples that meet a filter; `layout` says where a tuple has the value of a path."""
+    """Passes tuples that match a filter; `layout` is the index of each path in a tuple."""
 
     def __init__(self, filter_: Filter, layout: Mapping[Path, int]) -> None:
         self._test = compile_filter(filter_)
@@ -170,12 +169,12 @@ class SelectionNode:
     def apply(self, delta: Delta) -> Iterator[tuple[Tuple, int]]:
         layout = self._layout
         for row, times in delta:
-            if self._test(lambda path, row=row: unboxed(row[layout[path]])):  # type: ignore[misc]
+            if self._test(lambda path, row=row: unbox(row[layout[path]])):  # type: ignore[misc]
                 yield row, times
 
 
 class ProjectionNode:
-    """Keeps some cells of each tuple; how many tuples become one is kept (bag semantics)."""
+    """Keeps some cells of each tuple, with the number of tuples (bag semantics)."""
 
     def __init__(self, indexes: Sequence[int]) -> None:
         self._indexes = indexes
@@ -195,7 +194,7 @@ _STATES: Final[Mapping[Function, Callable[[], Any]]] = {
 
 
 class _Group:
-    """The tuples of one group: how many there are, and the state of each computation."""
+    """The tuples of one group: their number, and the state of each computation."""
 
     __slots__ = ("cells", "remembered", "size", "states")
 
@@ -203,24 +202,24 @@ class _Group:
         self.cells = cells
         self.size = 0
         self.remembered = 0
-        self.states = [_STATES[each.function]() for each in compute]
+        self.states = [_STATES[computation.function]() for computation in compute]
 
 
 class AggregationNode:
-    """Keeps groups of tuples; each is one tuple of its values and of what is computed over it."""
+    """Groups tuples; emits one tuple per group, of its values and its computed results."""
 
     def __init__(self, aggregate: Aggregate, layout: Mapping[Path, int]) -> None:
         self._aggregate = aggregate
-        self._grouped = [layout[path] for path in aggregate.group]
+        self._group_indexes = [layout[path] for path in aggregate.group]
         self._compute = list(aggregate.compute.values())
-        self._computed = [None if c.path is None else layout[c.path] for c in self._compute]
+        self._value_indexes = [None if c.path is None else layout[c.path] for c in self._compute]
         self._having = compile_filter(aggregate.having) if aggregate.having is not None else None
         self._groups: dict[Tuple, _Group] = {}
         self._remembered = 0
 
     def initial(self) -> Delta:
-        """Return what there is without any tuple: all tuples are a group, even if it is empty."""
-        if self._grouped:
+        """Return the result without tuples: without grouping, one group even if it is empty."""
+        if self._group_indexes:
             return []
         self._groups[()] = _Group((), self._compute)
         row = self._row(())
@@ -229,109 +228,109 @@ class AggregationNode:
     def apply(self, delta: Delta) -> Iterator[tuple[Tuple, int]]:
         before: dict[Tuple, Tuple | None] = {}
         for row, times in delta:
-            cells = tuple([row[index] for index in self._grouped])
+            cells = tuple([row[index] for index in self._group_indexes])
             if cells not in before:
                 before[cells] = self._row(cells)
             self._add(cells, row, times)
         self._check_values(before)
-        for cells, gone in before.items():
+        for cells, old in before.items():
             new = self._row(cells)
-            if new != gone:
-                yield from [(each, n) for each, n in ((new, 1), (gone, -1)) if each is not None]
+            if new != old:
+                yield from [(row, n) for row, n in ((new, 1), (old, -1)) if row is not None]
 
     def _add(self, cells: Tuple, row: Tuple, times: int) -> None:
         group = self._groups.get(cells)
         if group is None:
-            if len(self._groups) >= MOST_GROUPS:
-                raise too_many_groups(MOST_GROUPS)
+            if len(self._groups) >= MAX_GROUPS:
+                raise too_many_groups(MAX_GROUPS)
             group = self._groups[cells] = _Group(cells, self._compute)
         group.size += times
-        for state, index in zip(group.states, self._computed, strict=True):
-            value = None if index is None else unboxed(row[index])
+        for state, index in zip(group.states, self._value_indexes, strict=True):
+            value = None if index is None else unbox(row[index])
             if index is None or not (value is None or value is MISSING):
                 state.add(value, times)
-        if not group.size and self._grouped:
+        if not group.size and self._group_indexes:
             self._remembered -= group.remembered
             del self._groups[cells]
 
     def _check_values(self, changed: Iterable[Tuple]) -> None:
-        """Raises `Invalid` if the extremes remember too much: joins make more than there is."""
+        """Raise `Invalid` if the extremes hold too many values: joins can multiply them."""
         for cells in changed:
             if (group := self._groups.get(cells)) is not None:
-                size = sum(each.size for each in group.states if isinstance(each, Extreme))
+                size = sum(state.size for state in group.states if isinstance(state, Extreme))
                 self._remembered += size - group.remembered
                 group.remembered = size
-        if self._remembered > MOST_VALUES:
-            raise too_large(f"its minima and maxima remember more than {MOST_VALUES} values")
+        if self._remembered > MAX_VALUES:
+            raise too_large(f"its minima and maxima remember more than {MAX_VALUES} values")
 
     def _row(self, cells: Tuple) -> Tuple | None:
-        """Return the tuple of a group; None: it is not there, or does not meet the filter."""
+        """Return the tuple of a group; None: no such group, or it does not match the filter."""
         group = self._groups.get(cells)
         if group is None:
             return None
         results = [state.result() for state in group.states]
         if self._having is not None:
             computed = dict(zip(self._aggregate.compute, results, strict=True))
-            row = Row(tuple(map(unboxed, group.cells)), computed)
+            row = Row(tuple(map(unbox, group.cells)), computed)
             if not self._having(lookup_of_row(self._aggregate, row)):
                 return None
         return *group.cells, *map(_hashable, results)
 
 
 def _hashable(value: Any) -> Any:
-    return boxed(value) if isinstance(value, list | dict) else value
+    return box(value) if isinstance(value, list | dict) else value
 
 
 RowChange: TypeAlias = tuple[bytes, int, int]
-"""A row of the result as JSON, by how many it changed, and how many there are now."""
+"""A row of the result as JSON, the change of its count, and its count now."""
 
 
 class ProductionNode:
-    """The result: a multiset of rows, and how it has changed since that was last taken.
+    """The result: a multiset of rows, and its changes since the last `take`.
 
-    `encode` makes JSON of the cells of a row.
+    `encode` encodes the cells of a row as JSON.
     """
 
     def __init__(self, encode: Callable[[Tuple], bytes]) -> None:
         self._encode = encode
         self._rows: dict[Tuple, tuple[bytes, int]] = {}
-        self._changed: dict[Tuple, int] = {}
+        self._changes: dict[Tuple, int] = {}
         self._bytes = 0
 
     def apply(self, delta: Delta) -> None:
-        changed = self._changed
+        changes = self._changes
         for row, times in delta:
-            if count := changed.get(row, 0) + times:
-                changed[row] = count
+            if count := changes.get(row, 0) + times:
+                changes[row] = count
             else:
-                changed.pop(row, None)
-        # All rows of before may go, and as many come. Twice that, as an object that is several
-        # sources is updated in one after the other, and some rows are those of neither state.
-        if len(changed) > 4 * MOST_ROWS:
+                changes.pop(row, None)
+        # All former rows may go, and as many come. Twice that, as an object in several sources is
+        # updated in each of them in turn, and some intermediate rows belong to neither state.
+        if len(changes) > 4 * MAX_ROWS:
             raise _too_many_rows()
 
     @property
     def rows(self) -> dict[bytes, int]:
-        """Rows as JSON, with how many there are of each, when changes were last taken."""
+        """Rows as JSON, with their counts, as of the last `take`."""
         return dict(self._rows.values())
 
     def take(self) -> list[RowChange]:
         """Return the changes since the last time; raises `Invalid` if the result is too large."""
-        changes = [self._take(row, times) for row, times in self._changed.items()]
-        self._changed = {}
-        if len(self._rows) > MOST_ROWS:
+        changes = [self._take(row, times) for row, times in self._changes.items()]
+        self._changes = {}
+        if len(self._rows) > MAX_ROWS:
             raise _too_many_rows()
-        if self._bytes > MOST_RESULT_BYTES:
+        if self._bytes > MAX_RESULT_BYTES:
             raise _too_many_bytes()
         return changes
 
     def _take(self, row: Tuple, times: int) -> RowChange:
-        # A row keeps its text until it is gone: equal numbers may be written differently.
-        text, before = self._rows.get(row, (b"", 0))
+        # A row keeps its JSON until it is gone: equal numbers can be written differently.
+        text, former = self._rows.get(row, (b"", 0))
         text = text or self._encode(row)
-        count = before + times
-        self._bytes += len(text) * ((count != 0) - (before != 0))
-        if self._bytes > 2 * MOST_RESULT_BYTES:  # rows that come may precede those that go
+        count = former + times
+        self._bytes += len(text) * ((count != 0) - (former != 0))
+        if self._bytes > 2 * MAX_RESULT_BYTES:  # additions may precede removals
             raise _too_many_bytes()
         if count:
             self._rows[row] = text, count
@@ -341,8 +340,8 @@ class ProductionNode:
 
 
 def _too_many_rows() -> Invalid:
-    return too_large(f"it has more than {MOST_ROWS} rows")
+    return too_large(f"it has more than {MAX_ROWS} rows")
 
 
 def _too_many_bytes() -> Invalid:
-    return too_large(f"its rows have more than {MOST_RESULT_BYTES} bytes")
+    return too_large(f"its rows have more than {MAX_RESULT_BYTES} bytes")

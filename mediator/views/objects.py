@@ -1,7 +1,7 @@
-"""The objects of a class by the changes of the feed: after a change, each is as it was after it.
+"""The objects of a class, kept up to date by the changes of the feed.
 
-A group is known by its version, so a change that came before, or that was read with the object when
-everything was loaded, has no effect. An object is there if its anchor has a group of it.
+Groups have versions, so a change that was already applied, or that was read with the object during
+loading, has no effect. An object exists if its anchor has a group of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["ObjectChange", "StoredObjects"]
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """An object before and after a change; None: it is not there."""
+    """An object before and after a change; None: it does not exist."""
 
     before: Image | None
     after: Image | None
@@ -35,7 +35,7 @@ class ObjectChange:
 
 @dataclass(slots=True)
 class _Object:
-    """An object with the versions of its groups; `image` is None if it is not there."""
+    """An object with the versions of its groups; `image` is None if it does not exist."""
 
     versions: dict[str, int] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
@@ -47,46 +47,47 @@ class StoredObjects:
         self.route = route
         self._fields = frozenset(route.schema.fields)
         self._decoders = {
-            name: decoder(unconstrained(each)) for name, each in route.schema.fields.items()
+            name: decoder(unconstrained(field_schema))
+            for name, field_schema in route.schema.fields.items()
         }
         self._objects: dict[str, _Object] = {}
         self.bytes = 0
-        """About how much the values take."""
+        """Approximate size of the values."""
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def images(self) -> Iterator[Image]:
-        """Return the objects that are there."""
-        return (each.image for each in self._objects.values() if each.image is not None)
+        """Return the existing objects."""
+        return (stored.image for stored in self._objects.values() if stored.image is not None)
 
     def put(self, outcome: Outcome) -> None:
-        """Take over an object as the systems hold it."""
+        """Store an object as the systems hold it."""
         versions = {name: v for name, v in outcome.versions.items() if v is not None}
         self._replace(outcome.id, _Object(versions, dict(outcome.values or {})))
 
     def apply(self, change: Change) -> ObjectChange | None:
-        """Take over a change; None: it has no effect.
+        """Apply a change; return None if it has no effect.
 
         Raises:
-            Invalid: It has a value that the schema does not allow.
+            Invalid: A value is not allowed by the schema.
         """
-        found = self._objects.get(change.object_id) or _Object()
+        stored = self._objects.get(change.object_id) or _Object()
         names = self.route.groups.get(change.group)
-        if names is None or change.version <= found.versions.get(change.group, 0):
+        if names is None or change.version <= stored.versions.get(change.group, 0):
             return None
-        versions, values = dict(found.versions), dict(found.values)
+        versions, values = dict(stored.versions), dict(stored.values)
         touched = {*(change.before or ()), *(change.after or ())}
-        # Only an update leaves fields as they are.
+        # Only an update leaves untouched fields unchanged.
         for name in touched if change.kind == "update" else names:
             values.pop(name, None)
         if change.after is None:
             versions.pop(change.group, None)
         else:
             versions[change.group] = change.version
-            values |= self._decoded(change.after)
+            values |= self._decode(change.after)
         after = self._replace(change.object_id, _Object(versions, values))
-        return ObjectChange(found.image, after)
+        return ObjectChange(stored.image, after)
 
     def _replace(self, id_: str, new: _Object) -> Image | None:
         former = self._objects.pop(id_, None)
@@ -99,10 +100,10 @@ class StoredObjects:
             new.image = Image(id_, self._fields, new.values)
         return new.image
 
-    def _decoded(self, values: Mapping[str, Any]) -> dict[str, Value]:
-        known = ((name, raw) for name, raw in values.items() if name in self._decoders)
+    def _decode(self, values: Mapping[str, Any]) -> dict[str, Value]:
+        raw_values = ((name, raw) for name, raw in values.items() if name in self._decoders)
         try:
-            return {n: None if raw is None else self._decoders[n](raw) for n, raw in known}
+            return {n: None if raw is None else self._decoders[n](raw) for n, raw in raw_values}
         except InvalidValue as error:
             detail = error.locations[0].detail
             raise Invalid(

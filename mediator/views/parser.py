@@ -1,4 +1,4 @@
-"""Parsing incremental views from JSON, or naming every error with its location."""
+"""Parser of incremental views in JSON, which reports every error with its location."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mediator.schema.tree import ClassSchema, Schema
 from mediator.schema.types import TEXTS, FieldType
 from mediator.views.view import Source, View, ViewJoin
 
-__all__ = ["LONGEST_NAME", "MOST_COLUMNS", "MOST_JOINS", "MOST_KEYS", "parse_view"]
+__all__ = ["MAX_COLUMNS", "MAX_JOINS", "MAX_KEYS", "MAX_NAME_LENGTH", "parse_view"]
 
-LONGEST_NAME: Final = 100
-MOST_JOINS: Final = 8
-MOST_KEYS: Final = 8
-"""Pairs of paths of one join."""
+MAX_NAME_LENGTH: Final = 100
+MAX_JOINS: Final = 8
+MAX_KEYS: Final = 8
+"""Maximum pairs of paths of one join."""
 
-MOST_COLUMNS: Final = 64
+MAX_COLUMNS: Final = 64
 
 _NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
 
@@ -44,7 +44,7 @@ def parse_view(document: Any, schema: Schema) -> View:
 
 @dataclass(slots=True)
 class _Join:
-    """A join as it was read; `alias` is None for an antijoin, of which nothing has a name."""
+    """A parsed join; `alias` is None for an antijoin, whose objects are not visible."""
 
     alias: str | None
     class_: ClassSchema
@@ -54,12 +54,12 @@ class _Join:
 
 @dataclass(slots=True)
 class _ViewParser:
-    """Reads one view; what is returned after an error is thrown away."""
+    """Parses one view; results after an error are discarded."""
 
     _node: Node
     _schema: Schema
     _class: ClassSchema
-    _joined: dict[str, ClassSchema] = field(default_factory=dict)
+    _aliases: dict[str, ClassSchema] = field(default_factory=dict)
 
     def read(self) -> View:
         node = self._node
@@ -68,21 +68,25 @@ class _ViewParser:
         filter_ = FilterParser(scope).read(node["filter"])
         aggregate, results = parse_aggregate(node["aggregate"], scope)
         columns = self._columns(node["fields"], scope)
-        used = {path for join in joins for path, _ in join.keys}
+        used_paths = {path for join in joins for path, _ in join.keys}
         if aggregate is not None and results is not None:
             if node["fields"].given:
                 node["fields"].error("does not go together with aggregate")
             columns = {**results.groups, **(results.computed or {})}
-            used |= aggregate.paths
+            used_paths |= aggregate.paths
         else:
-            used |= {target.path for target in columns.values()}
-        own, rest = self._split(filter_)
-        used |= paths_of(rest)
+            used_paths |= {target.path for target in columns.values()}
+        pushed_filters, residual = self._split(filter_)
+        used_paths |= paths_of(residual)
         return View(
-            name=node["name"].read("", _is_name, f"a string of {LONGEST_NAME} characters at most"),
-            source=Source(self._class.name, own.get(""), self._values(scope, used, None)),
-            joins=tuple([self._join(scope, join, used, own) for join in joins]),
-            filter=rest,
+            name=node["name"].read(
+                "", _is_name, f"a string of {MAX_NAME_LENGTH} characters at most"
+            ),
+            source=Source(
+                self._class.name, pushed_filters.get(""), self._values(scope, used_paths, None)
+            ),
+            joins=tuple([self._join(scope, join, used_paths, pushed_filters) for join in joins]),
+            filter=residual,
             aggregate=aggregate,
             columns=columns,
             document=node.value,
@@ -90,17 +94,17 @@ class _ViewParser:
 
     @property
     def _scope(self) -> NameScope:
-        return NameScope(self._class, dict(self._joined))
+        return NameScope(self._class, dict(self._aliases))
 
     def _joins(self, node: Node) -> list[_Join]:
-        nodes = node.elements(MOST_JOINS) if isinstance(node.value, list) else [node]
-        found = [self._read_join(each) for each in nodes] if node.given else []
-        return [join for join in found if join is not None]
+        nodes = node.elements(MAX_JOINS) if isinstance(node.value, list) else [node]
+        joins = [self._read_join(element) for element in nodes] if node.given else []
+        return [join for join in joins if join is not None]
 
     def _read_join(self, node: Node) -> _Join | None:
         if node["reference"].given:
             node.shape("as", "filter", "anti", required=("reference",))
-            class_, keys = self._referred(node["reference"])
+            class_, keys = self._read_reference(node["reference"])
         else:
             node.shape("as", "filter", "anti", required=("class", "on"))
             class_ = _class(node["class"], self._schema)
@@ -111,10 +115,10 @@ class _ViewParser:
             return None
         filter_ = FilterParser(NameScope(class_)).read(node["filter"])
         if alias is not None:
-            self._joined[alias] = class_
+            self._aliases[alias] = class_
         return _Join(alias, class_, filter_, keys)
 
-    def _referred(self, node: Node) -> tuple[ClassSchema | None, list[tuple[Path, Path]]]:
+    def _read_reference(self, node: Node) -> tuple[ClassSchema | None, list[tuple[Path, Path]]]:
         target = resolve_path(node, self._scope)
         if target is None:
             return None, []
@@ -130,13 +134,13 @@ class _ViewParser:
             node.error("must have a member: without one, everything would join with everything")
         keys: list[tuple[Path, Path]] = []
         scope = NameScope(class_)
-        for name, each in node.members(MOST_KEYS, FIELD_NAME):
-            inner = resolve_path(Node(name, each.pointer, each.errors), scope)
-            outer = resolve_path(each, self._scope)
+        for name, member in node.members(MAX_KEYS, FIELD_NAME):
+            inner = resolve_path(Node(name, member.pointer, member.errors), scope)
+            outer = resolve_path(member, self._scope)
             if inner is None or outer is None:
                 continue
             if not _are_comparable(inner, outer):
-                each.error(f"is never equal to {name}, which is of another type")
+                member.error(f"is never equal to {name}, which is of another type")
             keys.append((outer.path, inner.path))
         return keys
 
@@ -149,7 +153,7 @@ class _ViewParser:
             node.error("is required")
             return None
         alias = node.read(None, _is_alias, f"a name like {FIELD_NAME.pattern}")
-        if alias in self._class.fields or alias in self._joined or alias == "id":
+        if alias in self._class.fields or alias in self._aliases or alias == "id":
             node.error("is the name of something else")
             return None
         return alias if alias is None else str(alias)
@@ -158,31 +162,35 @@ class _ViewParser:
         if not node.given:
             return {name: scope.find(name) for name in ("id", *self._class.fields)}
         columns: dict[str, ResolvedPath] = {}
-        for each in node.elements(MOST_COLUMNS, least=1):
-            target = resolve_path(each, scope)
-            if target is not None and each.value in columns:
-                each.error("is there twice")
+        for element in node.elements(MAX_COLUMNS, least=1):
+            target = resolve_path(element, scope)
+            if target is not None and element.value in columns:
+                element.error("appears twice")
             elif target is not None:
-                columns[each.value] = target
+                columns[element.value] = target
         return columns
 
     def _split(self, filter_: Filter | None) -> tuple[dict[str, Filter | None], Filter | None]:
-        """Return the conditions on one source alone, by its alias; and the condition on the rest.
+        """Return the conditions on single sources, by alias, and the residual filter.
 
-        Those on the first source are under the empty alias.
+        The first source has the empty alias.
         """
-        own: dict[str, list[Filter]] = {}
-        rest: list[Filter] = []
-        for each in conjuncts(filter_):
-            aliases = {path[0] if path[0] in self._joined else "" for path in paths_of(each)}
+        pushed: dict[str, list[Filter]] = {}
+        residual: list[Filter] = []
+        for conjunct in conjuncts(filter_):
+            aliases = {path[0] if path[0] in self._aliases else "" for path in paths_of(conjunct)}
             if len(aliases) == 1:
-                own.setdefault(aliases.pop(), []).append(each)
+                pushed.setdefault(aliases.pop(), []).append(conjunct)
             else:
-                rest.append(each)
-        return {alias: all_of(parts) for alias, parts in own.items()}, all_of(rest)
+                residual.append(conjunct)
+        return {alias: all_of(conditions) for alias, conditions in pushed.items()}, all_of(residual)
 
     def _join(
-        self, scope: NameScope, join: _Join, used: Iterable[Path], own: Mapping[str, Filter | None]
+        self,
+        scope: NameScope,
+        join: _Join,
+        used_paths: Iterable[Path],
+        pushed_filters: Mapping[str, Filter | None],
     ) -> ViewJoin:
         outer = tuple(path for path, _ in join.keys)
         if join.alias is None:
@@ -192,19 +200,22 @@ class _ViewParser:
             return ViewJoin(Source(join.class_.name, join.filter, values), outer, inner, True)
         alias = join.alias
         inner = tuple((alias, *path) for _, path in join.keys)
-        pushed = own.get(alias)
-        filters = [join.filter, with_paths(pushed, lambda path: path[1:]) if pushed else None]
+        pushed_filter = pushed_filters.get(alias)
+        filters = [
+            join.filter,
+            with_paths(pushed_filter, lambda path: path[1:]) if pushed_filter else None,
+        ]
         filter_ = all_of(each for each in filters if each is not None)
-        values = self._values(scope, {*used, *inner}, alias)
+        values = self._values(scope, {*used_paths, *inner}, alias)
         return ViewJoin(Source(join.class_.name, filter_, values), outer, inner, False)
 
     def _values(
-        self, scope: NameScope, used: Iterable[Path], alias: str | None
+        self, scope: NameScope, used_paths: Iterable[Path], alias: str | None
     ) -> dict[Path, ResolvedPath]:
-        """Return what is used of a source, in the order of its paths; None: the first source."""
+        """Return the used values of a source in the order of its paths; None: the first source."""
         values: dict[Path, ResolvedPath] = {}
-        for path in sorted(used):
-            owner = path[0] if path[0] in self._joined else None
+        for path in sorted(used_paths):
+            owner = path[0] if path[0] in self._aliases else None
             if owner == alias:
                 target = scope.find(".".join(path))
                 values[path] = target if alias is None else replace(target, path=path[1:])
@@ -223,19 +234,21 @@ def _class(node: Node, schema: Schema) -> ClassSchema | None:
 
 def _check_lifetime(node: Node, class_: ClassSchema) -> None:
     if class_.ttl_s is not None:
-        node.error(f"{class_.name} has a ttl_s, and that an object expires is no change")
+        node.error(
+            f"{class_.name} has a ttl_s, and the feed has no change for an object that expires"
+        )
 
 
 def _are_comparable(one: ResolvedPath, other: ResolvedPath) -> bool:
     if not (one.is_scalar and other.is_scalar):
         return False
     types = {one.type, other.type}
-    # Within a document there may be any value.
+    # Values within a document can have any type.
     return None in types or len(types) == 1 or types <= _NUMBERS or types <= TEXTS
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_NAME
+    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH
 
 
 def _is_alias(value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""The port of what replicas share of views: definitions, states, results, and how these changed.
+"""The port of the shared state of views: definitions, states, results, and deltas.
 
-The replica that holds a database's views publishes; each replica reads. A publication is one step,
-so a result, its position and the last change of it always belong together.
+The replica that holds a database's views publishes; every replica reads. A publication is one step,
+so a result, its position and its last delta are always consistent.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mediator.views.view import View
 __all__ = [
     "BUILDING",
     "BYTES_AT_ONCE",
-    "MOST_BYTES_OF_DELTAS",
-    "MOST_DELTAS",
+    "MAX_DELTAS",
+    "MAX_DELTA_BYTES",
     "READY",
     "STOPPED",
     "Publication",
@@ -34,20 +34,20 @@ __all__ = [
     "difference",
 ]
 
-MOST_DELTAS: Final = 1_000
-"""Deltas of a view that are kept."""
+MAX_DELTAS: Final = 1_000
+"""Maximum deltas kept of a view."""
 
-MOST_BYTES_OF_DELTAS: Final = 2**25
-"""Bytes of their rows, as JSON; the last delta is kept in any case."""
+MAX_DELTA_BYTES: Final = 2**25
+"""Maximum bytes of their rows, as JSON; the last delta is always kept."""
 
 BYTES_AT_ONCE: Final = 2**20
-"""Bytes after which no further delta is read at once."""
+"""Bytes after which a read returns no further delta."""
 
 BUILDING, READY, STOPPED = "building", "ready", "stopped"
 
 
 class ViewKey(NamedTuple):
-    """A view: the id of its database, which no other has had, and its own."""
+    """A view: the id of its database, which is never reused, and its own id."""
 
     database: str
     view: str
@@ -65,7 +65,7 @@ class StoredView:
     """A view as its owner sent it, the classes that it reads, and its state.
 
     Attributes:
-        created: When, by the clock of a replica; `EPOCH`: it is not yet.
+        created: Time of creation, by a replica's clock; `EPOCH`: not created yet.
     """
 
     document: Mapping[str, Any]
@@ -76,9 +76,9 @@ class StoredView:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is published of one view: its next state, None if it stays, and how its rows changed.
+    """A publication of one view: its next state (None: unchanged), and the changes of its rows.
 
-    `is_first`: there is a delta even if no row has changed, so that a view that is ready has one.
+    `is_first`: publish a delta even if no row has changed, so that a ready view has one.
     """
 
     state: ViewState | None
@@ -87,7 +87,7 @@ class Publication:
 
 
 class Published(NamedTuple):
-    """How often was published for a database, and the revision of its definitions."""
+    """The number of publications for a database, and the revision of its definitions."""
 
     sequence: int
     revision: int
@@ -98,9 +98,9 @@ class Result:
     """A result of a view.
 
     Attributes:
-        position: The position of the feed up to which every change is in it.
-        delta: The id of the last delta that is in it.
-        rows: Rows as JSON, with how many there are of each.
+        position: The position of the feed up to which it has all changes.
+        delta: The id of the last delta applied to it.
+        rows: Rows as JSON, with their counts.
     """
 
     position: str
@@ -109,7 +109,7 @@ class Result:
 
 
 class StoredDelta(NamedTuple):
-    """How a result has changed up to a position of the feed; `rows` are JSON."""
+    """The change of a result up to a position of the feed; `rows` are JSON."""
 
     id: str
     position: str
@@ -117,21 +117,21 @@ class StoredDelta(NamedTuple):
 
 
 class ViewResults(Protocol):
-    """What is shared of all views. Every method raises `Unavailable`."""
+    """The shared state of all views. Every method raises `Unavailable`."""
 
     async def put_view(
         self, key: ViewKey, view: View, most: int, created: datetime = EPOCH
     ) -> bool:
-        """Write down a view; false if its database has `most` already."""
+        """Store a view; false if its database already has `most`."""
 
     async def databases(self) -> set[str]:
-        """Return the databases that have views, or had."""
+        """Return the databases that have or had views."""
 
     async def ids(self, database: str) -> set[str]:
         """Return the ids of all views of a database."""
 
     async def views(self, database: str, ids: Collection[str]) -> dict[str, StoredView]:
-        """Return those views of a database that there are, by id."""
+        """Return the existing views of a database among these, by id."""
 
     async def view(self, key: ViewKey) -> StoredView | None:
         """Return a view; None: there is none."""
@@ -140,13 +140,13 @@ class ViewResults(Protocol):
         """Remove a view with its result; false if there is none."""
 
     async def clear(self, database: str) -> None:
-        """Remove all of a database that was dropped."""
+        """Remove everything of a dropped database."""
 
     async def published(self, database: str) -> Published:
-        """Return what the next publication has to follow."""
+        """Return the state that the next publication must follow."""
 
     async def rows(self, key: ViewKey) -> dict[bytes, int]:
-        """Return the rows that are published of a view."""
+        """Return the published rows of a view."""
 
     async def publish(
         self,
@@ -156,9 +156,9 @@ class ViewResults(Protocol):
         position: str,
         publications: Mapping[str, Publication],
     ) -> None:
-        """Publish what follows the publication `sequence`; it may be sent twice.
+        """Publish after the publication `sequence`; it can be sent twice.
 
-        Views that were dropped meanwhile are left out. An empty `position` leaves it as it is.
+        Views dropped meanwhile are skipped. An empty `position` leaves it unchanged.
 
         Raises:
             LeaseLost: The lease is not held, or another was published since; nothing was done.
@@ -175,10 +175,10 @@ class ViewResults(Protocol):
     ) -> list[StoredDelta]:
         """Return deltas after one, waiting for the first of them.
 
-        They are fewer than `limit` if they have more than `BYTES_AT_ONCE`.
+        Returns fewer than `limit` if they exceed `BYTES_AT_ONCE`.
 
         Raises:
-            PositionGone: That delta is not kept any more, or never was.
+            PositionGone: That delta is no longer kept, or never existed.
         """
 
 

@@ -1,4 +1,4 @@
-"""Incremental views of an installation: their definitions, their results, and their holders."""
+"""Incremental views of an installation: definitions, results and holders."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mediator.views.holder import HolderContext, ViewHolder
 from mediator.views.results import Result, StoredDelta, StoredView, ViewKey, ViewResults
 from mediator.views.view import View
 
-__all__ = ["MOST_VIEWS", "IncrementalViews", "view_document"]
+__all__ = ["MAX_VIEWS", "IncrementalViews", "view_document"]
 
-MOST_VIEWS: Final = 10_000
-"""Views of a database."""
+MAX_VIEWS: Final = 10_000
+"""Maximum views of a database."""
 
 _RECONCILE_EVERY_S: Final = 0.5
 
@@ -40,15 +40,15 @@ class IncrementalViews:
         return self._context.results
 
     async def create(self, database: DatabaseRoute, view: View) -> str:
-        """Write a view down, which is evaluated from now on; return its id.
+        """Store a view, which is evaluated from now on; return its id.
 
         Raises:
             Conflict: The database has too many views.
         """
         key = ViewKey(database.id, uuid4().hex)
         created = datetime.fromtimestamp(self._context.clock.now(), UTC)
-        if not await self._results.put_view(key, view, MOST_VIEWS, created):
-            raise Conflict(f"A database has {MOST_VIEWS:,} incremental views at most.")
+        if not await self._results.put_view(key, view, MAX_VIEWS, created):
+            raise Conflict(f"A database has {MAX_VIEWS:,} incremental views at most.")
         return key.view
 
     async def of_database(self, database: DatabaseRoute) -> dict[str, StoredView]:
@@ -57,10 +57,10 @@ class IncrementalViews:
 
     async def find(self, database: DatabaseRoute, view: str) -> StoredView:
         """Raises `NotFound`."""
-        found = await self._results.view(ViewKey(database.id, view))
-        if found is None:
+        stored = await self._results.view(ViewKey(database.id, view))
+        if stored is None:
             raise _not_found()
-        return found
+        return stored
 
     async def drop(self, database: DatabaseRoute, view: str) -> None:
         """Remove a view with its result; raises `NotFound`."""
@@ -69,17 +69,17 @@ class IncrementalViews:
 
     async def result(self, database: DatabaseRoute, view: str) -> Result:
         """Return the result of a view that is not stopped; raises `Unavailable` if it builds."""
-        found = await self._results.result(ViewKey(database.id, view))
-        if found is None:
+        stored = await self._results.result(ViewKey(database.id, view))
+        if stored is None:
             raise _building()
-        return found
+        return stored
 
     async def last_delta(self, database: DatabaseRoute, view: str) -> str:
         """Return the id of the last delta of a view; raises `Unavailable` if it builds."""
-        found = await self._results.last_delta(ViewKey(database.id, view))
-        if found is None:
+        delta = await self._results.last_delta(ViewKey(database.id, view))
+        if delta is None:
             raise _building()
-        return found
+        return delta
 
     async def deltas(
         self, database: DatabaseRoute, view: str, after: str, limit: int, wait_s: float
@@ -88,13 +88,15 @@ class IncrementalViews:
         return await self._results.deltas(ViewKey(database.id, view), after, limit, wait_s)
 
     async def reconcile(self) -> None:
-        """Start holders of databases that have views, cancel those of databases that are gone."""
-        known = self._context.plane.model.by_id
-        wanted = {id_ for id_ in await self._results.databases() if id_ in known}
-        await self._holders.reconcile(wanted, lambda id_: ViewHolder(self._context, id_).run())
+        """Start holders of databases that have views, cancel holders of removed databases."""
+        routes = self._context.plane.model.by_id
+        database_ids = {id_ for id_ in await self._results.databases() if id_ in routes}
+        await self._holders.reconcile(
+            database_ids, lambda id_: ViewHolder(self._context, id_).run()
+        )
 
     async def close(self) -> None:
-        """End all subscriptions, at which holders end by themselves."""
+        """End all subscriptions, upon which holders end."""
         self._context.subscriptions.end()
         await self._holders.close()
 

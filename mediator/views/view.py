@@ -1,7 +1,7 @@
 """An incremental view, parsed and validated against its schema: plain immutable data.
 
-Its *sources* are the class it is about, and the classes that are joined with it. Every value of a
-source has a global path: as it is in the first source, below the alias in those that are joined.
+Its *sources* are its class and the classes joined with it. Every value of a source has a global
+path: its own path in the first source, below the alias in joined sources.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Source:
     """Objects of a class that a view reads.
 
     Attributes:
-        filter: Which of them, by their own fields; None: all.
-        values: What is used of each: what their own paths lead to, by global path.
+        filter: A condition on their own fields; None: all objects.
+        values: The used values by global path, resolved by their own paths.
     """
 
     class_name: str
@@ -33,12 +33,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ViewJoin:
-    """An equi-join with a further source.
+    """An equi-join with another source.
 
     Attributes:
-        outer: Global paths of what was joined before.
-        inner: Global paths in the source, one for each of them.
-        is_anti: Whether it keeps what has no partner, instead of adding the partners.
+        outer: Global paths in the sources joined before.
+        inner: The corresponding global paths in this source.
+        is_anti: Whether it is an antijoin: keeps tuples without a partner, and adds no partners.
     """
 
     source: Source
@@ -52,11 +52,11 @@ class View:
     """A view.
 
     Attributes:
-        filter: A condition on what was joined that is not about one source alone; None: none.
-        aggregate: Computed over what was joined; None: each of it is a row.
-        columns: What a row of the result has, by name; with an aggregate first its groups, then
-            what it computes.
-        document: The view as JSON, as it was sent.
+        filter: The residual condition on several sources; None: none.
+        aggregate: Computed over the joined tuples; None: each tuple is a row.
+        columns: The columns of the result, by name; of an aggregate, first its groups, then its
+            computed values.
+        document: The view in JSON, as it was sent.
     """
 
     name: str
@@ -73,12 +73,12 @@ class View:
 
     @property
     def loading_order(self) -> list[int]:
-        """The numbers of the sources, those first whose objects exclude others.
+        """The numbers of the sources, with the antijoined sources first.
 
-        Otherwise what they exclude would be made, and counted, before it is taken away again.
+        Otherwise, tuples that they exclude would be made and counted before they are removed.
         """
-        excluding = [number for number, join in enumerate(self.joins, 1) if join.is_anti]
-        return [*excluding, *(n for n in range(len(self.joins) + 1) if n not in excluding)]
+        antijoined = [number for number, join in enumerate(self.joins, 1) if join.is_anti]
+        return [*antijoined, *(n for n in range(len(self.joins) + 1) if n not in antijoined)]
 
     @property
     def class_names(self) -> frozenset[str]:

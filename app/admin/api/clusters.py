@@ -12,7 +12,7 @@ from app.http.framework import SmallBodies
 from mediator.base.errors import Invalid, Location
 from mediator.base.offload import offload
 from mediator.relocation.administration import ClusterAdministration
-from mediator.relocation.cluster import MOST_PARTITIONS, MOST_WORKERS, Cluster, Declared
+from mediator.relocation.cluster import MAX_PARTITIONS, MAX_WORKERS, Cluster, Declared
 from mediator.relocation.messages import Relocate, Strategy
 
 __all__ = ["router"]
@@ -28,8 +28,8 @@ class ClusterDocument(Document):
     """A cluster as it is declared."""
 
     queries: dict[str, Any] = Field(description="Streams and queries, as in a file of them.")
-    workers: int = Field(2, ge=1, le=MOST_WORKERS)
-    partitions: int = Field(64, ge=1, le=MOST_PARTITIONS)
+    workers: int = Field(2, ge=1, le=MAX_WORKERS)
+    partitions: int = Field(64, ge=1, le=MAX_PARTITIONS)
     lateness_s: float = Field(0.0, ge=0, le=86_400, allow_inf_nan=False)
     adaptive: bool = Field(True, description="Whether workers change plans as rates change.")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, ref
-from mediator.event_streams.batch import MOST_AT_ONCE
+from mediator.event_streams.batch import MAX_BATCH_TUPLES
 from mediator.event_streams.declaration import (
-    LONGEST_RETENTION_S,
-    MOST_ATTRIBUTES,
-    MOST_TUPLES,
-    SHORTEST_RETENTION_S,
+    MAX_ATTRIBUTES,
+    MAX_RETENTION_S,
+    MAX_TUPLES,
+    MIN_RETENTION_S,
     TYPES,
 )
 from mediator.flows.parser import MAX_LATENCY_S, MAX_OPERATORS, OBJECTIVES, OPERATOR_NAMES
@@ -21,7 +21,7 @@ from mediator.schema.ids import FIELD_NAME
 from mediator.standing.parser import MAX_RELATIONS, MAX_WINDOW_S
 from mediator.standing.query_parser import MAX_LAG_LIMIT, MAX_LATENESS_S
 from mediator.standing.query_parser import MAX_NAME_LENGTH as LONGEST_QUERY_NAME
-from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
+from mediator.views.parser import MAX_COLUMNS, MAX_JOINS, MAX_KEYS, MAX_NAME_LENGTH
 
 __all__ = ["COUNT", "GRAMMAR", "one_of"]
 
@@ -178,7 +178,7 @@ GRAMMAR: Final[dict[str, Any]] = {
             "on": {
                 "type": "object",
                 "minProperties": 1,
-                "maxProperties": MOST_KEYS,
+                "maxProperties": MAX_KEYS,
                 "additionalProperties": _TEXT,
                 "description": "Fields of the class, with the paths whose values they equal.",
             },
@@ -189,16 +189,16 @@ GRAMMAR: Final[dict[str, Any]] = {
     ),
     "NewIncrementalView": _closed(
         {
-            "name": {"type": "string", "maxLength": LONGEST_NAME},
+            "name": {"type": "string", "maxLength": MAX_NAME_LENGTH},
             "class": _TEXT,
             "join": {
                 "oneOf": [
                     ref("schemas", "ViewJoin"),
-                    _array(ref("schemas", "ViewJoin"), MOST_JOINS),
+                    _array(ref("schemas", "ViewJoin"), MAX_JOINS),
                 ]
             },
             "filter": ref("schemas", "Filter"),
-            "fields": _array(_TEXT, MOST_COLUMNS, 1),
+            "fields": _array(_TEXT, MAX_COLUMNS, 1),
             "aggregate": _AGGREGATE,
         },
         ["class"],
@@ -208,11 +208,11 @@ GRAMMAR: Final[dict[str, Any]] = {
             "name": NAME_SCHEMA,
             "attributes": {
                 "oneOf": [
-                    {**_array(_ATTRIBUTE, MOST_ATTRIBUTES, 1), "uniqueItems": True},
+                    {**_array(_ATTRIBUTE, MAX_ATTRIBUTES, 1), "uniqueItems": True},
                     {
                         "type": "object",
                         "minProperties": 1,
-                        "maxProperties": MOST_ATTRIBUTES,
+                        "maxProperties": MAX_ATTRIBUTES,
                         "propertyNames": _ATTRIBUTE,
                         "additionalProperties": {"enum": [*TYPES, None]},
                     },
@@ -220,10 +220,10 @@ GRAMMAR: Final[dict[str, Any]] = {
             },
             "retention_s": {
                 "type": "number",
-                "minimum": SHORTEST_RETENTION_S,
-                "maximum": LONGEST_RETENTION_S,
+                "minimum": MIN_RETENTION_S,
+                "maximum": MAX_RETENTION_S,
             },
-            "most_tuples": {"type": "integer", "minimum": 1, "maximum": MOST_TUPLES},
+            "most_tuples": {"type": "integer", "minimum": 1, "maximum": MAX_TUPLES},
         },
         ["name", "attributes"],
     ),
@@ -232,14 +232,14 @@ GRAMMAR: Final[dict[str, Any]] = {
             "time_s": {"type": "number", "minimum": 0},
             "values": {
                 "type": "object",
-                "maxProperties": MOST_ATTRIBUTES,
+                "maxProperties": MAX_ATTRIBUTES,
                 "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
             },
         },
         ["time_s", "values"],
     ),
     "NewTuples": _closed(
-        {"tuples": _array(ref("schemas", "NewTuple"), MOST_AT_ONCE, 1)},
+        {"tuples": _array(ref("schemas", "NewTuple"), MAX_BATCH_TUPLES, 1)},
         ["tuples"],
     ),
     "NewStandingQuery": _closed(

@@ -145,7 +145,7 @@ async def test_a_view_that_outgrows_its_bound_is_stopped_and_its_stream_says_so(
     city = unique("city")
     view = await shop.ready({"class": "customers", "filter": {"eq": ["city", city]}})
     other = await shop.ready({"class": "customers", "filter": {"eq": ["city", "none"]}})
-    monkeypatch.setattr("mediator.views.nodes.MOST_ROWS", 1)
+    monkeypatch.setattr("mediator.views.nodes.MAX_ROWS", 1)
     delta = (await shop.result(view))["delta"]
     for id_ in ("l1", "l2"):
         await shop.write("customers", id_, city=city)

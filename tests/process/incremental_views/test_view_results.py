@@ -124,7 +124,7 @@ async def test_without_a_position_the_former_one_stays(published: Published) -> 
 async def test_the_oldest_deltas_are_not_kept(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.coordination.view_results.MOST_DELTAS", 2)
+    monkeypatch.setattr("mediator.coordination.view_results.MAX_DELTAS", 2)
     await published.publish(0, FIRST)
     first = await published.results.last_delta(published.key)
     assert first is not None
@@ -132,7 +132,7 @@ async def test_the_oldest_deltas_are_not_kept(
         await published.publish(sequence, Publication(None, [(ONE, 1, 2 + sequence)]))
     with pytest.raises(PositionGone):
         await published.results.deltas(published.key, first, 10, 0)
-    assert port.MOST_DELTAS == 1_000
+    assert port.MAX_DELTAS == 1_000
 
 
 def large(sequence: int) -> Publication:
@@ -142,7 +142,7 @@ def large(sequence: int) -> Publication:
 async def test_the_oldest_bytes_of_deltas_are_not_kept(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.coordination.view_results.MOST_BYTES_OF_DELTAS", 3_500)
+    monkeypatch.setattr("mediator.coordination.view_results.MAX_DELTA_BYTES", 3_500)
     await published.publish(0, FIRST)
     first = await published.results.last_delta(published.key)
     assert first is not None
@@ -162,7 +162,7 @@ async def test_the_oldest_bytes_of_deltas_are_not_kept(
 async def test_the_last_delta_is_kept_however_large_it_is(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.coordination.view_results.MOST_BYTES_OF_DELTAS", 10)
+    monkeypatch.setattr("mediator.coordination.view_results.MAX_DELTA_BYTES", 10)
     for sequence in (0, 1):
         await published.publish(sequence, large(sequence))
         last = await published.results.last_delta(published.key)

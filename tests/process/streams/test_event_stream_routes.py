@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from mediator.event_streams.batch import LARGEST_TUPLE, MOST_AT_ONCE
+from mediator.event_streams.batch import MAX_BATCH_TUPLES, MAX_TUPLE_BYTES
 from mediator.event_streams.service import EventStreamService
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.event_streams import read_events
@@ -125,7 +125,7 @@ NOW = {"time_s": 1e9}
         ({**NOW, "values": {"share": 1}}, "/values/share"),
         ({**NOW, "values": {"note": {"nested": 1}}}, "/values/note"),
         ({**NOW, "values": {"note": [1]}}, "/values/note"),
-        ({**NOW, "values": {"note": "x" * LARGEST_TUPLE}}, "/values"),
+        ({**NOW, "values": {"note": "x" * MAX_TUPLE_BYTES}}, "/values"),
     ],
 )
 async def test_a_batch_with_a_wrong_tuple_is_refused_as_a_whole(
@@ -153,7 +153,7 @@ async def test_a_batch_with_a_wrong_tuple_is_refused_as_a_whole(
         (b'{"tuples": [{}], "after": 1}', "/after"),
         (b'{"tuples": [{"time_s": 1e999, "values": {}}]}', ""),
         (b'{"tuples": [{"time_s": NaN, "values": {}}]}', ""),
-        (b'{"tuples": [' + b"1," * MOST_AT_ONCE + b"1]}", "/tuples"),
+        (b'{"tuples": [' + b"1," * MAX_BATCH_TUPLES + b"1]}", "/tuples"),
         (b'{"tuples": [{"time_s": 1, "values": ' + b'{"note":' * 500 + b"1" + b"}" * 502, ""),
     ],
 )
@@ -175,7 +175,7 @@ async def test_a_line_that_is_no_json_is_located(market: Market) -> None:
     answer = await market.client.post(path, content=content, headers=LINES)
     assert (answer.status_code, answer.json()["type"]) == (400, "/problems/malformed-json")
     assert pointers(answer) == ["/tuples/1"]
-    for content in (b"", b"\n", b"1\n" * (MOST_AT_ONCE + 1)):
+    for content in (b"", b"\n", b"1\n" * (MAX_BATCH_TUPLES + 1)):
         answer = await market.client.post(path, content=content, headers=LINES)
         assert pointers(answer) == ["/tuples"]
 

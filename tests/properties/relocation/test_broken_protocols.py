@@ -64,12 +64,12 @@ def the_end_is_not_inspected(patch: pytest.MonkeyPatch) -> None:
 
 
 def shipped_before_all_markers(patch: pytest.MonkeyPatch) -> None:
-    deactivated = Manager._deactivated  # noqa: SLF001
+    deactivated = Manager._on_deactivated  # noqa: SLF001
 
     def at_the_first(self: Manager, present: Any, message: Any) -> None:
         deactivated(self, replace(present, waiting_for=()), message)
 
-    patch.setattr(Manager, "_deactivated", at_the_first)
+    patch.setattr(Manager, "_on_deactivated", at_the_first)
 
 
 def buffers_are_flushed_backwards(patch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def add(of: Evaluation, document: dict[str, Any]) -> int:
 def test_a_join_that_makes_too_many_rows_is_stopped_before_all_are_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nodes, "MOST_ROWS", 10)
+    monkeypatch.setattr(nodes, "MAX_ROWS", 10)
     of = customers(30)
     assert add(of, SELF_JOIN) < 35, "of the second source hardly any"
     assert "more than 10 rows" in of.stopped["view"]
@@ -54,7 +54,7 @@ def test_a_join_that_makes_too_many_rows_is_stopped_before_all_are_made(
 def test_changes_that_make_too_many_rows_stop_a_view_before_they_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nodes, "MOST_ROWS", 10)
+    monkeypatch.setattr(nodes, "MAX_ROWS", 10)
     of = customers(0)
     add(of, SELF_JOIN)
     for number in range(10):
@@ -65,7 +65,7 @@ def test_changes_that_make_too_many_rows_stop_a_view_before_they_are_taken(
 def test_rows_that_come_and_go_between_two_looks_are_not_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nodes, "MOST_ROWS", 10)
+    monkeypatch.setattr(nodes, "MAX_ROWS", 10)
     of = customers(3)
     add(of, {**SELF_JOIN, "fields": ["id", "other.id", "city"]})
     for version in range(2, 100):
@@ -81,8 +81,8 @@ def test_rows_that_come_and_go_between_two_looks_are_not_counted(
 def test_what_an_antijoin_excludes_is_not_counted_when_it_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nodes, "MOST_ROWS", 2)
-    monkeypatch.setattr(nodes, "MOST_GROUPS", 2)
+    monkeypatch.setattr(nodes, "MAX_ROWS", 2)
+    monkeypatch.setattr(nodes, "MAX_GROUPS", 2)
     of = customers(50)
     for number in range(1, 50):
         put(of, "orders", f"o{number}", customer=f"c{number}")
@@ -98,7 +98,7 @@ def test_what_an_antijoin_excludes_is_not_counted_when_it_is_loaded(
 def test_rows_beyond_the_bound_on_bytes_are_not_written_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nodes, "MOST_RESULT_BYTES", 1_000)
+    monkeypatch.setattr(nodes, "MAX_RESULT_BYTES", 1_000)
     encoded: list[Any] = []
 
     def encode(row: Any) -> bytes:
@@ -120,7 +120,7 @@ def test_rows_beyond_the_bound_on_bytes_are_not_written_out(
 
 
 def test_extremes_over_what_joins_make_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "MOST_VALUES", 50)
+    monkeypatch.setattr(nodes, "MAX_VALUES", 50)
     of = customers(30)
     highest = {"group": ["id"], "compute": {"most": {"max": "other.rank"}}}
     joined = {name: SELF_JOIN[name] for name in ("class", "join")}
@@ -131,7 +131,7 @@ def test_extremes_over_what_joins_make_are_bounded(monkeypatch: pytest.MonkeyPat
 def test_extremes_forget_the_values_of_groups_that_are_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nodes, "MOST_VALUES", 50)
+    monkeypatch.setattr(nodes, "MAX_VALUES", 50)
     of = customers(0)
     add(
         of,

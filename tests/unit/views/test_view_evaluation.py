@@ -60,17 +60,17 @@ def test_a_change_reaches_only_the_views_it_may_touch(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("module", "bound", "document", "detail"),
     [
-        (nodes, "MOST_ROWS", {"class": "customers"}, "3 rows"),
-        (nodes, "MOST_RESULT_BYTES", {"class": "customers"}, "3 bytes"),
+        (nodes, "MAX_ROWS", {"class": "customers"}, "3 rows"),
+        (nodes, "MAX_RESULT_BYTES", {"class": "customers"}, "3 bytes"),
         (
             nodes,
-            "MOST_GROUPS",
+            "MAX_GROUPS",
             {"class": "customers", "aggregate": {"group": ["id"]}},
             "3 groups",
         ),
         (
             network,
-            "MOST_TUPLES",
+            "MAX_TUPLES",
             {"class": "customers", "join": {"as": "x", "class": "orders", "on": {"id": "id"}}},
             "3 tuples",
         ),
@@ -92,7 +92,7 @@ def test_a_view_that_grows_too_large_is_stopped_and_others_go_on(
 def test_a_change_that_concerns_too_many_tuples_stops_the_view(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(network, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(network, "MAX_CHANGE_TUPLES", 3)
     join = {"as": "o", "class": "orders", "on": {"customer": "id"}}
     of = evaluate(view={"class": "customers", "join": join, "fields": ["o.id"]})
     for number in range(5):
@@ -103,7 +103,7 @@ def test_a_change_that_concerns_too_many_tuples_stops_the_view(
 
 
 def test_views_that_no_index_finds_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "MOST_UNINDEXED", 1)
+    monkeypatch.setattr(evaluation, "MAX_UNINDEXED", 1)
     found = {"class": "orders", "filter": {"eq": ["amount", 1]}}
     of = evaluate(one={"class": "orders"}, two={"class": "orders"}, three=found)
     assert list(of.views) == ["one", "three"]
@@ -111,14 +111,14 @@ def test_views_that_no_index_finds_are_few(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_objects_beyond_the_bound_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "MOST_OBJECTS", 2)
+    monkeypatch.setattr(evaluation, "MAX_OBJECTS", 2)
     of = evaluate(view={"class": "customers"})
     for number in range(3):
         put(of, "customers", f"c{number}", name="n")
     assert of.oversized() == "customers"
-    monkeypatch.setattr(evaluation, "MOST_OBJECTS", 3)
+    monkeypatch.setattr(evaluation, "MAX_OBJECTS", 3)
     assert of.oversized() is None
-    monkeypatch.setattr(evaluation, "MOST_BYTES", 2)
+    monkeypatch.setattr(evaluation, "MAX_BYTES", 2)
     assert of.oversized() == "customers"
 
 

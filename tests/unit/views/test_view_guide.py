@@ -24,21 +24,21 @@ def test_the_example_of_the_guide_is_the_view_that_is_tested() -> None:
 
 def test_the_bounds_of_the_guide_are_in_force() -> None:
     for number in (
-        service.MOST_VIEWS,
-        nodes.MOST_ROWS,
-        nodes.MOST_GROUPS,
-        nodes.MOST_VALUES,
-        network.MOST_TUPLES,
-        network.MOST_AT_ONCE,
-        evaluation.MOST_OBJECTS,
-        evaluation.MOST_UNINDEXED,
-        results.MOST_DELTAS,
-        parser.MOST_JOINS,
-        parser.MOST_COLUMNS,
-        parser.LONGEST_NAME,
+        service.MAX_VIEWS,
+        nodes.MAX_ROWS,
+        nodes.MAX_GROUPS,
+        nodes.MAX_VALUES,
+        network.MAX_TUPLES,
+        network.MAX_CHANGE_TUPLES,
+        evaluation.MAX_OBJECTS,
+        evaluation.MAX_UNINDEXED,
+        results.MAX_DELTAS,
+        parser.MAX_JOINS,
+        parser.MAX_COLUMNS,
+        parser.MAX_NAME_LENGTH,
     ):
         assert f"{number:,}" in GUIDE
-    assert nodes.MOST_RESULT_BYTES == 8 * 2**20
-    assert evaluation.MOST_BYTES == 256 * 2**20
-    assert results.MOST_BYTES_OF_DELTAS == 32 * 2**20
+    assert nodes.MAX_RESULT_BYTES == 8 * 2**20
+    assert evaluation.MAX_BYTES == 256 * 2**20
+    assert results.MAX_DELTA_BYTES == 32 * 2**20
     assert results.BYTES_AT_ONCE == 2**20

@@ -9,7 +9,7 @@ import pytest
 from mediator.base.errors import Invalid
 from mediator.model.filters import Compare, Comparison
 from mediator.schema.parse import parse_schema
-from mediator.views.parser import MOST_COLUMNS, MOST_JOINS, parse_view
+from mediator.views.parser import MAX_COLUMNS, MAX_JOINS, parse_view
 from tests.unit.views.shop import CLASSES, SCHEMA
 
 ORDERS: dict[str, Any] = {"class": "orders"}
@@ -34,7 +34,7 @@ def pointers(document: Any) -> list[str]:
         ({**ORDERS, "limit": 5}, "/limit"),
         ({**ORDERS, "name": "n" * 101}, "/name"),
         ({**ORDERS, "fields": []}, "/fields"),
-        ({**ORDERS, "fields": ["id"] * (MOST_COLUMNS + 1)}, "/fields"),
+        ({**ORDERS, "fields": ["id"] * (MAX_COLUMNS + 1)}, "/fields"),
         ({**ORDERS, "fields": ["id", "id"]}, "/fields/1"),
         ({**ORDERS, "fields": ["buyer.name"]}, "/fields/0"),
         ({**ORDERS, "fields": [7]}, "/fields/0"),
@@ -42,7 +42,7 @@ def pointers(document: Any) -> list[str]:
         ({**ORDERS, "filter": {"eq": ["nothing", 1]}}, "/filter/eq/0"),
         ({**ORDERS, "fields": ["id"], "aggregate": {}}, "/fields"),
         ({**ORDERS, "aggregate": {"compute": {"s": {"sum": "tags"}}}}, "/aggregate/compute/s/sum"),
-        ({**ORDERS, "join": [CUSTOMER] * (MOST_JOINS + 1)}, "/join"),
+        ({**ORDERS, "join": [CUSTOMER] * (MAX_JOINS + 1)}, "/join"),
         ({**ORDERS, "join": [CUSTOMER, CUSTOMER]}, "/join/1/as"),
         ({**ORDERS, "join": {**CUSTOMER, "as": "amount"}}, "/join/as"),
         ({**ORDERS, "join": {"reference": "customer"}}, "/join/as"),
