@@ -24,7 +24,7 @@ from app.service.interpreter import spare_the_collector
 from app.settings.main import MediatorSettings
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
-from mediator.base.child_processes import ended, keep
+from mediator.base.child_processes import keep_running, stop_process
 from mediator.base.concurrency import end, ended_within
 from mediator.base.errors import MediatorError
 from mediator.base.observation import (
@@ -63,13 +63,13 @@ class RelayProcess:
         self._keeping: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._keeping = asyncio.create_task(keep("the process of the relays", self._run))
+        self._keeping = asyncio.create_task(keep_running("the process of the relays", self._run))
 
     async def stop(self) -> None:
         if self._keeping is not None:
             await end([self._keeping])
         if self._process is not None:
-            await ended(self._process, _END_WITHIN_S)
+            await stop_process(self._process, _END_WITHIN_S)
 
     async def _run(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(

@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
 from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
-from mediator.base.child_processes import ended, keep
+from mediator.base.child_processes import keep_running, stop_process
 from mediator.base.concurrency import end
 
 __all__ = ["MOST_WAITING", "SpanProcess"]
@@ -86,7 +86,7 @@ class SpanProcess:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
             if self._keeping is None:
-                keeping = keep("the process that exports spans", self._run)
+                keeping = keep_running("the process that exports spans", self._run)
                 # The process is no part of the request that was the first.
                 self._keeping = asyncio.get_running_loop().create_task(keeping, context=Context())
 
@@ -104,7 +104,9 @@ class SpanProcess:
             pass
         await end([self._keeping])
         if self._process is not None:
-            await ended(self._process, max(0.0, deadline - asyncio.get_running_loop().time()))
+            await stop_process(
+                self._process, max(0.0, deadline - asyncio.get_running_loop().time())
+            )
 
     def _flush(self) -> None:
         self._timer = None

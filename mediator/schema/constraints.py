@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from mediator.base.linear_patterns import compiled
+from mediator.base.linear_patterns import compile_pattern
 from mediator.schema.errors import InvalidValue
 from mediator.schema.scalars import SCALAR_ENCODERS, Decoder
 from mediator.schema.tree import Field
@@ -118,5 +118,5 @@ def searcher(pattern: str) -> Check:
         ValueError: The expression is none, needs too much memory, or what RE2 has not: references
             back, and looking around.
     """
-    search = compiled(pattern, _MEMORY).search
+    search = compile_pattern(pattern, _MEMORY).search
     return lambda text: search(text.encode()) is not None
