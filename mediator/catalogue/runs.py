@@ -242,7 +242,7 @@ async def _tenant_has_room(connection: AsyncConnection, bound: RunBound | None) 
         return True
     mine = runs.c.database.in_(bound.databases) & runs.c.ended.is_(None)
     counted = await connection.execute(select(func.count()).select_from(runs).where(mine))
-    return int(counted.scalar_one()) + bound.pending < bound.most
+    return int(counted.scalar_one()) + bound.pending < bound.limit
 
 
 async def _has_room(connection: AsyncConnection, database_id: str) -> bool:

@@ -18,14 +18,14 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from mediator.admission.documents import decided
+from mediator.admission.documents import decision_document
 from mediator.admission.engine import Decision, PlannedAction, RuleSet, parse_rules
 from mediator.admission.evaluation import Event, Snapshot, Subject
 from mediator.admission.installation import INSTALLATION, TIMER
 from mediator.admission.lateness import flow_subject, query_subject
 from mediator.admission.load import Load, LoadMeter
 from mediator.admission.problems import RulesInvalid
-from mediator.admission.refusals import Refusals, bounded
+from mediator.admission.refusals import Refusals, bound_duration
 from mediator.admission.shared_events import SharedEvents
 from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
@@ -240,7 +240,7 @@ class AdmissionControl:
         ended = await self._runs.ended(missing) if missing else []
         late = await self._late_subjects()
         subjects = {kind: [each for each, _ in found] for kind, found in late.items()}
-        with self._events.taken(runs, ended, late, MOST_EVENTS) as changes:
+        with self._events.take(runs, ended, late, MOST_EVENTS) as changes:
             events = [*changes, *timer]
             if not events:
                 return []
@@ -282,7 +282,7 @@ class AdmissionControl:
         return fired
 
     async def _carry_out(self, decision: Decision) -> dict[str, Any]:
-        entry = {"version": self._version, **decided(decision)}
+        entry = {"version": self._version, **decision_document(decision)}
         for action, shown in zip(decision.actions, entry["actions"], strict=True):
             shown["outcome"] = await self._act(action, decision.rule.number)
         names = tuple(action.name for action in decision.actions)
@@ -302,7 +302,7 @@ class AdmissionControl:
             case "startRun", (run,):
                 return await _changed(run, self._runs.let_go, "QUEUED")
             case "pauseFlow" | "pauseQuery", (subject, seconds):
-                pause = Pause(self._version, rule, bounded(seconds))
+                pause = Pause(self._version, rule, bound_duration(seconds))
                 return await _pause(self._pausable[action.name], subject, pause)
             case "resumeFlow" | "resumeQuery", (subject,):
                 return await _resume(self._pausable[action.name], subject)

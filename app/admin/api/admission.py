@@ -21,11 +21,11 @@ from app.admin.api.schemas import By
 from app.http.framework import SmallBodies, read_limited
 from app.http.negotiation import JSON, media_type
 from app.http.problems import INVALID, UNSUPPORTED_MEDIA_TYPE, HttpError
-from mediator.admission.documents import decided, described
+from mediator.admission.documents import decision_document, rules_document
 from mediator.admission.engine import RuleSet
 from mediator.admission.evaluation import Event, Snapshot, Subject
 from mediator.admission.installation import INSTALLATION
-from mediator.admission.parser import LONGEST
+from mediator.admission.parser import MAX_CHARACTERS
 from mediator.base.errors import Invalid, Location
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.admission import LOG_KEPT, StoredRules
@@ -119,7 +119,7 @@ class DryRunDocument(Document):
     """What is tried out."""
 
     rules: str | None = Field(
-        None, max_length=LONGEST, description="The rules; null: those that are stored."
+        None, max_length=MAX_CHARACTERS, description="The rules; null: those that are stored."
     )
     events: list[EventDocument] = Field(min_length=1, max_length=MOST_EVENTS)
     snapshot: SnapshotDocument | None = Field(None, description="null: what is known now.")
@@ -132,7 +132,7 @@ async def _text(request: Request) -> str:
         detail = f"Rules are sent as {_TEXT}, in UTF-8."
         raise HttpError(UNSUPPORTED_MEDIA_TYPE, detail, headers=[("Accept", _TEXT)])
     # A character has at most four bytes; the parser counts characters.
-    raw = await read_limited(request, 4 * LONGEST)
+    raw = await read_limited(request, 4 * MAX_CHARACTERS)
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -203,7 +203,7 @@ async def try_out(control: AdmissionControl, document: DryRunDocument) -> list[d
     events = [_event(index, each) for index, each in enumerate(document.events)]
     snapshot = None if document.snapshot is None else _snapshot(document.snapshot)
     decisions = await control.dry_run(document.rules, events, snapshot, document.seed)
-    return [decided(each) for each in decisions]
+    return [decision_document(each) for each in decisions]
 
 
 def _event(index: int, document: EventDocument) -> Event:
@@ -242,7 +242,7 @@ def _answer(stored: StoredRules, rules: RuleSet, *, dry_run: bool) -> Response:
         "at": None if stored.at is None else stored.at.isoformat(),
         "by": stored.author,
         "dry_run": dry_run,
-        **described(rules),
+        **rules_document(rules),
     }
     etag = {"ETag": f'"{stored.version}"'}
     return Response(orjson.dumps(members), media_type=JSON, headers=etag)
