@@ -452,7 +452,7 @@ class Mediator:
         if self.coordination is None or not self.coordination.is_refused:
             metrics = {**self._metrics.snapshot(), **self._advisor.shared()}
             await self._exchange.publish(self.replica, metrics)
-            peer_metrics = await self._exchange.others(self.replica)
+            peer_metrics = await self._exchange.peers(self.replica)
         self._metrics.merge(peer_metrics)
         self._advisor.merge(peer_metrics)
 

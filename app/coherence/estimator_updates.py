@@ -93,7 +93,7 @@ class EstimatorUpdates:
 
     async def merge(self) -> None:
         """Merge what the other replicas have seen, and what an earlier run of this one had."""
-        others = await self._exchange.others(self._replica)
+        others = await self._exchange.peers(self._replica)
         self._estimator.merge([other.get("classes") for other in others], self._clock.now())
 
     async def measure_filters(self) -> None:

@@ -183,7 +183,7 @@ class Access:
         if not self._may_read_all_kept(database, class_name, moment):
             detail = (
                 f"Objects of {class_name} have owners, or had since this was created, or the class"
-                " is there no more: this is for administrators of it."
+                " no longer exists: this is for administrators of it."
             )
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 

@@ -180,8 +180,8 @@ class Meter:
     def full(self) -> StorageFull:
         limit = self.limits.objects
         detail = (
-            f"The tenant may keep {limit} objects, and does: delete some, or let the operator"
-            " raise the limit. Objects that are there can be changed."
+            f"The tenant has reached its limit of {limit} objects: delete some, or let the operator"
+            " raise the limit. Existing objects can be changed."
         )
         return StorageFull(detail, extra={"limit": "objects", "objects": limit})
 

@@ -185,7 +185,7 @@ class OwnedPlane(NarrowedPlane):
             except PreconditionFailed:
                 # Another writer was faster, and may have changed the owner: reread it.
                 continue
-        raise Conflict("The object is being changed by others all the time; try again.")
+        raise Conflict("Other writes keep changing the object; try again.")
 
     async def _first_answer(self, operation: WriteOperation, error: MediatorError) -> Outcome:
         """Return the answer to the operation that this one repeats; raises `error` if none."""

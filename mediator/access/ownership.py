@@ -125,7 +125,7 @@ def _check_computed_owner(
 
 def _check_value(owner: Owner, value: object) -> None:
     if value != owner.subject:
-        detail = f"{owner.field} says whose an object is, and must be the subject of the request."
+        detail = f"{owner.field} names the owner, and must be the subject of the request."
         raise Forbidden(detail, extra=ADMIN)
 
 

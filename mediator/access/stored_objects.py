@@ -71,6 +71,6 @@ class StoredObjects:
     async def _measure(self, tenant: str, databases: Iterable[str]) -> None:
         # Objects created during the count stay in `_growth`: they may count twice, never less.
         before = self._growth[tenant]
-        counted = sum([await self._count(database) for database in databases])
-        self._counts[tenant] = counted
+        total = sum([await self._count(database) for database in databases])
+        self._counts[tenant] = total
         self._growth[tenant] -= before

@@ -134,7 +134,7 @@ class StillReferenced(Conflict):
         visible = [r for r in references if may_read_all(r["class"])]
         if len(visible) == len(references):
             return self
-        detail = "Objects refer to what is to be deleted; nothing was done."
+        detail = "Other objects refer to the deleted ones; nothing was done."
         return StillReferenced(detail, extra={"references": visible} if visible else None)
 
 

@@ -304,7 +304,7 @@ def _not_found() -> NotFound:
 
 def _full(limit: str, room_in_ms: int) -> TooManyRequests:
     detail = (
-        f"The stream keeps as many {limit} as it may, and none of them is older than its retention."
+        f"The stream has reached its limit of {limit}, and none of them is past its retention."
         " Send fewer tuples, or declare a stream that keeps more of them, or keeps them for less"
         " time."
     )

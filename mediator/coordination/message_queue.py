@@ -225,7 +225,7 @@ class RedisMessageQueue:
 
     async def next_held(self, key: FlowKey, token: str, limit: int) -> list[Ended]:
         reply = await self._call("next", key, token, self.bounds.lease_ms, limit, _PAGE_BYTES)
-        held = [_held(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
+        held = [_held_message(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
         # Messages after the first were not sent: it is released before them.
         return [held[0]._replace(attempt=int(reply[0])), *held[1:]] if held else []
 
@@ -366,7 +366,7 @@ def _ended_row(ended: Ended) -> tuple[Any, ...]:
     return (*head, ended.end.value, ended.document)
 
 
-def _held(position: int, row: bytes) -> Ended:
+def _held_message(position: int, row: bytes) -> Ended:
     arrived_ms, ticket, end, document = row.split(b" ", 3)
     message = QueuedMessage(position, int(arrived_ms), ticket.decode(), b"")
     return Ended(message, End(end.decode()), document)

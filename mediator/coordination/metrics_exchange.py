@@ -49,7 +49,7 @@ class MetricsExchange:
             with suppress(RedisError, OSError):
                 await self._redis.hdel(self._key, replica)
 
-    async def others(self, replica: str) -> list[dict[str, Any]]:
+    async def peers(self, replica: str) -> list[dict[str, Any]]:
         """Return the recent metrics of the other replicas, and remove replicas that are gone.
 
         `age_s` is the time since the last new entry, by this replica's clock alone.

@@ -30,4 +30,4 @@ def require_following(
     if actual.number != expected.number:
         raise PositionGone("The results after this one are no longer kept.")
     if after.digest and actual.digest != expected.digest:
-        raise PositionGone("This result, or one before it, was lost, and there are others now.")
+        raise PositionGone("This result, or one before it, was lost, and others have replaced it.")

@@ -99,5 +99,7 @@ class PlanePath:
 def _minimal_object(route: ClassRoute) -> Values:
     """Return the minimal values of an object of a class."""
     fields = route.schema.fields.values()
-    lacking = (it for it in fields if it.required and not it.has_default)
-    return route.codec.decode_object({it.name: _MINIMAL_VALUES[it.type] for it in lacking})
+    required = (field for field in fields if field.required and not field.has_default)
+    return route.codec.decode_object(
+        {field.name: _MINIMAL_VALUES[field.type] for field in required}
+    )

@@ -92,7 +92,7 @@ class Transactions:
         try:
             return await self.phases.until_free(attempt, MAX_WAIT_S)
         except WriteBlocked:
-            detail = "Others are at work on the same objects; nothing was done."
+            detail = "Other writes hold the same objects; nothing was done."
             raise TransactionAborted(detail) from None
 
     async def _replay(self, transaction: CommitRequest) -> list[Outcome] | None:

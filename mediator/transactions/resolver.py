@@ -99,8 +99,8 @@ class TransactionResolver:
 
     async def resolve_found(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
         """Resolve a logged write as far as possible; `keys` have its intents."""
-        decided = entry.state is State.COMMITTED or entry.intent in self._applying
-        if decided or await self._blind.commit_complete(entry):
+        is_committed = entry.state is State.COMMITTED or entry.intent in self._applying
+        if is_committed or await self._blind.commit_complete(entry):
             # One task rolls it forward for all that meet it here; they keep backing off meanwhile.
             task = self._applying.get(entry.intent) or self._start(entry)
             await asyncio.wait([task], timeout=MAX_PAUSE_S)
@@ -308,7 +308,7 @@ class TransactionResolver:
 
 
 def _outcome_unknown(error: MediatorError) -> OutcomeUnknown:
-    detail = "The write is committed; what is missing of it follows once all systems answer."
+    detail = "The write is committed; its remaining steps follow once all systems answer."
     system = error.system if isinstance(error, Unavailable) else "unknown"
     unknown = OutcomeUnknown(detail, system=system)
     unknown.__cause__ = error
