@@ -457,7 +457,7 @@ class Mediator:
         self._advisor.merge(peer_metrics)
 
     async def reap(self) -> None:
-        """Delete overdue entries of the transaction log and overdue records of the stores.
+        """Delete entries of the transaction log and of the stores past their retention.
 
         Raises:
             Unavailable: The catalogue does not answer.
