@@ -1,1 +1,1 @@
-"""Polyglot persistence: knows no HTTP and no sketch."""
+"""Polyglot persistence, independent of HTTP and the sketch."""

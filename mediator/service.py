@@ -452,12 +452,12 @@ class Mediator:
         if self.coordination is None or not self.coordination.is_refused:
             metrics = {**self._metrics.snapshot(), **self._advisor.shared()}
             await self._exchange.publish(self.replica, metrics)
-            peer_metrics = await self._exchange.others(self.replica)
+            peer_metrics = await self._exchange.peers(self.replica)
         self._metrics.merge(peer_metrics)
         self._advisor.merge(peer_metrics)
 
     async def reap(self) -> None:
-        """Delete overdue entries of the transaction log and overdue records of the stores.
+        """Delete entries of the transaction log and of the stores past their retention.
 
         Raises:
             Unavailable: The catalogue does not answer.

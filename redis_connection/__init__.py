@@ -1,1 +1,1 @@
-"""An open connection to Redis, which stores, feed and sketch share; and scripts to call on it."""
+"""A pipelined connection to Redis and its scripts, for stores, feed and sketch."""

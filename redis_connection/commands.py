@@ -1,4 +1,4 @@
-"""Commands as the bytes that are sent."""
+"""Commands encoded as bytes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["arguments", "command"]
 
 
 def command(*texts: Any) -> bytes:
-    """Pack a command of texts, bytes and numbers."""
+    """Encode a command of texts, bytes and numbers."""
     packed: bytes = hiredis.pack_command(texts)
     return packed
 
 
 def arguments(*texts: Any) -> bytes:
-    """Pack arguments of a command that is put together later: constant ones are packed once."""
+    """Encode arguments of a command that is assembled later: constant ones only once."""
     packed: bytes = hiredis.pack_command(texts)
     return packed[packed.index(b"\n") + 1 :]  # without the count of the command's words

@@ -1,8 +1,8 @@
-"""An open connection to Redis on which exchanges follow each other without waiting.
+"""An open, pipelined connection to Redis.
 
-The driver makes the connection (addresses, TLS, authentication) and its parser reads replies; the
-socket is then ours, because a pooled call of the driver costs many times what the server does.
-What uses private names of the driver is in this module alone.
+The driver opens the connection (addresses, TLS, authentication) and its parser reads replies; the
+socket is then ours, because a pooled call of the driver costs many times as much as the server's
+work. Only this module uses private names of the driver.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 TIMEOUT_S = 3.0
-"""Longest wait for a reply of what replicas share, unless another one is given."""
+"""Default limit of the wait for a reply of the shared Redis."""
 
 _INCOMPLETE: Final = object()
 
 
 class ConnectionLost(ConnectionError):
-    """The replies of an exchange do not come.
+    """The replies of an exchange will not arrive.
 
     Attributes:
         sent: Whether its commands were written, so that the server may have executed them.
@@ -45,11 +45,11 @@ class ConnectionLost(ConnectionError):
 
 
 class ReplyTimeout(ConnectionLost, TimeoutError):
-    """The replies did not come by the deadline."""
+    """The replies did not arrive by the deadline."""
 
 
 OnReplies: TypeAlias = Callable[[list[Any] | ConnectionLost], None]
-"""Called with the replies to all commands, errors of the server among them, or with the failure."""
+"""Called with the replies to all commands, including errors of the server, or with the failure."""
 
 
 class _Exchange:
@@ -65,11 +65,11 @@ class _Exchange:
 
 
 class Connection(asyncio.Protocol):
-    """A connection that is open, until it is lost.
+    """A connection that is open until it is lost.
 
     Args:
-        driver: The driver's connection, connected; this takes its socket over.
-        error_of_reply: Makes the error that stands for an error reply, of its text.
+        driver: The driver's open connection; this takes over its socket.
+        error_of_reply: Converts the text of an error reply to an exception.
     """
 
     def __init__(
@@ -87,55 +87,55 @@ class Connection(asyncio.Protocol):
         self._sent = 0
         self._timer: asyncio.TimerHandle | None = None
         self.lost = False
-        writer = driver._writer  # noqa: SLF001 - the driver has no public way to its transport
+        writer = driver._writer  # noqa: SLF001 - the driver does not expose its transport
         assert writer is not None
         self._transport = writer.transport
         self._transport.set_protocol(self)
 
     @property
     def idle(self) -> bool:
-        """Whether what is sent now need not wait for other exchanges."""
+        """Whether commands sent now need not wait for other exchanges."""
         return not self._exchanges and not self.lost and not self._transport.is_closing()
 
     def request(self, commands: Sequence[bytes], deadline: float) -> asyncio.Future[list[Any]]:
-        """Send packed commands; the future gets their replies.
+        """Send encoded commands; the future gets their replies.
 
-        A future that is cancelled leaves the connection as it is: its replies are dropped.
+        Cancelling the future does not affect the connection: its replies are dropped.
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         self.send(commands, deadline, partial(_resolve, future))
         return future
 
     def send(self, commands: Sequence[bytes], deadline: float, on_replies: OnReplies) -> None:
-        """Send packed commands, and call back in the loop's tick in which their replies arrive.
+        """Send encoded commands, and call back in the loop's tick in which their replies arrive.
 
-        A future wakes its task two ticks later, which takes as long as all the rest here.
+        A future wakes its task two ticks later, which takes as long as all other work here.
 
         Args:
-            commands: What is sent in one piece.
-            deadline: When the replies must be there, by `time.monotonic`.
-            on_replies: May send itself.
+            commands: The commands, sent in one write.
+            deadline: The time by which the replies must arrive, by `time.monotonic`.
+            on_replies: The callback; it may send.
 
         Raises:
-            ConnectionLost: It is lost already.
+            ConnectionLost: The connection is already lost.
         """
         if self.lost:
             raise ConnectionLost("the connection was lost", sent=False)
         self._exchanges.append(_Exchange(len(commands), deadline, on_replies))
         if len(self._exchanges) == 1:
-            self._write(commands)  # nothing is under way, and a tick is a quarter of a short call
+            self._write(commands)  # no exchange is pending, and a tick is a quarter of a short call
             return
-        # What is sent in one tick while replies are awaited goes out in one piece.
+        # Commands sent in one tick while replies are awaited share one write.
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.extend(commands)
 
     def close(self) -> None:
-        """Close the connection; exchanges that are under way fail."""
+        """Close the connection; pending exchanges fail."""
         self._fail("the connection was closed")
 
     def data_received(self, data: bytes) -> None:
-        """Hand replies out, in the order of the commands."""
+        """Deliver replies in the order of the commands."""
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not _INCOMPLETE:
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return  # `connection_lost` is called in a moment
         self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
-        # Commands are written in the order of their exchanges, and these are the last.
+        # Commands are written in the order of their exchanges; these are the last.
         self._sent = len(self._exchanges)
         if self._timer is None:
             self._start_timer()
@@ -171,11 +171,11 @@ class Connection(asyncio.Protocol):
             exchange.on_replies(exchange.replies)
 
     def _start_timer(self) -> None:
-        left = self._exchanges[0].deadline - monotonic()
-        self._timer = self._loop.call_later(max(left, 0.0), self._check_deadline)
+        remaining_s = self._exchanges[0].deadline - monotonic()
+        self._timer = self._loop.call_later(max(remaining_s, 0.0), self._check_deadline)
 
     def _check_deadline(self) -> None:
-        """Give the connection up once its oldest exchange is overdue: all others queue behind it.
+        """Fail the connection once its oldest exchange is overdue: all others queue behind it.
 
         One timer serves many exchanges, as most end long before.
         """
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
             self._fail("the server did not answer in time", ReplyTimeout)
 
     def _fail(self, reason: str, kind: type[ConnectionLost] = ConnectionLost) -> None:
-        # Before any callback: one that sends again is refused.
+        # Before any callback: a callback that sends is refused.
         self.lost = True
         if self._timer is not None:
             self._timer.cancel()
@@ -205,13 +205,13 @@ class Connection(asyncio.Protocol):
 async def open_connection(
     driver: AbstractConnection, error_of_reply: Callable[[str], Exception]
 ) -> Connection:
-    """Connect by the driver, and take its socket over."""
+    """Connect with the driver, and take over its socket."""
     connect: Any = driver.connect  # the driver's methods have no annotations
     try:
         await connect()
         return Connection(driver, error_of_reply)
     except BaseException:
-        await driver.disconnect(nowait=True)  # the driver releases none by itself
+        await driver.disconnect(nowait=True)  # the driver does not release it
         raise
 
 

@@ -1,4 +1,4 @@
-"""Lua scripts: called by their SHA-1, and put together from modules that are made when needed."""
+"""Lua scripts: called by SHA-1, and assembled from lazily created modules."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ class Script:
 
     @cached_property
     def sha(self) -> str:
-        """The name by which the server calls it; Redis requires SHA-1."""
+        """The SHA-1 by which Redis names the script."""
         return sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     @cached_property
     def load(self) -> bytes:
-        """The command that makes the server know it."""
+        """The command that loads the script into the server."""
         return command("SCRIPT", "LOAD", self.text)
 
     def call(self, keys: Iterable[str], *arguments: Any) -> bytes:
-        named = tuple(keys)
-        return command("EVALSHA", self.sha, len(named), *named, *arguments)
+        key_names = tuple(keys)
+        return command("EVALSHA", self.sha, len(key_names), *key_names, *arguments)
 
 
 def lua_text(package: str, name: str) -> str:
-    """Return the text of a Lua file beside a package's modules."""
+    """Return the text of a Lua file in a package."""
     return (files(package) / f"{name}.lua").read_text("utf-8")
 
 
 def lua_module(name: str, text: str) -> str:
-    """Return a module as a function that makes it when it is first called.
+    """Return a module as a function that creates it at the first call.
 
-    Redis has no modules, and making the functions of one takes longer than many a call of a script.
+    Redis has no modules, and creating the functions of one takes longer than many script calls.
     """
     return _MODULE.format(name=name, text=text)

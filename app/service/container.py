@@ -273,7 +273,8 @@ def _connect_metrics(
     if security is not None:
         stored = security.stored
         metrics.connect(
-            metrics.tenant_objects, lambda: {(name,): count for name, count in stored.known.items()}
+            metrics.tenant_objects,
+            lambda: {(name,): count for name, count in stored.counts.items()},
         )
 
 

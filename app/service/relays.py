@@ -24,7 +24,7 @@ from app.service.interpreter import spare_the_collector
 from app.settings.main import MediatorSettings
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
-from mediator.base.child_processes import ended, keep
+from mediator.base.child_processes import keep_running, stop_process
 from mediator.base.concurrency import end, ended_within
 from mediator.base.errors import MediatorError
 from mediator.base.observation import (

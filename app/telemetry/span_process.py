@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
 from app.telemetry.spans import MakeSpans, SpanRecord, readable_span
-from mediator.base.child_processes import ended, keep
+from mediator.base.child_processes import keep_running, stop_process
 from mediator.base.concurrency import end
 
 __all__ = ["MAX_WAITING", "SpanProcess"]
@@ -106,7 +106,9 @@ class SpanProcess:
             pass
         await end([self._supervision])
         if self._process is not None:
-            await ended(self._process, max(0.0, deadline - asyncio.get_running_loop().time()))
+            await stop_process(
+                self._process, max(0.0, deadline - asyncio.get_running_loop().time())
+            )
 
     def _flush(self) -> None:
         self._timer = None

@@ -1,1 +1,1 @@
-"""Who may do what: tenants, grants and the decision; knows no HTTP."""
+"""Access control: tenants, grants and the decision; independent of HTTP."""

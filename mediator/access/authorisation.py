@@ -1,6 +1,7 @@
-"""Authorisation of one request: what it may do, decided before any store is called.
+"""Authorisation of one request: its permissions, decided before any store is called.
 
-Routes that name a class do so in one place (`app.api.router`); those that name several, for each.
+Routes that name a class are authorised in one place (`app.api.router`); routes that name several
+authorise each.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import Final, NamedTuple
 
 from mediator.access.cache import AccessCache
 from mediator.access.decision import AccessDecision, AccessTarget, decide
-from mediator.access.metered_plane import MeteredPlane, Transact, hiding_references, metered
+from mediator.access.metered_plane import (
+    MeteredPlane,
+    Transact,
+    hide_references,
+    meter_transactions,
+)
 from mediator.access.metering import UNLIMITED, Meter, RunBound
 from mediator.access.model import Principal, Scope
 from mediator.access.owned_plane import OwnedPlane
@@ -26,10 +32,10 @@ __all__ = ["EVERYTHING", "Access", "ClassAccess", "Unrestricted", "refusal"]
 
 
 class ClassAccess(NamedTuple):
-    """What a request may do with one class.
+    """The access of a request to one class.
 
     Attributes:
-        owner: The subject to whose objects the request is confined; None: it is not.
+        owner: The subject to whose objects the request is confined; None: unconfined.
         names_systems: Whether responses may name the systems that the class is on.
     """
 
@@ -46,7 +52,7 @@ def _allows(principal: Principal, scope: Scope, target: AccessTarget) -> bool:
 
 
 class Access:
-    """The permissions of a principal (None: the request has none), and what is open to all."""
+    """The permissions of a principal (None: the request has none), and public access."""
 
     __slots__ = ("_access_cache", "_model", "meter", "principal")
 
@@ -65,12 +71,12 @@ class Access:
     def require(
         self, scope: Scope, database: str, class_name: str | None = None, *, by_anybody: bool = True
     ) -> None:
-        """Return if the request may do that.
+        """Return if the request has a permission.
 
         Args:
-            scope: What it needs.
-            database: Where.
-            class_name: In which class; None: in the whole database.
+            scope: The required scope.
+            database: The database of the access.
+            class_name: The class; None: the whole database.
             by_anybody: Whether a public class is open to requests without a principal.
 
         Raises:
@@ -83,23 +89,23 @@ class Access:
             raise refusal(decision, scope)
 
     def require_some(self, scope: Scope, database: str) -> None:
-        """Return if the request may do that in one class at least; raises as `require`."""
-        if not self._allowed(scope, database):
+        """Return if the request has a scope in at least one class; raises as `require`."""
+        if not self._allowed_classes(scope, database):
             self.require(scope, database)
 
     def may_enter(self, database: str) -> bool:
-        """Whether the request may read or write in one class at least."""
-        return any(self._allowed(scope, database) for scope in (Scope.READ, Scope.WRITE))
+        """Whether the request may read or write in at least one class."""
+        return any(self._allowed_classes(scope, database) for scope in (Scope.READ, Scope.WRITE))
 
     @property
     def sender(self) -> tuple[str, ...]:
-        """The namespace of the request's Idempotency-Keys: no sender gets answers to another's."""
+        """The namespace of the request's Idempotency-Keys, which separates senders."""
         principal = self.principal
         return () if principal is None else (principal.tenant, principal.subject)
 
     def readable(self, database: str) -> tuple[str, ...] | None:
-        """Return the classes that may be read; None: all. Raises as `require` if there are none."""
-        allowed = self._allowed(Scope.READ, database)
+        """Return the readable classes; None: all. Raises as `require` if none are."""
+        allowed = self._allowed_classes(Scope.READ, database)
         names = tuple(name for name in allowed if self.owner_of(database, name) is None)
         if not names:
             self.require(Scope.READ, database)
@@ -109,7 +115,7 @@ class Access:
         return self._may(Scope.READ, database, class_name)
 
     def owner_of(self, database: str, class_name: str) -> str | None:
-        """Return the subject to whose objects a class is confined; None: it is not."""
+        """Return the subject to whose objects a class is confined; None: unconfined."""
         route = self._find(database, class_name)
         if route is None or route.schema.owner_field is None:
             return None
@@ -129,13 +135,13 @@ class Access:
         return self._may(Scope.ADMIN, database, class_name)
 
     def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
-        """Whether every object of a class may be shown, former objects included.
+        """Whether all objects of a class may be shown, including former ones.
 
         `by_anybody` is as in `require`.
         """
         route = self._find(database, class_name)
         is_ownerless = route is not None and route.schema.owner_field is None
-        # A class that is gone may have had owners: what is left of it is for administrators.
+        # A removed class may have had owners: its remains are for administrators.
         scope = Scope.READ if is_ownerless else Scope.ADMIN
         return self._may(scope, database, class_name, by_anybody=by_anybody)
 
@@ -149,7 +155,7 @@ class Access:
         return None if until is None or self._may(Scope.ADMIN, database, class_name) else until
 
     def require_changes(self, database: str, class_name: str) -> None:
-        """Return if every change to a class from now on may be shown to the request.
+        """Return if all future changes to a class may be shown to the request.
 
         Raises:
             Forbidden: Its objects have owners, or had until a moment ago.
@@ -164,11 +170,11 @@ class Access:
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 
     def require_all_since(self, database: str, class_name: str, moment: datetime) -> None:
-        """Return if every object of a class may be shown, as it is and as it was since a moment.
+        """Return if all objects of a class may be shown, in all states since a moment.
 
         Args:
-            database: Where.
-            class_name: Which.
+            database: The database.
+            class_name: The class.
             moment: By the clock of a replica.
 
         Raises:
@@ -177,20 +183,20 @@ class Access:
         if not self._may_read_all_kept(database, class_name, moment):
             detail = (
                 f"Objects of {class_name} have owners, or had since this was created, or the class"
-                " is there no more: this is for administrators of it."
+                " no longer exists: this is for administrators of it."
             )
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 
     def require_definition(self, database: str, class_name: str, created: datetime) -> None:
-        """Return if the definition of what depends on a class may be shown, and removed.
+        """Return if a definition that depends on a class may be shown, and removed.
 
-        That is a right on the whole database, which the route requires. Who could use it while the
-        class was there still can when it is gone: nothing of its objects is shown.
+        That is a right on the whole database, which the route requires. A caller who had it while
+        the class existed keeps it when the class is gone: no data of its objects is shown.
 
         Args:
-            database: Where.
-            class_name: On which class it depends.
-            created: When it was created, by the clock of a replica.
+            database: The database.
+            class_name: The class on which it depends.
+            created: The creation time, by the clock of a replica.
 
         Raises:
             Forbidden: Objects of the class have owners, or had some time since.
@@ -210,12 +216,12 @@ class Access:
         return may_read_all and self._was_open_since(database, class_name, moment)
 
     def _was_open_since(self, database: str, class_name: str, moment: datetime) -> bool:
-        """Whether objects of a class certainly had no owners since a moment, if it has none now."""
+        """Whether objects of a class had no owners for certain since a moment, if none now."""
         until = self.owned_until(database, class_name)
         return until is None or moment > changes_open_at(until)
 
     def may_read_all_since(self, database: str, class_name: str, moment: datetime) -> bool:
-        """Whether every object of a class may be shown, as it is and as it was since a moment."""
+        """Whether all objects of a class may be shown, in all states since a moment."""
         until = self.owned_until(database, class_name)
         return self.may_read_all(database, class_name) and (until is None or moment > until)
 
@@ -235,7 +241,7 @@ class Access:
         if schema.owner_field is None or _allows(principal, Scope.ADMIN, target):
             return ClassAccess(None, names)
         if scope is not Scope.READ:
-            # A writer of its own objects has to see whose they are.
+            # A writer of its own objects must see their owners.
             self.require(Scope.READ, database, class_name)
         return ClassAccess(principal.subject, names)
 
@@ -246,23 +252,23 @@ class Access:
 
     @contextmanager
     def submitting(self) -> Iterator[RunBound | None]:
-        """Count a run that is being queued; yields how many there may be, None: any number."""
-        most = self.meter.limits.runs
-        if most is None:
+        """Count a run being submitted; yields the bound of runs, None: unbounded."""
+        limit = self.meter.limits.runs
+        if limit is None:
             yield None
             return
         tenant = self._access_cache.current.tenants.get(self.meter.tenant)
         databases = tenant.databases if tenant else ()
         with self.meter.submitting() as pending:
-            yield RunBound(databases, most, pending)
+            yield RunBound(databases, limit, pending)
 
     def transact(self, transact: Transact) -> Transact:
-        transact = hiding_references(transact, self.may_read_all)
+        transact = hide_references(transact, self.may_read_all)
         if not self.meter.bounds_operations:
             return transact
-        return metered(transact, self.meter, self._model())
+        return meter_transactions(transact, self.meter, self._model())
 
-    def _allowed(self, scope: Scope, database: str) -> list[str]:
+    def _allowed_classes(self, scope: Scope, database: str) -> list[str]:
         route = self._model().databases.get(database)
         classes = route.classes if route else ()
         return [name for name in classes if self._may(scope, database, name)]
@@ -293,7 +299,7 @@ class Unrestricted(Access):
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Take neither owners nor a routing model."""
+        """Create it without owners and routing model."""
         self.meter, self.principal, self._model = UNLIMITED, None, lambda: EMPTY
 
     def _decide(self, *_: object, **__: object) -> AccessDecision:

@@ -1,8 +1,8 @@
 """A cache of tenants, keys and owners: a snapshot, refreshed every second.
 
-All of it is in memory, so a request costs no round trip, and neither does a key that does not
-exist: guessing ids puts no load on the catalogue. Changes of this replica are in force immediately,
-those of another within about a second.
+It is entirely in memory, so a request costs no round trip, nor does an unknown key: guessing ids
+puts no load on the catalogue. Changes by this replica are in force immediately, those by another
+one within about a second.
 
 If the catalogue does not answer, the last snapshot is valid for `VALID_S`; then all requests are
 refused, as keys may have been revoked meanwhile.
@@ -28,7 +28,7 @@ VALID_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A tenant; a limit that `limits` lacks is that of the settings."""
+    """A tenant; limits missing in `limits` come from the settings."""
 
     name: str
     databases: tuple[str, ...] = ()

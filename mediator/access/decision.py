@@ -1,12 +1,12 @@
-"""The access decision, a pure function; what is not granted is denied.
+"""The access decision, a pure function that denies by default.
 
-Three refusals, which disclose no more than each may:
+Three refusals, with the minimum of disclosure:
 
-- `UNAUTHENTICATED`: the request has no principal. It is the same whether the target exists or not.
-- `HIDDEN`: the database is another tenant's, or has no owner, or nothing of it is granted. It is
-  answered like a database that does not exist.
-- `FORBIDDEN`: the principal has grants on the database, but not this one. It is decided by the
-  grants alone, so it does not disclose whether a class exists.
+- `UNAUTHENTICATED`: the request has no principal, whether the target exists or not.
+- `HIDDEN`: the database is another tenant's, or has no owner, or the principal has no grant on it.
+  The answer is that of a missing database.
+- `FORBIDDEN`: the principal has grants on the database, but not this one. The grants alone decide,
+  so it does not disclose whether a class exists.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class AccessDecision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AccessTarget:
-    """The target of an action: a class, or (None) a database as a whole; `owner` is its tenant.
+    """The target of an action: a class, or (None) a whole database; `owner` is its tenant.
 
-    `visibility` is who may keep answers of the class; ``public`` also opens it to all readers.
+    `visibility` says who may cache answers of the class; ``public`` also opens it to all readers.
     """
 
     database: str
@@ -50,7 +50,7 @@ class AccessTarget:
 
 
 def decide(principal: Principal | None, scope: Scope, target: AccessTarget) -> AccessDecision:
-    """Decide whether a principal (None: the request has none) may do what requires a scope."""
+    """Decide whether a principal (None: the request has none) has a scope on a target."""
     if scope is Scope.READ and target.visibility == "public" and target.class_name is not None:
         return AccessDecision.ALLOWED
     if principal is None:
@@ -80,16 +80,16 @@ class Extent(Enum):
     """No key is required."""
 
     ANYTHING = auto()
-    """Any key will do; the route shows to each what is its own."""
+    """Any key; the route shows each principal its own data."""
 
     DATABASE = auto()
-    """The database of the path or of the query; where none is named, the installation."""
+    """The database of the path or the query; without one, the installation."""
 
     TENANT = auto()
-    """The tenant of the path, all of it."""
+    """The whole tenant of the path."""
 
     INSTALLATION = auto()
-    """Everything: only the operator has that."""
+    """The whole installation: only for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ def decide_route(
     Args:
         principal: None: the request has none.
         permission: What the route requires.
-        database: Named by the path or the query.
-        tenant: Named by the path.
+        database: The database in the path or the query.
+        tenant: The tenant in the path.
         owner_of: Returns the tenant that owns a database.
     """
     if permission.extent is Extent.NOTHING:

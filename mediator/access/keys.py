@@ -1,8 +1,8 @@
 """API keys: ``ptl_<id>_<secret>``, of which only the id and a hash of the secret are kept.
 
-A password needs a slow, salted hash, because people choose passwords that can be guessed. The
-secret is 256 random bits: they cannot be tried out however fast the hash is, and no two keys share
-one, so a single SHA-256 is as safe, and costs a microsecond instead of a tenth of a second.
+A password needs a slow, salted hash, because people choose guessable passwords. The secret has 256
+random bits: brute force fails however fast the hash is, and no two keys share a secret, so a single
+SHA-256 is as safe, and costs a microsecond instead of a tenth of a second.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def mint() -> NewKey:
 
 
 def split(text: str) -> tuple[str, str] | None:
-    """Return the id and the secret of a key's text; None if it is no key."""
+    """Return the id and the secret of a key's text; None if malformed."""
     match = _KEY.fullmatch(text)
     return None if match is None else (match[1], match[2])
 

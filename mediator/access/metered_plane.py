@@ -1,8 +1,8 @@
 """A data plane within a tenant's limits: cost of queries, number of objects.
 
 The number of objects is known without a round trip (`mediator.access.stored_objects`). At the limit
-an object that is there can still be replaced, changed and deleted: a put without a condition is
-bound to an object that is there, and is refused if there is none.
+an existing object can still be replaced, changed and deleted: a put without a condition is bound to
+an existing object, and refused if missing.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = [
     "MeteredPlane",
     "NarrowedPlane",
     "Transact",
-    "hiding_references",
-    "metered",
-    "shown_error",
+    "hide_references",
+    "meter_transactions",
+    "visible_error",
 ]
 
 Transact: TypeAlias = Callable[[CommitRequest], Awaitable[list[Outcome]]]
@@ -54,7 +54,7 @@ MayReadAll: TypeAlias = Callable[[str, str], bool]
 _A = TypeVar("_A", bound=Outcome | MediatorError)
 
 _MAX_PAUSE_S: Final = 1.0
-"""The longest wait of a query whose tenant is a little over its rate; else it is refused."""
+"""Limit of the pause of a query whose tenant slightly exceeds its rate; beyond it is refused."""
 
 _PRESENT: Final = Condition(present=True)
 
@@ -76,7 +76,7 @@ class NarrowedPlane:
         return await self._plane.read(operation, preference)
 
     async def recall(self, operation: WriteOperation, *, whole: bool = False) -> Outcome | None:
-        """Return a remembered answer: the operation's id contains its subject, so it is its own."""
+        """Return a recorded answer: the id of an operation contains its subject."""
         return await self._plane.recall(operation, whole=whole)
 
 
@@ -91,11 +91,11 @@ class MeteredPlane(NarrowedPlane):
         """Raises `StorageFull` if it would create one object too many."""
 
         async def write(allowed: Sequence[Operation]) -> list[Outcome]:
-            [one] = allowed
-            assert not isinstance(one, Get)
-            return [await self._plane.write(one)]
+            [single] = allowed
+            assert not isinstance(single, Get)
+            return [await self._plane.write(single)]
 
-        [outcome] = await _carried_out(self._meter, self.model, [operation], write)
+        [outcome] = await _execute_within_room(self._meter, self.model, [operation], write)
         return outcome
 
     async def batch(
@@ -105,18 +105,18 @@ class MeteredPlane(NarrowedPlane):
 
         async def write(allowed: Sequence[Operation]) -> list[Outcome | MediatorError]:
             answers = await self._plane.batch(allowed, whole=whole)
-            for index, (one, other) in enumerate(zip(operations, allowed, strict=True)):
-                # The caller has set no such condition: it was added because there is no room.
-                if one is not other and isinstance(answers[index], PreconditionFailed):
+            for index, (sent, bound) in enumerate(zip(operations, allowed, strict=True)):
+                # The condition is not the caller's: it was added for lack of room.
+                if sent is not bound and isinstance(answers[index], PreconditionFailed):
                     answers[index] = self._meter.full()
             return answers
 
-        return await _carried_out(self._meter, self.model, operations, write)
+        return await _execute_within_room(self._meter, self.model, operations, write)
 
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> QueryResult:
-        """Raises `TooManyRequests` if the tenant's queries have examined too much lately."""
+        """Raises `TooManyRequests` if the tenant's recent queries examined too many records."""
         limits = self._meter.limits
         ceiling = ceiling or Ceiling(limits.query_rows, limits.query_seconds)
         await self._pause()
@@ -138,9 +138,9 @@ class MeteredPlane(NarrowedPlane):
             await asyncio.sleep(debt_s)
 
     def _charge(self, error: TooCostly) -> None:
-        """Charge for a query that was given up.
+        """Charge for an aborted query.
 
-        By rows or by time it is all that it could have, by memory what it had examined.
+        Beyond rows or time: its whole limit; beyond memory: the records examined.
         """
         limits, extra = self._meter.limits, error.extra
         for limit, name in (("query_rows", "rows"), ("query_seconds", "seconds")):
@@ -150,41 +150,41 @@ class MeteredPlane(NarrowedPlane):
         self._meter.spend(extra.get("rows") or error.examined or time)
 
 
-def metered(transact: Transact, meter: Meter, model: RoutingModel) -> Transact:
+def meter_transactions(transact: Transact, meter: Meter, model: RoutingModel) -> Transact:
     async def run(transaction: CommitRequest) -> list[Outcome]:
         async def write(allowed: Sequence[Operation]) -> list[Outcome]:
             writes = tuple(write for write in allowed if not isinstance(write, Get))
             return await transact(replace(transaction, writes=writes))
 
-        return await _carried_out(meter, model, transaction.writes, write)
+        return await _execute_within_room(meter, model, transaction.writes, write)
 
     return run
 
 
-async def _carried_out(
+async def _execute_within_room(
     meter: Meter,
     model: RoutingModel,
     operations: Sequence[Operation],
-    carry_out: Callable[[Sequence[Operation]], Awaitable[list[_A]]],
+    execute: Callable[[Sequence[Operation]], Awaitable[list[_A]]],
 ) -> list[_A]:
-    """Carry out operations with no more creations than there is room for."""
-    allowed = _within(meter.room, model, operations)
-    # Taken before and given back afterwards: concurrent requests share the room.
+    """Execute operations with at most as many creations as there is room for."""
+    allowed = _bind_beyond_room(meter.room, model, operations)
+    # Reserved before and released afterwards: concurrent requests share the room.
     with meter.reserving(sum(map(_may_create, allowed))):
         try:
-            answers = await carry_out(allowed)
+            answers = await execute(allowed)
         except PreconditionFailed:
-            if any(one is not other for one, other in zip(operations, allowed, strict=True)):
+            if any(sent is not bound for sent, bound in zip(operations, allowed, strict=True)):
                 raise meter.full() from None
             raise
-        meter.grew(_growth(operations, answers))
+        meter.adjust(_growth(operations, answers))
     return answers
 
 
-def _within(
+def _bind_beyond_room(
     room: float, model: RoutingModel, operations: Sequence[Operation]
 ) -> Sequence[Operation]:
-    """Return operations, of which those beyond the room create nothing."""
+    """Return operations; those beyond the room are bound to create nothing."""
     if room >= len(operations):
         return operations
     allowed: list[Operation] = []
@@ -202,7 +202,7 @@ def _may_create(operation: Operation) -> bool:
 
 
 def _bound(model: RoutingModel, operation: Operation) -> Operation:
-    """Bind a write that may create to an existing object, and one that must create to none."""
+    """Bind a write that may create to an existing object; one that must create never holds."""
     if not isinstance(operation, Create | Put):
         return operation
     database = model.databases.get(operation.database)
@@ -221,22 +221,24 @@ def _growth(operations: Sequence[Operation], answers: Sequence[Outcome | Mediato
     return growth
 
 
-def shown_error(error: StillReferenced, database: str, may_read_all: MayReadAll) -> StillReferenced:
-    """Return what may be shown of a refusal because of foreign keys, which hold for everybody.
+def visible_error(
+    error: StillReferenced, database: str, may_read_all: MayReadAll
+) -> StillReferenced:
+    """Return the visible part of a refusal by foreign keys, which hold for everybody.
 
-    What refers to an object may be of classes that the caller may not read, or of other owners.
-    Then the refusal only says that something does.
+    Referring objects may be of classes that the caller may not read, or of other owners. Then the
+    refusal only says that some object refers.
     """
     return error.shown_to(partial(may_read_all, database))
 
 
-def hiding_references(transact: Transact, may_read_all: MayReadAll) -> Transact:
-    """Return what executes transactions, and refuses them in this way."""
+def hide_references(transact: Transact, may_read_all: MayReadAll) -> Transact:
+    """Return an execution of transactions whose refusals hide invisible references."""
 
     async def run(transaction: CommitRequest) -> list[Outcome]:
         try:
             return await transact(transaction)
         except StillReferenced as error:
-            raise shown_error(error, transaction.database, may_read_all) from None
+            raise visible_error(error, transaction.database, may_read_all) from None
 
     return run

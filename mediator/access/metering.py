@@ -15,12 +15,12 @@ from mediator.base.errors import StorageFull, TooManyRequests
 __all__ = ["UNLIMITED", "Delay", "Meter", "RunBound", "TenantLimits", "refusal"]
 
 _SAVED_S: Final = 10.0
-"""Seconds for which unused records accumulate."""
+"""Seconds for which unused records accumulate as credit."""
 
-_LONGEST_RETRY_S: Final = 86_400.0
+_MAX_RETRY_S: Final = 86_400.0
 _RUN_RETRY_S: Final = 10.0
-_LEAVES_S: Final = 0.05
-"""Seconds after which a request may have left, for one that waits for that."""
+_RECHECK_S: Final = 0.05
+"""Seconds after which a waiting request checks whether another one has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,18 @@ class TenantLimits:
     """The limits of a tenant at one replica; None: no limit.
 
     Attributes:
-        rate: Requests in a second.
+        rate: Requests per second.
         burst: Requests at once, after a pause.
-        in_flight: Requests that are being answered at the same time.
+        in_flight: Concurrent requests.
         body_bytes: Bytes of a request's body, or of a line of an import.
         query_rows: Records that stores may send for one query.
         query_seconds: Time of one query, in seconds.
-        rows_rate: Records that stores send for its queries in a second, on average.
+        rows_rate: Average records per second that stores send for its queries.
         stream_seconds: Time of one import, export, feed or download, in seconds.
         runs: Runs of its databases that have not ended, in the whole installation.
-        objects: Objects that its databases hold together, in the whole installation.
-        priority: Of its requests, from 0 to 100, and the highest of its runs; admission control
-            refuses and stops what has a low one.
+        objects: Objects in all its databases, in the whole installation.
+        priority: The priority of its requests, from 0 to 100, and the highest of its runs;
+            admission control refuses and stops work of a low one.
     """
 
     rate: float | None = None
@@ -57,7 +57,7 @@ class TenantLimits:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A limit that is reached, and the seconds after which it may not be any more."""
+    """A reached limit, and the seconds after which it may be free again."""
 
     limit: str
     seconds: float
@@ -67,9 +67,9 @@ class Meter:
     """The account of one tenant.
 
     Attributes:
-        bounds_operations: Whether operations on objects are bounded, and not only requests.
-        in_flight: Requests that are being answered.
-        admitted: Requests that were let in, since the process started.
+        bounds_operations: Whether operations on objects are bounded, not only requests.
+        in_flight: Requests being answered.
+        admitted: Requests admitted since the process started.
     """
 
     __slots__ = (
@@ -106,7 +106,7 @@ class Meter:
         self.bounds_operations = of_operations != (None, None, None, None)
 
     def enter(self) -> None:
-        """Count a request in; the caller ends it by `in_flight -= 1`. Raises `TooManyRequests`."""
+        """Count a request, which the caller ends by `in_flight -= 1`; raises `TooManyRequests`."""
         limits = self.limits
         if limits.in_flight is not None and self.in_flight >= limits.in_flight:
             raise refusal("in_flight", f"{limits.in_flight} requests are being answered already.")
@@ -123,7 +123,7 @@ class Meter:
         self._tokens = tokens - 1
 
     def _earned(self, rate: float, burst: int) -> float:
-        """Return the tokens that there are now."""
+        """Return the current tokens."""
         now_s = self._clock.monotonic()
         self._tokens = min(burst, self._tokens + (now_s - self._tokens_at_s) * rate)
         self._tokens_at_s = now_s
@@ -131,10 +131,10 @@ class Meter:
 
     @property
     def delay(self) -> Delay | None:
-        """What keeps the next request from being let in and executed at once; None: nothing."""
+        """The limit that delays the next request; None: it can be executed at once."""
         limits = self.limits
         if limits.in_flight is not None and self.in_flight >= limits.in_flight:
-            return Delay("in_flight", _LEAVES_S)
+            return Delay("in_flight", _RECHECK_S)
         if limits.rate is not None:
             missing = 1 - self._earned(limits.rate, limits.burst)
             if missing > 0:
@@ -150,7 +150,7 @@ class Meter:
 
     @property
     def debt_s(self) -> float:
-        """Seconds until what was spent is made good; 0 or less: it is."""
+        """Seconds until the debt is repaid; 0 or less: no debt."""
         if self.limits.rows_rate is None:
             return 0.0
         return self._paid_until_s - self._clock.monotonic()
@@ -158,10 +158,10 @@ class Meter:
     @property
     def room(self) -> float:
         """How many more objects may be created, besides those being created."""
-        most = self.limits.objects
-        if most is None or self._stored is None:
+        limit = self.limits.objects
+        if limit is None or self._stored is None:
             return float("inf")
-        return most - self._stored.of(self.tenant) - self._reserved
+        return limit - self._stored.of(self.tenant) - self._reserved
 
     @contextmanager
     def reserving(self, objects: int) -> Iterator[None]:
@@ -172,25 +172,25 @@ class Meter:
         finally:
             self._reserved -= objects
 
-    def grew(self, by: int) -> None:
-        """Count objects that were created, or (below 0) deleted."""
+    def adjust(self, by: int) -> None:
+        """Count created or (below 0) deleted objects."""
         if by and self._stored is not None and self.limits.objects is not None:
-            self._stored.grew(self.tenant, by)
+            self._stored.adjust(self.tenant, by)
 
     def full(self) -> StorageFull:
-        most = self.limits.objects
+        limit = self.limits.objects
         detail = (
-            f"The tenant may keep {most} objects, and does: delete some, or let the operator"
-            " raise the limit. Objects that are there can be changed."
+            f"The tenant has reached its limit of {limit} objects: delete some, or let the operator"
+            " raise the limit. Existing objects can be changed."
         )
-        return StorageFull(detail, extra={"limit": "objects", "objects": most})
+        return StorageFull(detail, extra={"limit": "objects", "objects": limit})
 
     def is_over(self, seconds: float) -> bool:
-        most = self.limits.stream_seconds
-        return most is not None and seconds >= most
+        limit = self.limits.stream_seconds
+        return limit is not None and seconds >= limit
 
     def limit_of(self, error: Exception) -> str | None:
-        """Name the limit that an error is about; None: it is about something else."""
+        """Return the limit that caused an error; None: another cause."""
         extra = getattr(error, "extra", None) or {}
         if "limit_bytes" in extra and extra["limit_bytes"] == self.limits.body_bytes:
             return "body_bytes"
@@ -199,7 +199,7 @@ class Meter:
 
     @contextmanager
     def submitting(self) -> Iterator[int]:
-        """Count a run that is being queued; yields how many others are at the same time."""
+        """Count a run being submitted; yields the number of other concurrent submissions."""
         self._submitting += 1
         try:
             yield self._submitting - 1
@@ -210,20 +210,20 @@ class Meter:
 def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
     """Return the error of a request beyond a limit of `TenantLimits`; `why` is a sentence."""
     detail = f"The tenant's limit is reached: {why}"
-    retry_after_s = ceil(min(after_s, _LONGEST_RETRY_S))
+    retry_after_s = ceil(min(after_s, _MAX_RETRY_S))
     return TooManyRequests(detail, retry_after_s=retry_after_s, extra={"limit": limit})
 
 
 @dataclass(frozen=True, slots=True)
 class RunBound:
-    """How many runs of a tenant's databases may be under way; `pending` are being submitted."""
+    """The limit of active runs in a tenant's databases; `pending` are being submitted."""
 
     databases: tuple[str, ...]
-    most: int
+    limit: int
     pending: int = 0
 
     def refusal(self) -> TooManyRequests:
-        return refusal("runs", f"{self.most} runs are under way already.", _RUN_RETRY_S)
+        return refusal("runs", f"{self.limit} runs are under way already.", _RUN_RETRY_S)
 
 
 UNLIMITED: Final = Meter("", TenantLimits(), SystemClock(), None)

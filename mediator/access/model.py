@@ -1,4 +1,4 @@
-"""Tenants, principals and what is granted to them: plain immutable data.
+"""Tenants, principals and their grants: plain immutable data.
 
 A tenant owns databases. A principal belongs to one tenant and has grants; a grant never reaches a
 database that its tenant does not own. The operator's tenant, `OPERATOR`, reaches all of them.
@@ -29,26 +29,26 @@ __all__ = [
 ]
 
 MAX_SUBJECT_LENGTH: Final = 255
-"""Characters of a subject."""
+"""Limit of characters of a subject."""
 
 _FORBIDDEN_CHARACTERS: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters, which no store keeps all of, and lone surrogates, which are no text."""
+"""Control characters, which no store keeps completely, and lone surrogates, which are not text."""
 
 ANY: Final = "*"
 """Every database of the tenant, or every class of the database."""
 
 OPERATOR: Final = "operator"
-"""The tenant whose grants reach every database; it owns none of its own."""
+"""The tenant whose grants reach every database; it owns none."""
 
 MAX_GRANTS: Final = 256
-"""Grants of one principal at most: each request goes through them."""
+"""Limit of grants of one principal: each request checks them."""
 
 
 class Scope(StrEnum):
-    """What may be done.
+    """A kind of permission.
 
-    WRITE takes in READ, because the answer to a write shows the object: a right to write without
-    one to read could not be kept. ADMIN takes in everything.
+    WRITE includes READ, because the answer to a write shows the object: a right to write without
+    one to read could not be enforced. ADMIN includes everything.
     """
 
     READ = "read"
@@ -80,7 +80,7 @@ class Grant:
         return self.database in (ANY, database)
 
     def covers(self, scope: Scope, database: str, class_name: str | None) -> bool:
-        """Whether it allows `scope` on a class, or (None) on the database as a whole."""
+        """Whether it allows `scope` on a class, or (None) on the whole database."""
         return (
             scope in _INCLUDES[self.scope]
             and self.concerns(database)
@@ -107,12 +107,12 @@ class Principal:
 
 
 def is_subject(text: str) -> bool:
-    """Whether a text may name a subject: stores keep it, and pages show it."""
+    """Whether a text can name a subject: stores keep it, and pages show it."""
     return 0 < len(text) <= MAX_SUBJECT_LENGTH and _FORBIDDEN_CHARACTERS.search(text) is None
 
 
 def parse_grant(text: str) -> Grant | None:
-    """Parse ``scope``, ``scope:database`` or ``scope:database/class``; None: it is none of them.
+    """Parse ``scope``, ``scope:database`` or ``scope:database/class``; None: not a grant.
 
     The scopes of a token may be values for other services.
     """
@@ -127,12 +127,12 @@ def parse_grant(text: str) -> Grant | None:
 
 
 def parse_grants(texts: Iterable[object]) -> frozenset[Grant]:
-    """Parse the grants of an administrator; raises `Invalid` with the location of each mistake."""
-    given = list(texts)
-    if len(given) > MAX_GRANTS:
+    """Parse the grants of an administrator; raises `Invalid` with the location of each error."""
+    raw = list(texts)
+    if len(raw) > MAX_GRANTS:
         locations = [Location("/grants", f"at most {MAX_GRANTS} are allowed")]
         raise Invalid("There are too many grants.", locations=locations)
-    parsed = [parse_grant(text) if isinstance(text, str) else None for text in given]
+    parsed = [parse_grant(text) if isinstance(text, str) else None for text in raw]
     locations = [
         Location(f"/grants/{index}", "scope, scope:database or scope:database/class is expected")
         for index, grant in enumerate(parsed)

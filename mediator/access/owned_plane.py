@@ -1,7 +1,8 @@
 """A data plane of one subject: it has only the objects that belong to the subject.
 
 A class with an `owner_field` holds objects of many subjects. All but its administrators
-read and write through `OwnedPlane`: objects of others are answered exactly like missing ones.
+read and write through `OwnedPlane`: objects of other subjects are answered exactly like missing
+ones.
 
 A write first reads the owner, and is then bound to the version that it read::
 
@@ -10,14 +11,14 @@ A write first reads the owner, and is then bound to the version that it read::
                                          it to B: version 9      A writes, if it is not there
                                          A's write is refused    A's write is refused
 
-and is repeated if it was refused. Versions only rise, so a version never belongs to an object that
-was created under the same id later. Where a field lies on another system than the
-owner's, the versions are compared under the intents of the write (`docs/transactions.md`): nothing
-comes between that and the write.
+and is retried if it was refused. Versions only rise, so a version never belongs to an object that
+was created under the same id later. If a field lies on another system than the owner's, the
+versions are compared under the intents of the write (`docs/transactions.md`), so no other write
+comes in between.
 
-That an id is taken cannot be hidden from a creator: a creation, or a put that would have
-to create, is refused. Nor can that something refers to an object from one who deletes it: but what
-that is, is (`mediator.access.metered_plane`).
+A creator learns that an id is taken: a creation, or a put that would have to create, is refused.
+A deleter learns that some object refers to the deleted one, but not which
+(`mediator.access.metered_plane`).
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from mediator.access.metered_plane import MayReadAll, NarrowedPlane, shown_error
+from mediator.access.metered_plane import MayReadAll, NarrowedPlane, visible_error
 from mediator.access.ownership import (
     ADMIN,
     Owner,
+    bind_to_absence,
     binding_groups,
-    checked,
-    creating,
+    hidden_error,
     is_mine,
-    kept,
-    shown,
-    taken,
+    keep_owner,
+    restrict,
+    restrict_result,
     with_owner,
 )
 from mediator.base.errors import (
@@ -76,7 +77,7 @@ OwnerOf: TypeAlias = Callable[[str, str], str | None]
 """Returns, for a database and a class, the subject whose objects are visible; None: all."""
 
 _REFUSALS: Final = (AlreadyExists, NotFound, PreconditionFailed, PreconditionRequired)
-"""What a write is refused with for what its object is; a repetition may have made it that."""
+"""Refusals for the state of the object, which an earlier attempt of the write may have caused."""
 
 
 class OwnedPlane(NarrowedPlane):
@@ -93,12 +94,12 @@ class OwnedPlane(NarrowedPlane):
         self._may_read_all = may_read_all
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
-        """Raises `NotFound` for another subject's object, too."""
+        """Raises `NotFound` also for another subject's object."""
         route, owner = await self._owner(operation.database, operation.class_name)
         if owner is None:
             return await self._plane.read(operation, preference)
         outcome = await self._plane.read(with_owner(operation, owner), preference)
-        return shown(route, operation, owner, outcome)
+        return restrict(route, operation, owner, outcome)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         route, owner = await self._owner(operation.database, operation.class_name)
@@ -107,7 +108,7 @@ class OwnedPlane(NarrowedPlane):
                 return await self._plane.write(operation)
             return await self._write(route, owner, operation)
         except StillReferenced as error:
-            raise shown_error(error, operation.database, self._may_read_all) from None
+            raise visible_error(error, operation.database, self._may_read_all) from None
 
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
@@ -131,7 +132,7 @@ class OwnedPlane(NarrowedPlane):
                 lanes.setdefault((operation.class_name, operation.id), {})[index] = operation
         for key, lane in list(lanes.items()):
             gets = {i: get for i, get in lane.items() if isinstance(get, Get)}
-            if len(gets) == len(lane):  # objects that are only read take few round trips
+            if len(gets) == len(lane):  # reads alone take few round trips
                 del lanes[key]
                 route, owner = owners[key[0]]
                 together |= {i: with_owner(get, owner) for i, get in gets.items()}
@@ -139,11 +140,11 @@ class OwnedPlane(NarrowedPlane):
         batch = self._plane.batch(list(together.values()), whole=whole)
         answers |= await run_lanes(self, lanes.values(), together, batch, whole=whole)
         for index, request in restricted.items():
-            answers[index] = checked(*request, answers[index])
+            answers[index] = restrict_result(*request, answers[index])
         for index, answer in answers.items():
             if isinstance(answer, StillReferenced):
                 database = operations[index].database
-                answers[index] = shown_error(answer, database, self._may_read_all)
+                answers[index] = visible_error(answer, database, self._may_read_all)
         return [answers[index] for index in range(len(operations))]
 
     async def query(
@@ -159,7 +160,7 @@ class OwnedPlane(NarrowedPlane):
         if owner is not None:
             mine = Compare(Comparison.EQ, (owner.field,), owner.subject)
             filter_ = mine if query.filter is None else And((mine, query.filter))
-            # An estimate draws on statistics of all objects, and so would tell of those of others.
+            # An estimate uses statistics of all objects, and so would disclose those of others.
             query = replace(query, filter=filter_, count=query.count and CountMode.EXACT)
         return await self._plane.query(query, preference, ceiling)
 
@@ -170,49 +171,51 @@ class OwnedPlane(NarrowedPlane):
         return route, Owner(field, subject) if field and subject is not None else None
 
     async def _write(self, route: ClassRoute, owner: Owner, operation: WriteOperation) -> Outcome:
-        operation = kept(owner, operation)
+        operation = keep_owner(owner, operation)
         if isinstance(operation, Create):
             return await self._plane.write(operation)
         check_if_match(route, operation)
         for _ in range(ATTEMPTS):
             try:
-                bound = await self._bound(route, owner, operation)
+                bound = await self._bind(route, owner, operation)
             except _REFUSALS as error:
                 return await self._first_answer(operation, error)
             try:
                 return await self._plane.write(bound)
             except PreconditionFailed:
-                # Another writer was faster, and may have changed the owner: read it again.
+                # Another writer was faster, and may have changed the owner: reread it.
                 continue
-        raise Conflict("The object is being changed by others all the time; try again.")
+        raise Conflict("Other writes keep changing the object; try again.")
 
     async def _first_answer(self, operation: WriteOperation, error: MediatorError) -> Outcome:
-        """Return the answer to the operation that this one repeats; raises `error` if to none."""
+        """Return the answer to the operation that this one repeats; raises `error` if none."""
         if operation.fingerprint is not None:
-            # Not recalled: of a write over several systems the answer is known under its intents.
+            # Not recalled: a write over several systems knows its answer only under its intents.
             with suppress(NotFound, PreconditionFailed):
                 return await self._plane.write(replace(operation, condition=NEVER))
         raise error
 
-    async def _bound(
+    async def _bind(
         self, route: ClassRoute, owner: Owner, operation: WriteOperation
     ) -> WriteOperation:
-        """Bind a write to the present version; raises what the data plane would."""
-        wanted = operation.condition
-        whole = Get(operation.database, operation.class_name, operation.id)
+        """Bind a write to the current version; raises as the data plane would."""
+        condition = operation.condition
+        get = Get(operation.database, operation.class_name, operation.id)
         try:
-            current = await self._plane.read(whole, STRONG)
+            current = await self._plane.read(get, STRONG)
         except NotFound:
-            return creating(operation)
+            return bind_to_absence(operation)
         if not is_mine(owner, current):
-            raise taken(operation)
+            raise hidden_error(operation)
         name = f"{operation.class_name}/{operation.id}"
-        if wanted.present is False:
+        if condition.present is False:
             raise PreconditionFailed(f"{name} exists.")
         if isinstance(operation, Put) and narrow_to_creation(route, operation) is not operation:
             raise if_match_error(operation)
-        matched = alternative(wanted, current.versions)
+        matched = alternative(condition, current.versions)
         if matched is None:
             raise PreconditionFailed(f"{name} was changed meanwhile.")
-        seen = {group: current.versions.get(group) for group in binding_groups(route, operation)}
-        return replace(operation, condition=Condition(versions=({**matched, **seen},)))
+        bound_versions = {
+            group: current.versions.get(group) for group in binding_groups(route, operation)
+        }
+        return replace(operation, condition=Condition(versions=({**matched, **bound_versions},)))

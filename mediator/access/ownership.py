@@ -1,6 +1,6 @@
-"""Ownership of objects: what is shown and written of own ones, and the errors for others'.
+"""Ownership of objects: reads and writes of a subject's objects, and errors for those of others.
 
-Pure functions; `mediator.access.owned_plane` carries them out.
+Pure functions, which `mediator.access.owned_plane` applies.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from mediator.stores.port import Status, WriteResult
 __all__ = [
     "ADMIN",
     "Owner",
+    "bind_to_absence",
     "binding_groups",
-    "checked",
-    "creating",
+    "hidden_error",
     "is_mine",
-    "kept",
-    "shown",
-    "taken",
+    "keep_owner",
+    "restrict",
+    "restrict_result",
     "with_owner",
 ]
 
 ADMIN: Final = {"scope": "admin"}
-"""In the problem of a request that only an administrator may make."""
+"""Extra members of the problem of a request reserved to administrators."""
 
 _GONE: Final = WriteResult(Status.MISSING)
 
@@ -66,7 +66,7 @@ def with_owner(operation: Get, owner: Owner) -> Get:
     return replace(operation, fields=tuple(sorted((*fields, owner.field))))
 
 
-def shown(route: ClassRoute, get: Get, owner: Owner, outcome: Outcome) -> Outcome:
+def restrict(route: ClassRoute, get: Get, owner: Owner, outcome: Outcome) -> Outcome:
     """Return the requested fields of an object; `NotFound` if it is another subject's."""
     if not is_mine(owner, outcome):
         raise NotFound(f"{get.class_name}/{get.id} does not exist.")
@@ -83,14 +83,14 @@ def shown(route: ClassRoute, get: Get, owner: Owner, outcome: Outcome) -> Outcom
     )
 
 
-def checked(
+def restrict_result(
     route: ClassRoute, get: Get, owner: Owner, outcome: Outcome | MediatorError
 ) -> Outcome | MediatorError:
-    """`shown`, for a result that may be an error; returns its error instead of raising it."""
+    """Restrict a result, which may be an error; returns errors instead of raising them."""
     if isinstance(outcome, MediatorError):
         return outcome
     try:
-        return shown(route, get, owner, outcome)
+        return restrict(route, get, owner, outcome)
     except NotFound as error:
         return error
 
@@ -99,7 +99,7 @@ def is_mine(owner: Owner, outcome: Outcome) -> bool:
     return (outcome.values or {}).get(owner.field) == owner.subject
 
 
-def kept(owner: Owner, operation: WriteOperation) -> WriteOperation:
+def keep_owner(owner: Owner, operation: WriteOperation) -> WriteOperation:
     """Return a write that does not change the owner; `Forbidden` if it would."""
     match operation:
         case Create() | Put():
@@ -107,16 +107,16 @@ def kept(owner: Owner, operation: WriteOperation) -> WriteOperation:
         case Update() if owner.field in operation.touched:
             _check_value(owner, operation.values.get(owner.field))
         case ReadModifyWrite():
-            return replace(operation, compute=_keeping(owner, operation))
+            return replace(operation, compute=_check_computed_owner(owner, operation))
     return operation
 
 
-def _keeping(
+def _check_computed_owner(
     owner: Owner, operation: ReadModifyWrite
 ) -> Callable[[dict[str, object]], dict[str, object]]:
     def compute(document: dict[str, object]) -> dict[str, object]:
         revised = operation.compute(document)
-        if owner.field in revised:  # else it is refused, because the field is required
+        if owner.field in revised:  # else it is refused, as the field is required
             _check_value(owner, revised[owner.field])
         return revised
 
@@ -125,19 +125,19 @@ def _keeping(
 
 def _check_value(owner: Owner, value: object) -> None:
     if value != owner.subject:
-        detail = f"{owner.field} says whose an object is, and must be the subject of the request."
+        detail = f"{owner.field} names the owner, and must be the subject of the request."
         raise Forbidden(detail, extra=ADMIN)
 
 
-def creating(operation: WriteOperation) -> WriteOperation:
-    """Bind a write to the absence of the object; raises its answer if it cannot create it."""
-    wanted = operation.condition
-    if isinstance(operation, Put) and not wanted.versions and wanted.present is not True:
+def bind_to_absence(operation: WriteOperation) -> WriteOperation:
+    """Bind a write to the absence of the object; raises its error if it cannot create."""
+    condition = operation.condition
+    if isinstance(operation, Put) and not condition.versions and condition.present is not True:
         return replace(operation, condition=Condition(present=False))
     raise _missing(operation)
 
 
-def taken(operation: WriteOperation) -> MediatorError:
+def hidden_error(operation: WriteOperation) -> MediatorError:
     """Return the error for another subject's object: as if it were missing, if possible."""
     if isinstance(operation, Put):
         name = f"{operation.class_name}/{operation.id}"
@@ -155,7 +155,7 @@ def _missing(operation: WriteOperation) -> MediatorError:
 
 
 def binding_groups(route: ClassRoute, operation: WriteOperation) -> set[str]:
-    """Name the groups whose versions bind a write: the owner's, and those written elsewhere."""
+    """Return the groups whose versions bind a write: the owner's, and groups written elsewhere."""
     groups = {MAIN_GROUP}
     if isinstance(operation, Update):
         for name in operation.touched:

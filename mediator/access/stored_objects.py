@@ -1,8 +1,8 @@
 """The number of objects of tenants: counted periodically, and adjusted by writes in between.
 
-A write costs no round trip: it is checked against the last count and what this process has created
-and deleted since. So a tenant may exceed its limit by what it creates through other replicas
-between two counts. Writes during a count may count twice until the next one.
+A write costs no round trip: it is checked against the last count, adjusted by this process's
+creations and deletions since. So a tenant can exceed its limit by objects created through other
+replicas between two counts. Writes during a count may count twice until the next one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COUNTED_EVERY_S: Final = 30.0
 """Seconds between two counts, unless they take long."""
 
 _PAUSE_FACTOR: Final = 20
-"""The pause after a count, in times of its duration: a count is a load on the systems."""
+"""The pause after a count, as a multiple of its duration: counting loads the systems."""
 
 CountObjects: TypeAlias = Callable[[str], Awaitable[int]]
 """Counts the objects of a database; raises `Unavailable`."""
@@ -30,33 +30,33 @@ class StoredObjects:
     def __init__(self, count: CountObjects, clock: Clock) -> None:
         self._count = count
         self._clock = clock
-        self._counted: dict[str, int] = {}
-        self._grown: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
+        self._growth: Counter[str] = Counter()
         self.due_s = clock.monotonic()
         """When the next count is due."""
 
     @property
-    def known(self) -> Mapping[str, int]:
-        return {tenant: self.of(tenant) for tenant in self._counted}
+    def counts(self) -> Mapping[str, int]:
+        return {tenant: self.of(tenant) for tenant in self._counts}
 
     def of(self, tenant: str) -> int:
-        """Return how many objects a tenant has; before the first count, what was created here."""
-        return self._counted.get(tenant, 0) + self._grown[tenant]
+        """Return the number of objects of a tenant; before the first count, those created here."""
+        return self._counts.get(tenant, 0) + self._growth[tenant]
 
-    def grew(self, tenant: str, by: int) -> None:
-        """Count objects that were created, or (below 0) deleted."""
-        self._grown[tenant] += by
+    def adjust(self, tenant: str, by: int) -> None:
+        """Count created or (below 0) deleted objects."""
+        self._growth[tenant] += by
 
     async def measure(self, tenants: Mapping[str, Iterable[str]]) -> None:
-        """Count the objects of all bounded tenants, given with their databases, if that is due.
+        """Count the objects of all bounded tenants, given with their databases, if due.
 
-        A tenant with a database that cannot be counted keeps its former number; the error is raised
-        in the end.
+        A tenant with a database that cannot be counted keeps its former number; the error is
+        raised at the end.
         """
         started_s = self._clock.monotonic()
         if started_s < self.due_s:
             return
-        self._counted = {name: n for name, n in self._counted.items() if name in tenants}
+        self._counts = {name: n for name, n in self._counts.items() if name in tenants}
         failed: Unavailable | None = None
         for tenant, databases in tenants.items():
             try:
@@ -69,8 +69,8 @@ class StoredObjects:
             raise failed
 
     async def _measure(self, tenant: str, databases: Iterable[str]) -> None:
-        # What is created during the count stays in `_grown`: it may count twice, never not at all.
-        before = self._grown[tenant]
-        counted = sum([await self._count(database) for database in databases])
-        self._counted[tenant] = counted
-        self._grown[tenant] -= before
+        # Objects created during the count stay in `_growth`: they may count twice, never less.
+        before = self._growth[tenant]
+        total = sum([await self._count(database) for database in databases])
+        self._counts[tenant] = total
+        self._growth[tenant] -= before

@@ -1,4 +1,4 @@
-"""Checks what rules name, and the types of their expressions, before they are in force."""
+"""Checks the names in rules and the types of their expressions, before they are in force."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ _ORDER: Final = frozenset({"<", "<=", ">", ">="})
 
 
 def check(rules: Sequence[Rule], vocabulary: Vocabulary) -> None:
-    """Return if the rules mean something.
+    """Check rules.
 
     Raises:
-        RulesInvalid: They do not; names the first mistake of each condition and each action.
+        RulesInvalid: With the first error of each condition and each action.
     """
     problems = [problem for rule in rules for problem in _problems(rule, vocabulary)]
-    problems += _not_undone([each for rule in rules for each in rule.actions], vocabulary)
+    problems += _permanent_effects(
+        [action for rule in rules for action in rule.actions], vocabulary
+    )
     if problems:
         raise RulesInvalid(problems)
 
@@ -45,10 +47,10 @@ def _problems(rule: Rule, vocabulary: Vocabulary) -> Iterator[RuleProblem]:
         detail = f"there is no event {rule.event}{did_you_mean(rule.event, vocabulary.events)}"
         yield RuleProblem(rule.event_at, detail)
         return
-    checked = _Check(rule, vocabulary)
+    rule_check = _Check(rule, vocabulary)
     steps: list[Callable[[], None]] = [
-        partial(checked.expect, rule.condition, CONDITION),
-        *(partial(checked.check_action, action) for action in rule.actions),
+        partial(rule_check.expect, rule.condition, CONDITION),
+        *(partial(rule_check.check_action, action) for action in rule.actions),
     ]
     for step in steps:
         try:
@@ -57,14 +59,14 @@ def _problems(rule: Rule, vocabulary: Vocabulary) -> Iterator[RuleProblem]:
             yield problem
 
 
-def _not_undone(actions: Sequence[Action], vocabulary: Vocabulary) -> Iterator[RuleProblem]:
-    """Find actions whose effect no rule ends: what they stop would stay so for ever."""
+def _permanent_effects(actions: Sequence[Action], vocabulary: Vocabulary) -> Iterator[RuleProblem]:
+    """Find actions whose effect no rule ends: their subjects would stay stopped for ever."""
     present = {action.name for action in actions}
     for action in actions:
-        known = vocabulary.actions.get(action.name)
-        if known and known.undone_by and known.undone_by not in present:
+        action_type = vocabulary.actions.get(action.name)
+        if action_type and action_type.undone_by and action_type.undone_by not in present:
             yield RuleProblem(
-                action.at, f"no rule undoes {action.name}: {known.undone_by} is missing"
+                action.at, f"no rule undoes {action.name}: {action_type.undone_by} is missing"
             )
 
 
@@ -73,39 +75,39 @@ class _Check:
     """The check of one rule.
 
     Attributes:
-        subject: What the predicate around is about; None: there is none.
+        subject: The subject of the enclosing predicate, if any.
     """
 
     rule: Rule
     vocabulary: Vocabulary
     subject: str | None = None
 
-    def expect(self, expression: Expression, wanted: Type) -> None:
-        found = self._type(expression)
-        if found != wanted:
-            detail = f"`{expression.text}` is a {found}, and a {wanted} is expected"
+    def expect(self, expression: Expression, expected: Type) -> None:
+        actual = self._type(expression)
+        if actual != expected:
+            detail = f"`{expression.text}` is a {actual}, and a {expected} is expected"
             raise RuleProblem(expression.at, detail)
 
     def check_action(self, action: Action) -> None:
-        known = self.vocabulary.actions.get(action.name)
-        if known is None:
+        action_type = self.vocabulary.actions.get(action.name)
+        if action_type is None:
             raise self._unknown(action, "action", self.vocabulary.actions)
-        _check_count(action, len(known.parameters))
-        for argument, wanted in zip(action.arguments, known.parameters, strict=True):
-            self._check_argument(argument, wanted)
+        _check_count(action, len(action_type.parameters))
+        for argument, expected in zip(action.arguments, action_type.parameters, strict=True):
+            self._check_argument(argument, expected)
         self._check_extent(action)
 
-    def _check_argument(self, argument: Expression, wanted: Type | Restricted) -> None:
-        if not isinstance(wanted, Restricted):
-            self.expect(argument, wanted)
+    def _check_argument(self, argument: Expression, expected: Type | Restricted) -> None:
+        if not isinstance(expected, Restricted):
+            self.expect(argument, expected)
             return
-        self.expect(argument, wanted.base)
-        if isinstance(argument, Constant) and not wanted.accepts(argument.value):
-            detail = f"{wanted.expected} is expected, and not {argument.text}"
+        self.expect(argument, expected.base)
+        if isinstance(argument, Constant) and not expected.accepts(argument.value):
+            detail = f"{expected.expected} is expected, and not {argument.text}"
             raise RuleProblem(argument.at, detail)
 
     def _check_extent(self, action: Action) -> None:
-        """Each rule is evaluated in one place: by one replica for all, or by each for itself."""
+        """Check that the rule has one extent: one replica for all, or each replica for itself."""
         actions, event = self.vocabulary.actions, self.vocabulary.events[self.rule.event]
         extent, first = actions[action.name].extent, self.rule.actions[0].name
         if first in actions and actions[first].extent != extent:
@@ -130,9 +132,9 @@ class _Check:
             case Call():
                 return self._type_of_call(expression)
             case Negation():
-                wanted = CONDITION if expression.logical else NUMBER
-                self.expect(expression.operand, wanted)
-                return wanted
+                expected = CONDITION if expression.logical else NUMBER
+                self.expect(expression.operand, expected)
+                return expected
             case Binary():
                 return self._type_of_binary(expression)
 
@@ -141,16 +143,18 @@ class _Check:
         if operator in _EQUALITY:
             self.expect(binary.right, self._comparable(binary.left))
             return CONDITION
-        wanted = CONDITION if operator in _LOGICAL else NUMBER
-        self.expect(binary.left, wanted)
-        self.expect(binary.right, wanted)
-        return CONDITION if operator in _ORDER else wanted
+        expected = CONDITION if operator in _LOGICAL else NUMBER
+        self.expect(binary.left, expected)
+        self.expect(binary.right, expected)
+        return CONDITION if operator in _ORDER else expected
 
     def _comparable(self, expression: Expression) -> Type:
-        found = self._type(expression)
-        if found == CONDITION or found in self.vocabulary.subjects:
-            raise RuleProblem(expression.at, f"`{expression.text}` is a {found}: compare its parts")
-        return found
+        actual = self._type(expression)
+        if actual == CONDITION or actual in self.vocabulary.subjects:
+            raise RuleProblem(
+                expression.at, f"`{expression.text}` is a {actual}: compare its parts"
+            )
+        return actual
 
     def _type_of_path(self, path: Path) -> Type:
         if len(path.names) == 1:
@@ -170,46 +174,48 @@ class _Check:
     def _type_of_name(self, path: Path) -> Type:
         (name,) = path.names
         attributes = self.vocabulary.subjects[self.subject] if self.subject else {}
-        known = {**self.vocabulary.constants, **attributes}
-        if name not in known:
-            what = f"a {self.subject} has no" if self.subject else "there is no"
-            raise RuleProblem(path.at, f"{what} {name}{did_you_mean(name, known)}")
-        return known[name]
+        types = {**self.vocabulary.constants, **attributes}
+        if name not in types:
+            prefix = f"a {self.subject} has no" if self.subject else "there is no"
+            raise RuleProblem(path.at, f"{prefix} {name}{did_you_mean(name, types)}")
+        return types[name]
 
     def _type_of_call(self, call: Call) -> Type:
-        known = self.vocabulary
-        if call.name in known.figures:
+        vocabulary = self.vocabulary
+        if call.name in vocabulary.figures:
             _check_count(call, 0)
             self._check_reach(call, call.name)
             return NUMBER
-        subject = known.existence.get(call.name) or known.selection.get(call.name)
+        subject = vocabulary.existence.get(call.name) or vocabulary.selection.get(call.name)
         if subject is None:
-            raise self._unknown(call, "function", known.functions)
+            raise self._unknown(call, "function", vocabulary.functions)
         _check_count(call, 1)
         self._check_reach(call, subject)
         if self.subject is not None:
             raise RuleProblem(call.at, "a predicate holds no other predicate")
-        _Check(self.rule, known, subject).expect(call.arguments[0], CONDITION)
-        return CONDITION if call.name in known.existence else subject
+        _Check(self.rule, vocabulary, subject).expect(call.arguments[0], CONDITION)
+        return CONDITION if call.name in vocabulary.existence else subject
 
     def _check_reach(self, call: Call, name: str) -> None:
-        """Refuse a figure, or a subject, that is not known where the rule is evaluated."""
-        known, action = self.vocabulary, self.rule.actions[0].name
-        extent = known.extents.get(name)
-        if extent and action in known.actions and known.actions[action].extent != extent:
+        """Refuse a figure or a subject that is unknown where the rule is evaluated."""
+        vocabulary, action = self.vocabulary, self.rule.actions[0].name
+        extent = vocabulary.extents.get(name)
+        if extent and action in vocabulary.actions and vocabulary.actions[action].extent != extent:
             detail = f"{call.name} is not known where {action} acts"
             raise RuleProblem(call.at, detail)
 
-    def _unknown(self, call: Call | Action, what: str, names: Iterable[str]) -> RuleProblem:
+    def _unknown(self, call: Call | Action, kind: str, names: Iterable[str]) -> RuleProblem:
         if call.name in self.vocabulary.refused:
             return RuleProblem(call.at, f"{call.name}: {self.vocabulary.refused[call.name]}")
         return RuleProblem(
-            call.at, f"there is no {what} {call.name}{did_you_mean(call.name, names)}"
+            call.at, f"there is no {kind} {call.name}{did_you_mean(call.name, names)}"
         )
 
 
-def _check_count(call: Call | Action, wanted: int) -> None:
-    given = len(call.arguments)
-    if given != wanted:
-        plural = "" if wanted == 1 else "s"
-        raise RuleProblem(call.at, f"{call.name} takes {wanted} argument{plural}, and not {given}")
+def _check_count(call: Call | Action, expected: int) -> None:
+    actual = len(call.arguments)
+    if actual != expected:
+        plural = "" if expected == 1 else "s"
+        raise RuleProblem(
+            call.at, f"{call.name} takes {expected} argument{plural}, and not {actual}"
+        )

@@ -8,14 +8,14 @@ from typing import Any
 
 from mediator.admission.engine import Decision, RuleSet
 
-__all__ = ["decided", "described"]
+__all__ = ["decision_document", "rules_document"]
 
 
-def decided(decision: Decision) -> dict[str, Any]:
-    """Return a decision as JSON, with runs and tenants as they are now."""
+def decision_document(decision: Decision) -> dict[str, Any]:
+    """Return a decision as JSON, with the current state of runs and tenants."""
     actions = [
-        {"action": each.name, "arguments": [copy(argument) for argument in each.arguments]}
-        for each in decision.actions
+        {"action": action.name, "arguments": [copy(argument) for argument in action.arguments]}
+        for action in decision.actions
     ]
     event = {name: copy(value) for name, value in decision.event.attributes.items()}
     return {
@@ -28,8 +28,8 @@ def decided(decision: Decision) -> dict[str, Any]:
     }
 
 
-def described(rules: RuleSet) -> dict[str, Any]:
-    """Return rules as JSON: their text, and how it was understood."""
+def rules_document(rules: RuleSet) -> dict[str, Any]:
+    """Return rules as JSON: their text and its parsed form."""
     return {
         "text": rules.text,
         "options": asdict(rules.options),

@@ -1,4 +1,4 @@
-"""The rules in force: which of them fire on an event, and what they are to do."""
+"""The rules in force: which of them fire on an event, with which actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLURALS: Final = {"run": "runs", "flow": "flows", "query": "queries"}
 
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """An action with its arguments; one of them is None if there was nothing to choose from."""
+    """An action with its arguments; an argument is None if no subject could be chosen."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -32,12 +32,12 @@ class PlannedAction:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a rule makes of an event.
+    """The decision of a rule on an event.
 
     Attributes:
         holds: Whether its condition held: the rule has fired.
-        values: What the parts of the condition gave.
-        actions: What is to be done.
+        values: The values of the parts of the condition.
+        actions: The actions to execute.
     """
 
     rule: Rule
@@ -57,38 +57,38 @@ class RuleSet:
     vocabulary: Vocabulary
 
     def extent(self, rule: Rule) -> Extent:
-        """Return on what a rule acts; all of its actions agree."""
+        """Return the extent of a rule's actions, which all agree."""
         return self.vocabulary.actions[rule.actions[0].name].extent
 
     def acted_on(self, rule: Rule) -> list[str]:
-        """Name what a rule acts on."""
+        """Return the names of a rule's targets."""
         if self.extent(rule) == "replica":
             return ["requests"]
         actions = [self.vocabulary.actions[action.name] for action in rule.actions]
         return sorted({_PLURALS[str(action.parameters[0])] for action in actions})
 
     def of(self, extent: Extent) -> RuleSet:
-        """Return the rules that act there."""
+        """Return the rules with this extent."""
         rules = tuple(rule for rule in self.rules if self.extent(rule) == extent)
         return RuleSet(self.text, self.options, rules, self.vocabulary)
 
     def does(self, action: str) -> bool:
-        """Whether a rule may do something."""
-        return any(each.name == action for rule in self.rules for each in rule.actions)
+        """Whether any rule has this action."""
+        return any(a.name == action for rule in self.rules for a in rule.actions)
 
     def decide(self, event: Event, snapshot: Snapshot, random: Random) -> list[Decision]:
-        """Evaluate the rules on an event: all of them on the same snapshot, before any acts."""
+        """Evaluate the rules on an event: all on the same snapshot, before any acts."""
         options = self.options
         evaluation = Evaluation(event, snapshot, self.vocabulary, options.hysteresis, random)
-        concerned = (rule for rule in self.rules if rule.event == event.name)
-        return [_decide(rule, evaluation) for rule in concerned]
+        matching = (rule for rule in self.rules if rule.event == event.name)
+        return [_decide(rule, evaluation) for rule in matching]
 
 
 def parse_rules(text: str, vocabulary: Vocabulary) -> RuleSet:
     """Parse and check rules.
 
     Raises:
-        RulesInvalid: They are no rules, or name or compare something impossible.
+        RulesInvalid: They are not valid rules, or name or compare something impossible.
     """
     options, rules = parse(text)
     check(rules, vocabulary)
@@ -98,14 +98,14 @@ def parse_rules(text: str, vocabulary: Vocabulary) -> RuleSet:
 def _decide(rule: Rule, evaluation: Evaluation) -> Decision:
     holds = evaluation.holds(rule.condition)
     values = tuple(evaluation.values)
-    actions = tuple(_planned(rule.actions, evaluation)) if holds else ()
+    actions = tuple(_plan(rule.actions, evaluation)) if holds else ()
     return Decision(rule, evaluation.event, holds, values, actions)
 
 
-def _planned(actions: Iterable[Action], evaluation: Evaluation) -> Iterable[PlannedAction]:
+def _plan(actions: Iterable[Action], evaluation: Evaluation) -> Iterable[PlannedAction]:
     for action in actions:
         try:
-            arguments = tuple(evaluation.value(each) for each in action.arguments)
+            arguments = tuple(evaluation.value(argument) for argument in action.arguments)
         except UnknownFigure:
             arguments = (None,)
         yield PlannedAction(action.name, arguments)

@@ -17,7 +17,7 @@ __all__ = ["Evaluation", "Event", "Snapshot", "Subject", "UnknownFigure", "Value
 Subject: TypeAlias = dict[str, Any]
 """The attributes of a run, for example."""
 
-_COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -25,7 +25,7 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_COMPUTED: Final[Mapping[str, Callable[[float, float], float]]] = {
+_ARITHMETIC: Final[Mapping[str, Callable[[float, float], float]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -34,15 +34,15 @@ _COMPUTED: Final[Mapping[str, Callable[[float, float], float]]] = {
 
 
 class UnknownFigure(Exception):
-    """A figure or a kind of subjects is not known now, or a division is by zero.
+    """A figure or a kind of subjects is currently unknown, or a division is by zero.
 
-    The condition does not hold then.
+    Then the condition does not hold.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What has happened: the name of a kind of event, and its attributes."""
+    """An event: the name of its kind, and its attributes."""
 
     name: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known at one moment.
+    """The state at one moment.
 
     Attributes:
-        figures: Measured values by the names of their functions; one that is missing is unknown.
-        subjects: All that there are, by kind; a kind that is missing is unknown.
+        figures: Measured values by the names of their functions; a missing one is unknown.
+        subjects: All subjects, by kind; a missing kind is unknown.
     """
 
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A part of a condition with what it gave: a figure's number, or whether a part holds."""
+    """A part of a condition with its value: a figure's number, or whether the part holds."""
 
     text: str
     value: float | bool | None
@@ -71,10 +71,10 @@ class Value:
 
 @dataclass(eq=False)
 class Evaluation:
-    """The evaluation of the rules on one event: all of it sees one snapshot.
+    """The evaluation of the rules on one event and one snapshot.
 
     Attributes:
-        values: What the parts of the last condition gave, for the log.
+        values: The values of the parts of the last condition, for the log.
     """
 
     event: Event
@@ -86,7 +86,7 @@ class Evaluation:
     _subject: Subject | None = field(default=None, init=False)
 
     def holds(self, condition: Expression) -> bool:
-        """Whether a condition holds; one that needs an unknown figure does not, whatever else."""
+        """Whether a condition holds; never if it needs an unknown figure."""
         self.values = []
         try:
             return bool(self.value(condition))
@@ -99,9 +99,9 @@ class Evaluation:
             case Constant():
                 return expression.value
             case Path():
-                return self._named(expression)
+                return self._value_of_path(expression)
             case Call():
-                return self._called(expression)
+                return self._value_of_call(expression)
             case Negation():
                 inner = self.value(expression.operand)
                 return not inner if expression.logical else -inner
@@ -117,17 +117,17 @@ class Evaluation:
                 return left or right
             case "/" if right == 0:
                 raise UnknownFigure
-        if binary.operator in _COMPUTED:
-            return _COMPUTED[binary.operator](left, right)
+        if binary.operator in _ARITHMETIC:
+            return _ARITHMETIC[binary.operator](left, right)
         left, right = self._with_hysteresis(binary, left, right)
-        holds = _COMPARED[binary.operator](left, right)
+        holds = _COMPARISONS[binary.operator](left, right)
         self._record(binary, holds)
         return holds
 
     def _with_hysteresis(self, binary: Binary, left: Any, right: Any) -> tuple[Any, Any]:
-        """Lower the limit of a figure that is to be below it.
+        """Lower the limit of a figure that must be below it.
 
-        What sheds load acts at the limit itself; what takes it back waits until there is room.
+        Rules that shed load act at the limit itself; rules that restore it wait for room.
         """
         share = 1 - self.hysteresis / 100
         if binary.operator in ("<", "<=") and self._is_figure(binary.left):
@@ -139,7 +139,7 @@ class Evaluation:
     def _is_figure(self, expression: Expression) -> bool:
         return isinstance(expression, Call) and expression.name in self.vocabulary.figures
 
-    def _named(self, path: Path) -> Any:
+    def _value_of_path(self, path: Path) -> Any:
         first, *names = path.names
         if not names:
             if self._subject is not None and first in self._subject:
@@ -150,7 +150,7 @@ class Evaluation:
             value = value[name]
         return value
 
-    def _called(self, call: Call) -> Any:
+    def _value_of_call(self, call: Call) -> Any:
         if call.name in self.vocabulary.figures:
             figure = self.snapshot.figures.get(call.name)
             self._record(call, figure)
@@ -159,25 +159,25 @@ class Evaluation:
             return figure
         existence = self.vocabulary.existence
         subject = existence.get(call.name) or self.vocabulary.selection[call.name]
-        meeting = self._meeting(subject, call.arguments[0])
+        matches = self._matching(subject, call.arguments[0])
         if call.name not in existence:
-            return self.random.choice(meeting) if meeting else None
-        self._record(call, bool(meeting))
-        return bool(meeting)
+            return self.random.choice(matches) if matches else None
+        self._record(call, bool(matches))
+        return bool(matches)
 
-    def _meeting(self, subject: str, predicate: Expression) -> list[Subject]:
+    def _matching(self, subject: str, predicate: Expression) -> list[Subject]:
         """Return the subjects that meet a predicate."""
         if subject not in self.snapshot.subjects:
             raise UnknownFigure
-        found = []
+        matches = []
         try:
-            for each in throttled(self.snapshot.subjects[subject]):
-                self._subject = each
+            for candidate in throttled(self.snapshot.subjects[subject]):
+                self._subject = candidate
                 if self.value(predicate):
-                    found.append(each)
+                    matches.append(candidate)
         finally:
             self._subject = None
-        return found
+        return matches
 
     def _record(self, expression: Expression, value: float | bool | None) -> None:
         if self._subject is None:

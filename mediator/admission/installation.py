@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mediator.admission.refusals import LONGEST_S
+from mediator.admission.refusals import MAX_DURATION_S
 from mediator.admission.vocabulary import (
     NUMBER,
     TEXT,
@@ -27,14 +27,16 @@ _OF_FLOW: Final = EventType({"flow": "flow"}, "installation")
 _OF_QUERY: Final = EventType({"query": "query"}, "installation")
 
 _SECONDS: Final = Restricted(
-    NUMBER, lambda seconds: 1 <= seconds <= LONGEST_S, f"a time of 1 to {LONGEST_S:g} seconds"
+    NUMBER,
+    lambda seconds: 1 <= seconds <= MAX_DURATION_S,
+    f"a time of 1 to {MAX_DURATION_S:g} seconds",
 )
 _CLASS: Final = Restricted(
     TEXT,
     re.compile(rf"{NAME.pattern}\.{NAME.pattern}").fullmatch,
     'the name of a class, as "shop.orders",',
 )
-"""It need not exist: classes come and go while rules stay."""
+"""It need not exist: classes are created and dropped while rules stay."""
 
 _AT_REST: Final = (
     "the input of a run is at rest, so nothing arrives that a pause would keep: stopRun keeps"
@@ -138,4 +140,4 @@ INSTALLATION: Final = Vocabulary(
         "answerFromView": _BOUNDED_ALREADY,
     },
 )
-"""What exists today; each source of events that comes adds its own."""
+"""The current vocabulary; each new source of events adds its own."""

@@ -1,4 +1,4 @@
-"""Events of what is late: message flows and standing queries, of which more is late than before."""
+"""Events of lateness: message flows and standing queries with more late items than before."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["LateEvents", "flow_subject", "query_subject"]
 
 @dataclass(eq=False)
 class LateEvents:
-    """What was late of each subject of a kind at the last look.
+    """The late items of each subject of a kind at the last check.
 
-    At the first one, a subject of which something is late is an event.
+    At the first check, every subject with late items is an event.
 
     Attributes:
-        name: Of the events.
-        kind: Of the subjects.
+        name: The name of the events.
+        kind: The kind of the subjects.
     """
 
     name: str
@@ -28,26 +28,26 @@ class LateEvents:
     _late: dict[str, int] = field(default_factory=dict, init=False)
 
     def forget(self) -> None:
-        """Begin anew: another replica looked meanwhile."""
+        """Reset: another replica checked meanwhile."""
         self._late = {}
 
-    def of(self, subjects: Iterable[tuple[Subject, int]], most: int) -> list[Event]:
-        """Return at most so many events; the others are found at the next look.
+    def of(self, subjects: Iterable[tuple[Subject, int]], limit: int) -> list[Event]:
+        """Return at most `limit` events; the next check finds further ones.
 
         Args:
-            subjects: Each with how much of it is late, or ever was.
-            most: How many events.
+            subjects: Each subject with the number of its items that are, or ever were, late.
+            limit: How many events.
         """
         events: list[Event] = []
         late: dict[str, int] = {}
-        for subject, present in subjects:
+        for subject, count in subjects:
             before = self._late.get(subject["id"])
-            is_late = subject["late"] > 0 if before is None else present > before
-            if is_late and len(events) == most:
+            is_late = subject["late"] > 0 if before is None else count > before
+            if is_late and len(events) == limit:
                 if before is not None:
                     late[subject["id"]] = before
                 continue
-            late[subject["id"]] = present
+            late[subject["id"]] = count
             if is_late:
                 events.append(Event(self.name, {self.kind: subject}))
         self._late = late

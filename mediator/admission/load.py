@@ -19,7 +19,7 @@ _MICROSECONDS: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Shares of what may be used, in percent; None: not known."""
+    """Shares of the allowed use, in percent; None: unknown."""
 
     cpu: float | None
     memory: float | None
@@ -27,10 +27,10 @@ class Load:
 
 @dataclass(eq=False)
 class LoadMeter:
-    """Reads the control group (version 2), and the machine where there is none or no limit.
+    """Reads the control group (version 2), or the machine without a group or a limit.
 
-    A container sees its own group at the root. What a remote cluster of Spark does is in no file
-    of this machine.
+    A container sees its own group at the root. No file of this machine has the load of a remote
+    cluster of Spark.
     """
 
     _cgroup: Path = _CGROUP
@@ -59,30 +59,30 @@ class LoadMeter:
             return _numbers(self._cgroup / "cpu.stat")["usage_usec"] / _MICROSECONDS
         with suppress(OSError, ValueError, IndexError):
             first = (self._proc / "stat").read_text().split("\n", 1)[0].split()
-            user, nice, system = (int(each) for each in first[1:4])
+            user, nice, system = (int(ticks) for ticks in first[1:4])
             return (user + nice + system) / os.sysconf("SC_CLK_TCK")
         return None
 
     def _processors(self) -> float:
         with suppress(OSError, ValueError, ZeroDivisionError):
             quota, period = (self._cgroup / "cpu.max").read_text().split()
-            return int(quota) / int(period)  # "max" is no number: there is no quota
+            return int(quota) / int(period)  # "max" is not a number: no quota
         return float(os.cpu_count() or 1)
 
     def _memory(self) -> float | None:
         with suppress(OSError, ValueError, KeyError, ZeroDivisionError):
-            most = int((self._cgroup / "memory.max").read_text())
+            limit = int((self._cgroup / "memory.max").read_text())
             used = int((self._cgroup / "memory.current").read_text())
-            # The kernel gives up cached files before it refuses memory.
+            # The kernel evicts cached files before it refuses memory.
             cached = _numbers(self._cgroup / "memory.stat")["inactive_file"]
-            return round(100 * (used - cached) / most, 1)
+            return round(100 * (used - cached) / limit, 1)
         with suppress(OSError, ValueError, KeyError, ZeroDivisionError):
-            known = _numbers(self._proc / "meminfo")
-            return round(100 * (1 - known["MemAvailable:"] / known["MemTotal:"]), 1)
+            meminfo = _numbers(self._proc / "meminfo")
+            return round(100 * (1 - meminfo["MemAvailable:"] / meminfo["MemTotal:"]), 1)
         return None
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """Return a file of names and numbers, one of each to a line."""
+    """Return the content of a file with one name and number per line."""
     lines = (line.split() for line in path.read_text().splitlines())
     return {words[0]: int(words[1]) for words in lines if len(words) > 1}

@@ -15,7 +15,7 @@
     path       := name {"." name}
     action     := call
 
-It builds the tree; `checking` says whether that means anything.
+It builds the tree; `checking` checks its meaning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from mediator.admission.problems import MOST_PROBLEMS, Position, RuleProblem, RulesInvalid
+from mediator.admission.problems import MAX_PROBLEMS, Position, RuleProblem, RulesInvalid
 from mediator.admission.syntax import (
     Action,
     Binary,
@@ -41,21 +41,21 @@ from mediator.admission.syntax import (
 from mediator.admission.tokens import Token, TokenKind, tokens_of
 from mediator.base.suggestions import did_you_mean
 
-__all__ = ["MOST_RULES", "parse"]
+__all__ = ["MAX_RULES", "parse"]
 
-LONGEST: Final = 16_384
-"""Characters of a text of rules."""
+MAX_CHARACTERS: Final = 16_384
+"""Limit of characters of a text of rules."""
 
-MOST_RULES: Final = 64
-_MOST: Final = 8
-"""Actions of a rule, and arguments of a call."""
+MAX_RULES: Final = 64
+_MAX_ELEMENTS: Final = 8
+"""Limit of actions of a rule, and of arguments of a call."""
 
-_MOST_TERMS: Final = 64
-"""Names, numbers, texts and calls of one condition."""
+_MAX_TERMS: Final = 64
+"""Limit of names, numbers, texts and calls of one condition."""
 
-_DEEPEST: Final = 16
+_MAX_DEPTH: Final = 16
 _RANGES: Final = {"timer": (1.0, 3600.0), "hysteresis": (0.0, 90.0)}
-"""The least and the greatest value of each option."""
+"""The minimum and the maximum of each option."""
 
 PartT = TypeVar("PartT")
 
@@ -63,13 +63,13 @@ _COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 
 
 def parse(source: str) -> tuple[Options, tuple[Rule, ...]]:
-    """Return the options and the rules that a text states.
+    """Parse the options and the rules of a text.
 
     Raises:
-        RulesInvalid: It is none; names the first mistake of each rule.
+        RulesInvalid: With the first error of each rule.
     """
-    if len(source) > LONGEST:
-        detail = f"there are {len(source)} characters, and at most {LONGEST} are taken"
+    if len(source) > MAX_CHARACTERS:
+        detail = f"there are {len(source)} characters, and at most {MAX_CHARACTERS} are taken"
         raise RulesInvalid([RuleProblem(Position(1, 1), detail)])
     try:
         tokens = list(tokens_of(source))
@@ -88,7 +88,7 @@ class _Parser:
 
     def document(self) -> tuple[Options, tuple[Rule, ...]]:
         options, rules, problems = Options(), list[Rule](), list[RuleProblem]()
-        while self._token.kind != "end" and len(problems) < MOST_PROBLEMS:
+        while self._token.kind != "end" and len(problems) < MAX_PROBLEMS:
             try:
                 if self._token.text == "SET" and not rules:
                     options = self._option(options)
@@ -115,7 +115,7 @@ class _Parser:
         return self._token.kind in ("keyword", "symbol") and self._token.text in texts
 
     def _skip(self) -> None:
-        """Go on with the next rule, so that each of them has its mistake named."""
+        """Skip to the next rule, so that the errors of all rules are reported."""
         self._take()
         while self._token.kind != "end" and not self._is("ON"):
             self._take()
@@ -125,28 +125,28 @@ class _Parser:
             raise self._unexpected(text)
         return self._take()
 
-    def _expect_kind(self, kind: TokenKind, what: str) -> Token:
+    def _expect_kind(self, kind: TokenKind, expected: str) -> Token:
         if self._token.kind != kind:
-            raise self._unexpected(what)
+            raise self._unexpected(expected)
         return self._take()
 
-    def _unexpected(self, what: str) -> RuleProblem:
+    def _unexpected(self, expected: str) -> RuleProblem:
         token = self._token
-        found = token.text if token.kind == "end" else f"`{token.text}`"
-        meant = did_you_mean(token.text, [what]) if token.kind == "name" else ""
-        return RuleProblem(token.at, f"{what} is expected, and not {found}{meant}")
+        actual = token.text if token.kind == "end" else f"`{token.text}`"
+        suggestion = did_you_mean(token.text, [expected]) if token.kind == "name" else ""
+        return RuleProblem(token.at, f"{expected} is expected, and not {actual}{suggestion}")
 
     def _option(self, options: Options) -> Options:
         self._expect("SET")
         name = self._expect_kind("name", "the name of an option")
         if name.text not in _RANGES:
-            known = did_you_mean(name.text, _RANGES) or f": there are {', '.join(_RANGES)}"
-            raise RuleProblem(name.at, f"there is no option {name.text}{known}")
+            suggestion = did_you_mean(name.text, _RANGES) or f": there are {', '.join(_RANGES)}"
+            raise RuleProblem(name.at, f"there is no option {name.text}{suggestion}")
         self._expect("=")
         number = self._expect_kind("number", "a number")
-        least, most = _RANGES[name.text]
-        if not least <= float(number.text) <= most:
-            raise RuleProblem(number.at, f"{name.text} is from {least:g} to {most:g}")
+        minimum, maximum = _RANGES[name.text]
+        if not minimum <= float(number.text) <= maximum:
+            raise RuleProblem(number.at, f"{name.text} is from {minimum:g} to {maximum:g}")
         return replace(options, **{name.text: float(number.text)})
 
     def _rule(self, number: int) -> Rule:
@@ -156,8 +156,8 @@ class _Parser:
                 " are none here; state what is common to them in a condition on Timer"
             )
             raise RuleProblem(self._token.at, detail)
-        if number > MOST_RULES:
-            raise RuleProblem(self._token.at, f"there are at most {MOST_RULES} rules")
+        if number > MAX_RULES:
+            raise RuleProblem(self._token.at, f"there are at most {MAX_RULES} rules")
         at = self._expect("ON").at
         self._expect("EVENT")
         event = self._expect_kind("name", "the name of an event")
@@ -166,16 +166,18 @@ class _Parser:
         self._terms = 0
         condition = self._or()
         self._expect("THEN")
-        actions = self._separated(self._action, _MOST, "actions")
+        actions = self._comma_separated(self._action, _MAX_ELEMENTS, "actions")
         return Rule(number, at, event.text, event.at, variable.text, condition, actions)
 
-    def _separated(self, part: Callable[[], PartT], most: int, what: str) -> tuple[PartT, ...]:
-        parts = [part()]
+    def _comma_separated(
+        self, parse_part: Callable[[], PartT], limit: int, plural: str
+    ) -> tuple[PartT, ...]:
+        parts = [parse_part()]
         while self._is(","):
             comma = self._take()
-            if len(parts) == most:
-                raise RuleProblem(comma.at, f"there are at most {most} {what}")
-            parts.append(part())
+            if len(parts) == limit:
+                raise RuleProblem(comma.at, f"there are at most {limit} {plural}")
+            parts.append(parse_part())
         return tuple(parts)
 
     def _action(self) -> Action:
@@ -186,16 +188,16 @@ class _Parser:
         return Action(call.at, call.text, call.name, call.arguments)
 
     def _or(self) -> Expression:
-        return self._joined(self._and, ("OR",))
+        return self._left_associative(self._and, ("OR",))
 
     def _and(self) -> Expression:
-        return self._joined(self._not, ("AND",))
+        return self._left_associative(self._not, ("AND",))
 
     def _not(self) -> Expression:
         if not self._is("NOT"):
             return self._comparison()
         with_not = self._take()
-        operand = self._deeper(self._not)
+        operand = self._nested(self._not)
         return Negation(with_not.at, self._text(with_not), operand, logical=True)
 
     def _comparison(self) -> Expression:
@@ -210,17 +212,19 @@ class _Parser:
         return Binary(left.at, self._text(start), operator, left, right)
 
     def _sum(self) -> Expression:
-        return self._joined(self._product, ("+", "-"))
+        return self._left_associative(self._product, ("+", "-"))
 
     def _product(self) -> Expression:
-        return self._joined(self._factor, ("*", "/"))
+        return self._left_associative(self._factor, ("*", "/"))
 
-    def _joined(self, part: Callable[[], Expression], operators: tuple[str, ...]) -> Expression:
+    def _left_associative(
+        self, parse_part: Callable[[], Expression], operators: tuple[str, ...]
+    ) -> Expression:
         start = self._token
-        left = part()
+        left = parse_part()
         while self._is(*operators):
             operator = self._operator()
-            right = part()
+            right = parse_part()
             left = Binary(left.at, self._text(start), operator, left, right)
         return left
 
@@ -238,10 +242,10 @@ class _Parser:
             case "text", text:
                 return Constant(token.at, f'"{text}"', text)
             case "symbol", "-":
-                operand = self._deeper(self._factor)
+                operand = self._nested(self._factor)
                 return Negation(token.at, self._text(token), operand, logical=False)
             case "symbol", _:
-                inner = self._deeper(self._or)
+                inner = self._nested(self._or)
                 self._expect(")")
                 return inner
         return self._call(token) if self._is("(") else self._path(token)
@@ -250,7 +254,9 @@ class _Parser:
         self._expect("(")
         arguments: tuple[Expression, ...] = ()
         if not self._is(")"):
-            arguments = self._separated(partial(self._deeper, self._or), _MOST, "arguments")
+            arguments = self._comma_separated(
+                partial(self._nested, self._or), _MAX_ELEMENTS, "arguments"
+            )
         self._expect(")")
         return Call(name.at, self._text(name), name.text, arguments)
 
@@ -261,21 +267,21 @@ class _Parser:
             names.append(self._expect_kind("name", "the name of an attribute").text)
         return Path(first.at, self._text(first), tuple(names))
 
-    def _deeper(self, part: Callable[[], Expression]) -> Expression:
-        if self._depth == _DEEPEST:
-            raise RuleProblem(self._token.at, f"it is nested deeper than {_DEEPEST} levels")
+    def _nested(self, parse_part: Callable[[], Expression]) -> Expression:
+        if self._depth == _MAX_DEPTH:
+            raise RuleProblem(self._token.at, f"it is nested deeper than {_MAX_DEPTH} levels")
         self._depth += 1
         try:
-            return part()
+            return parse_part()
         finally:
             self._depth -= 1
 
     def _count_term(self) -> None:
         self._terms += 1
-        if self._terms > _MOST_TERMS:
-            raise RuleProblem(self._token.at, f"a rule has at most {_MOST_TERMS} terms")
+        if self._terms > _MAX_TERMS:
+            raise RuleProblem(self._token.at, f"a rule has at most {_MAX_TERMS} terms")
 
     def _text(self, start: Token) -> str:
-        """Return what was written from a token up to here, in one line."""
+        """Return the source from a token up to here, in one line."""
         end = self._tokens[self._next - 1].end
         return " ".join(self._source[start.start : end].split())

@@ -1,4 +1,4 @@
-"""What is wrong with rules: each mistake with its line and column."""
+"""The errors of rules, each with its line and column."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 
 from mediator.base.errors import Invalid, Location
 
-__all__ = ["MOST_PROBLEMS", "Position", "RuleProblem", "RulesInvalid"]
+__all__ = ["MAX_PROBLEMS", "Position", "RuleProblem", "RulesInvalid"]
 
-MOST_PROBLEMS: Final = 20
-"""Mistakes that are named at a time."""
+MAX_PROBLEMS: Final = 20
+"""Limit of reported errors."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """Where something begins in the text of rules; both numbers count from 1."""
+    """A position in the text of rules; both numbers count from 1."""
 
     line: int
     column: int
@@ -26,7 +26,7 @@ class Position:
 
 
 class RuleProblem(Exception):
-    """One mistake; `detail` is a phrase."""
+    """One error; `detail` is a phrase."""
 
     def __init__(self, at: Position, detail: str) -> None:
         super().__init__(f"{at}: {detail}")
@@ -35,17 +35,16 @@ class RuleProblem(Exception):
 
 
 class RulesInvalid(Invalid):
-    """The rules cannot be put in force; `extra["problems"]` has the position of each mistake."""
+    """The rules cannot be put in force; `extra["problems"]` has the position of each error."""
 
     def __init__(self, problems: Sequence[RuleProblem]) -> None:
-        named = sorted(problems, key=lambda each: each.at)[:MOST_PROBLEMS]
+        reported = sorted(problems, key=lambda problem: problem.at)[:MAX_PROBLEMS]
         super().__init__(
             "The rules cannot be put in force.",
-            locations=[Location(str(each.at), each.detail) for each in named],
+            locations=[Location(str(problem.at), problem.detail) for problem in reported],
             extra={
                 "problems": [
-                    {"line": each.at.line, "column": each.at.column, "detail": each.detail}
-                    for each in named
+                    {"line": p.at.line, "column": p.at.column, "detail": p.detail} for p in reported
                 ]
             },
         )

@@ -1,4 +1,4 @@
-"""Events of what all replicas share, runs, message flows and standing queries, found by looks."""
+"""Events of runs, message flows and standing queries, which all replicas share, by polling."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ _ACTIVE: Final = "ACTIVE"
 
 @dataclass(eq=False)
 class RunEvents:
-    """The runs at the last look. At the first one, what waits and what is active is an event."""
+    """The runs at the last check. At the first one, every waiting or active run is an event."""
 
     _states: dict[str, str] = field(default_factory=dict, init=False)
 
     def forget(self) -> None:
-        """Begin anew: another replica looked meanwhile."""
+        """Reset: another replica checked meanwhile."""
         self._states = {}
 
     def missing(self, runs: Iterable[Subject]) -> list[str]:
-        """Return the ids of known runs that are not among these: they may have ended."""
+        """Return the ids of known runs that are missing here: they may have ended."""
         present = {run["id"] for run in runs}
         return [id_ for id_ in self._states if id_ not in present]
 
-    def of(self, runs: Iterable[Subject], ended: Iterable[Subject], most: int) -> list[Event]:
-        """Return at most so many events; further changes are found at the next look.
+    def of(self, runs: Iterable[Subject], ended: Iterable[Subject], limit: int) -> list[Event]:
+        """Return at most `limit` events; the next check finds further changes.
 
         Args:
-            runs: Those that have not ended.
-            ended: Those of the missing ones that have.
-            most: How many events.
+            runs: The runs that have not ended.
+            ended: The missing runs that have ended.
+            limit: How many events.
         """
         events: list[Event] = []
         for run in ended:
-            if len(events) < most and self._states.pop(run["id"], None) is not None:
+            if len(events) < limit and self._states.pop(run["id"], None) is not None:
                 events.append(_event("RunEnded", run))
         for run in runs:
             before, state = self._states.get(run["id"]), run["state"]
             if state == before:
                 continue
             name = _name(before, state)
-            if name is not None and len(events) == most:
+            if name is not None and len(events) == limit:
                 break
             self._states[run["id"]] = state
             if name is not None:
@@ -72,45 +72,45 @@ def _late_events() -> list[LateEvents]:
 
 @dataclass(eq=False)
 class SharedEvents:
-    """What the last look has seen. At the first one, all that waits, is active or late is new."""
+    """The state at the last check. At the first one, all waiting, active or late items are new."""
 
     _runs: RunEvents = field(default_factory=RunEvents, init=False)
     _late: list[LateEvents] = field(default_factory=_late_events, init=False)
 
     def forget(self) -> None:
-        """Begin anew: another replica looked meanwhile."""
+        """Reset: another replica checked meanwhile."""
         self._runs.forget()
-        for each in self._late:
-            each.forget()
+        for late_events in self._late:
+            late_events.forget()
 
     def missing(self, runs: Iterable[Subject]) -> list[str]:
-        """Return the ids of known runs that are not among these: they may have ended."""
+        """Return the ids of known runs that are missing here: they may have ended."""
         return self._runs.missing(runs)
 
     @contextmanager
-    def taken(
+    def take(
         self,
         runs: Iterable[Subject],
         ended: Iterable[Subject],
         late: Mapping[str, Sequence[tuple[Subject, int]]],
-        most: int,
+        limit: int,
     ) -> Iterator[list[Event]]:
-        """Yield events, for a block that evaluates them; if it fails, the next look begins anew.
+        """Yield events to a block that evaluates them; if it fails, the state is reset.
 
         Args:
-            runs: Those that have not ended.
-            ended: Those of the missing ones that have.
-            late: By kind, each flow and query with how much of it is late; a kind that is not known
-                now is missing.
-            most: How many events; further changes are found at the next look.
+            runs: The runs that have not ended.
+            ended: The missing runs that have ended.
+            late: By kind, each flow or query with its number of late items; an unknown kind is
+                missing.
+            limit: How many events; the next check finds further changes.
         """
-        events = self._runs.of(runs, ended, most)
-        for each in self._late:
-            if each.kind in late:
-                events += each.of(late[each.kind], most - len(events))
+        events = self._runs.of(runs, ended, limit)
+        for late_events in self._late:
+            if late_events.kind in late:
+                events += late_events.of(late[late_events.kind], limit - len(events))
         try:
             yield events
         except BaseException:
-            # They are noted as seen, and were not evaluated: the flow is late once, say.
+            # They are recorded as seen, but were not evaluated, and may not recur.
             self.forget()
             raise

@@ -69,7 +69,7 @@ class Binary:
 
 
 Expression: TypeAlias = Constant | Path | Call | Negation | Binary
-"""Every node has its position, and its text as it was written."""
+"""Every node has its position and its source text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Rule:
     """A rule: on an event, known by a variable, do the actions if the condition holds.
 
     Attributes:
-        number: Its place among the rules, from 1.
+        number: Its position among the rules, from 1.
     """
 
     number: int
@@ -99,12 +99,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``SET`` sets.
+    """The options that ``SET`` sets.
 
     Attributes:
         timer: Seconds between two events of the timer.
-        hysteresis: By how many percent of its limit a figure must be below it, where a condition
-            asks for less than the limit; 0: none.
+        hysteresis: By how many percent of its limit a figure must be below it if a condition
+            requires less than the limit; 0: none.
     """
 
     timer: float = 10.0

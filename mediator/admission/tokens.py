@@ -16,7 +16,7 @@ TokenKind: TypeAlias = Literal["keyword", "name", "number", "text", "symbol", "e
 KEYWORDS: Final = ("ON", "EVENT", "IF", "THEN", "AND", "OR", "NOT", "SET", "DEFINE")
 """Reserved in either case."""
 
-_LONGEST_NAME: Final = 64
+_MAX_NAME_LENGTH: Final = 64
 _TOKEN: Final = re.compile(
     r"""
     (?P<space>[ \t\r\n]+|--[^\n]*)
@@ -34,7 +34,7 @@ class Token:
     """A token: its characters in the text, from `start` to `end`.
 
     Attributes:
-        text: What was written; a keyword in capitals, a text without its quotation marks.
+        text: The source text; a keyword in capitals, a text without its quotation marks.
     """
 
     kind: TokenKind
@@ -45,10 +45,10 @@ class Token:
 
 
 def tokens_of(source: str) -> Iterator[Token]:
-    """Yield the tokens of a text, the end as the last one.
+    """Yield the tokens of a text, ending with an end token.
 
     Raises:
-        RuleProblem: A character, a number or a name is none of the language.
+        RuleProblem: A character, a number or a name is not part of the language.
     """
     offset, line, line_start = 0, 1, 0
     while offset < len(source):
@@ -71,8 +71,8 @@ def _token(kind: str | None, text: str, at: Position, span: tuple[int, int]) -> 
         case "name" if text.upper() in KEYWORDS:
             return Token("keyword", text.upper(), at, *span)
         case "name":
-            if len(text) > _LONGEST_NAME:
-                raise RuleProblem(at, f"a name has at most {_LONGEST_NAME} characters")
+            if len(text) > _MAX_NAME_LENGTH:
+                raise RuleProblem(at, f"a name has at most {_MAX_NAME_LENGTH} characters")
             return Token("name", text, at, *span)
         case "number":
             return Token("number", text, at, *span)

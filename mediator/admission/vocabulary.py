@@ -1,4 +1,4 @@
-"""What rules may name: events, their subjects, figures, functions and actions, with their types."""
+"""The names in rules: events, their subjects, figures, functions and actions, with their types."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = [
 ]
 
 Type: TypeAlias = str
-"""One of those below, a subject's name, or the name of an enumeration of constants."""
+"""A type below, a subject's name, or the name of an enumeration of constants."""
 
 NUMBER: Final[Type] = "number"
 TEXT: Final[Type] = "text"
 CONDITION: Final[Type] = "condition"
 
 Extent: TypeAlias = Literal["installation", "replica"]
-"""Whether something concerns what all replicas share, or each replica by itself."""
+"""Whether an event or action concerns shared state, or each replica separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class EventType:
 
     Attributes:
         attributes: Their types, by name.
-        extent: Who notices it; None: whoever has a rule on it.
+        extent: Who notices it; None: every place with a rule on it.
     """
 
     attributes: Mapping[str, Type]
@@ -44,12 +44,12 @@ class EventType:
 
 @dataclass(frozen=True, slots=True)
 class Restricted:
-    """A type of arguments of which a constant is checked as well.
+    """A type of arguments whose constants are also checked.
 
     Attributes:
-        base: What an argument must be.
-        accepts: Whether it may be this.
-        expected: What is expected, as the subject of a sentence.
+        base: The type of an argument.
+        accepts: Whether a constant is allowed.
+        expected: The expected value, as the subject of a sentence.
     """
 
     base: Type
@@ -63,8 +63,8 @@ class ActionType:
 
     Attributes:
         parameters: The types of its arguments.
-        extent: On what it acts.
-        undone_by: The action that some rule must have wherever a rule has this one.
+        extent: Where it acts.
+        undone_by: The action that some rule must have if a rule has this one.
     """
 
     parameters: tuple[Type | Restricted, ...]
@@ -74,18 +74,18 @@ class ActionType:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """All that there is to name.
+    """All names in rules.
 
     Attributes:
-        events: By name.
+        events: The kinds of events, by name.
         subjects: The types of each subject's attributes.
-        extents: Of subjects and figures that are known only where rules act on that.
-        constants: Constants, with the enumeration that each belongs to.
-        figures: Functions without arguments, whose value is measured; with what they say.
-        existence: Functions of a predicate, by the subject that it is about: is there one?
-        selection: Functions of a predicate, by its subject: one of them, at random.
-        actions: By name.
-        refused: Names of the language that mean nothing here, with the reason.
+        extents: The extents of subjects and figures that are known only to rules of that extent.
+        constants: Constants, with their enumeration.
+        figures: Functions without arguments, whose value is measured; with their description.
+        existence: Functions of a predicate, with its subject: whether one meets it.
+        selection: Functions of a predicate, with its subject: a random one that meets it.
+        actions: The kinds of actions, by name.
+        refused: Names of the language that are unsupported here, with the reason.
     """
 
     events: Mapping[str, EventType]

@@ -1,1 +1,1 @@
-"""What every package stands on: the clock, errors, observations, tasks."""
+"""Foundations of every package: the clock, errors, observations, tasks."""

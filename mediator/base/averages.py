@@ -1,4 +1,4 @@
-"""Averages of what is measured as it goes on, with less weight for the past."""
+"""Running averages of measurements, which weigh the past less."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mediator.base.waiting_time import Costs
 __all__ = ["Average", "MeasuredCosts", "Midmean", "Rate"]
 
 _WEIGHT: Final = 0.2
-"""Of the newest value in an average: about the last ten values count."""
+"""The weight of the newest value in an average: about the last ten values count."""
 
-_OF_LAST: Final = 20
-"""Values that a midmean is of."""
+_MIDMEAN_VALUES: Final = 20
+"""How many of the last values a midmean covers."""
 
-_RATE_OVER_S: Final = 0.5
-"""Arrivals are counted for so long at least before a rate is made of them."""
+_MIN_RATE_S: Final = 0.5
+"""Minimum time for which arrivals are counted before a rate is computed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -35,10 +35,10 @@ class Average:
 class Midmean:
     """The mean of the middle half of the last values; `value` is None before the first one.
 
-    What happens now and then, as a machine that stands still for a moment, does not change it.
+    Outliers, such as a machine that stalls for a moment, do not change it.
     """
 
-    _values: deque[float] = field(default_factory=lambda: deque(maxlen=_OF_LAST))
+    _values: deque[float] = field(default_factory=lambda: deque(maxlen=_MIDMEAN_VALUES))
 
     @property
     def value(self) -> float | None:
@@ -52,7 +52,7 @@ class Midmean:
 
 @dataclass(eq=False, slots=True)
 class Rate:
-    """Arrivals in a second; `value` is None before there are two counts."""
+    """Arrivals per second; `value` is None before the second count."""
 
     _average: Average = field(default_factory=Average)
     _counted: tuple[float, int] | None = None
@@ -62,19 +62,19 @@ class Rate:
         return self._average.value
 
     def counted(self, arrived: int, now_s: float) -> None:
-        """Take in how many have arrived so far, by a monotonic time in seconds."""
+        """Record the arrivals so far, at a monotonic time in seconds."""
         if self._counted is None:
             self._counted = now_s, arrived
             return
-        since_s, before = self._counted
-        if now_s - since_s >= _RATE_OVER_S:
-            self._average.add((arrived - before) / (now_s - since_s))
+        since_s, arrived_before = self._counted
+        if now_s - since_s >= _MIN_RATE_S:
+            self._average.add((arrived - arrived_before) / (now_s - since_s))
             self._counted = now_s, arrived
 
 
 @dataclass(eq=False, slots=True)
 class MeasuredCosts:
-    """What batches cost, by a line through (calls, seconds) that is fitted to the last ones."""
+    """The costs of batches, by a line fitted to (calls, seconds) of the last ones."""
 
     _calls: Average = field(default_factory=Average)
     _seconds: Average = field(default_factory=Average)
@@ -89,7 +89,7 @@ class MeasuredCosts:
 
     @property
     def costs(self) -> Costs:
-        """The constant and the linear part; neither is negative. All is constant at first."""
+        """The constant and the linear part, neither negative; at first all is constant."""
         calls, seconds = self._calls.value or 0.0, self._seconds.value or 0.0
         variance = (self._squares.value or 0.0) - calls * calls
         covariance = (self._products.value or 0.0) - calls * seconds

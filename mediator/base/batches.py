@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 def batches_by_size(
-    items: Iterable[T], size_of: Callable[[T], int], most: int, most_bytes: int
+    items: Iterable[T], size_of: Callable[[T], int], max_items: int, max_bytes: int
 ) -> Iterator[list[T]]:
-    """Divide items, in their order, into batches of up to `most` items and `most_bytes`.
+    """Divide items, in their order, into batches of up to `max_items` items and `max_bytes`.
 
-    An item that is larger than that is a batch of its own.
+    A larger item is its own batch.
 
     Args:
         size_of: Returns the size of an item in bytes.
@@ -24,7 +24,7 @@ def batches_by_size(
     total = 0
     for item in items:
         size = size_of(item)
-        if batch and (len(batch) == most or total + size > most_bytes):
+        if batch and (len(batch) == max_items or total + size > max_bytes):
             yield batch
             batch, total = [], 0
         batch.append(item)

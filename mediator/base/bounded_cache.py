@@ -1,7 +1,7 @@
-"""Caches of what is computed from immutable arguments, bounded in number and in memory.
+"""Caches of results computed from immutable arguments, bounded in number and memory.
 
-Users decide on the arguments, such as queries, and on how large they are. So the size of the
-arguments is measured when a result is computed; finding one costs nothing more.
+Users choose the arguments, such as queries, and their sizes. So the size of the arguments is
+measured when a result is computed; a hit costs nothing more.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from collections.abc import Callable, Hashable
 from sys import getsizeof
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["MOST_BYTES", "BoundedCache", "IdentityCache"]
+__all__ = ["MAX_BYTES", "BoundedCache", "IdentityCache"]
 
 _T = TypeVar("_T")
 
-MOST_BYTES: Final = 4 * 2**20
-"""About how much memory the arguments that one cache keeps may take."""
+MAX_BYTES: Final = 4 * 2**20
+"""Approximate limit of the memory of all arguments in one cache."""
 
 _COLLECTIONS: Final = (tuple, list, dict, set, frozenset)
 
-_LARGEST: Final = MOST_BYTES // 8
-"""Arguments beyond are not kept; to measure them takes no more than a millisecond or two."""
+_MAX_ARGUMENT_BYTES: Final = MAX_BYTES // 8
+"""Larger arguments are not cached; measuring them takes at most a millisecond or two."""
 
 
 class BoundedCache(Generic[_T]):
     """Calls a pure function once for equal arguments.
 
-    Several threads may call it: at worst they compute the same.
+    Several threads can call it: at worst they compute the same result.
 
     Args:
         compute: The function; its arguments never change.
-        entries: Results that are kept, with their arguments, up to `MOST_BYTES`; beyond that all
-            are forgotten.
-        measured: Dataclasses whose fields count for the size of an argument that is one of them,
-            or holds one. Other objects are shared, and count as themselves; collections count
-            always.
+        entries: Cached results, with their arguments, up to `MAX_BYTES`; beyond that the cache
+            is cleared.
+        measured: Dataclasses whose fields count for the size of an argument that is or contains
+            one of them. Other objects are shared, and count without their fields; collections
+            always count.
     """
 
     def __init__(
@@ -43,30 +43,30 @@ class BoundedCache(Generic[_T]):
         self._compute = compute
         self._entries = entries
         self._measured = frozenset(measured)
-        self._known: dict[Hashable, tuple[tuple[Any, ...], _T]] = {}
+        self._results: dict[Hashable, tuple[tuple[Any, ...], _T]] = {}
         self._bytes = 0
 
     def __call__(self, *args: Any) -> _T:
         key = self._key(args)
-        known = self._known.get(key)
-        return self._computed(key, args) if known is None else known[1]
+        cached = self._results.get(key)
+        return self._compute_and_cache(key, args) if cached is None else cached[1]
 
     def __len__(self) -> int:
-        """Return how many results are kept."""
-        return len(self._known)
+        """Return how many results are cached."""
+        return len(self._results)
 
     def _key(self, args: tuple[Any, ...]) -> Hashable:
         return args
 
-    def _computed(self, key: Hashable, args: tuple[Any, ...]) -> _T:
+    def _compute_and_cache(self, key: Hashable, args: tuple[Any, ...]) -> _T:
         result = self._compute(*args)
         size = _size_of(args, self._measured)
-        if size > _LARGEST:
+        if size > _MAX_ARGUMENT_BYTES:
             return result
-        if len(self._known) >= self._entries or self._bytes + size > MOST_BYTES:
-            self._known.clear()
+        if len(self._results) >= self._entries or self._bytes + size > MAX_BYTES:
+            self._results.clear()
             self._bytes = 0
-        self._known[key] = (args, result)
+        self._results[key] = (args, result)
         self._bytes += size
         return result
 
@@ -74,10 +74,10 @@ class BoundedCache(Generic[_T]):
 class IdentityCache(BoundedCache[_T]):
     """Calls a pure function once for the same arguments, looked up by their identity.
 
-    Equal keys may differ here: 1, 1.0 and true are equal in Python, and are different constants of
-    a filter. And to hash a filter takes as long as to plan a query. Callers that keep an object,
-    such as a query that was read before, find what was computed from it. As long as it is kept,
-    no other object has its identity.
+    Equal keys can differ here: 1, 1.0 and true are equal in Python, but different constants of a
+    filter. And hashing a filter takes as long as planning a query. Callers that keep an object,
+    such as a parsed query, get the result computed from it. While it is cached, no other object
+    has its identity.
     """
 
     def _key(self, args: tuple[Any, ...]) -> Hashable:
@@ -85,9 +85,9 @@ class IdentityCache(BoundedCache[_T]):
 
 
 def _size_of(args: tuple[Any, ...], measured: frozenset[type]) -> int:
-    """Return about how many bytes arguments take; of those beyond `_LARGEST` it stops there."""
+    """Return the approximate bytes of arguments; counting stops beyond `_MAX_ARGUMENT_BYTES`."""
     size, pending = 0, [*args]
-    while pending and size <= _LARGEST:
+    while pending and size <= _MAX_ARGUMENT_BYTES:
         value = pending.pop()
         size += getsizeof(value)
         if type(value) in measured:

@@ -1,4 +1,4 @@
-"""Processes that the service starts, which end when the pipe to them does."""
+"""Child processes of the service, which end when the pipe to them closes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["ended", "keep"]
+__all__ = ["keep_running", "stop_process"]
 
 _log = logging.getLogger("portolan.children")
 
-_AGAIN_S: Final = 1.0
+_RESTART_PAUSE_S: Final = 1.0
 
 
-async def keep(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Run a process again whenever it ends, until cancelled; `run` returns when it has ended."""
+async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Restart a process whenever it ends, until cancelled; `run` returns when it has ended."""
     while True:
         try:
             await run()
@@ -25,11 +25,11 @@ async def keep(name: str, run: Callable[[], Awaitable[None]]) -> None:
             _log.warning("%s cannot be started: %s", name, error)
         else:
             _log.warning("%s ended; it is started again", name)
-        await asyncio.sleep(_AGAIN_S)
+        await asyncio.sleep(_RESTART_PAUSE_S)
 
 
-async def ended(process: Process, within_s: float) -> None:
-    """Close the pipe to a process, so that it ends; kill it after `within_s` seconds."""
+async def stop_process(process: Process, within_s: float) -> None:
+    """Close the pipe to a process, which ends it; kill it after `within_s` seconds."""
     if process.stdin is not None:
         process.stdin.close()
     try:

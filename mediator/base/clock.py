@@ -1,4 +1,4 @@
-"""Clocks, injectable: tests skew them. `docs/clocks.md` says which decision goes by which."""
+"""Clocks, injectable: tests skew them. `docs/clocks.md` says which decision uses which."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final, Protocol
 __all__ = ["DRIFT", "EPOCH", "Clock", "ServerClock", "StabilityTimer", "SystemClock"]
 
 DRIFT: Final = 500e-6
-"""By what fraction two monotonic clocks differ in rate at most (the limit of `adjtimex(2)`)."""
+"""Limit of the relative rate difference of two monotonic clocks (that of `adjtimex(2)`)."""
 
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
-"""Before every moment that anything happened at."""
+"""Earlier than every event."""
 
 _US: Final = 1_000_000
 
@@ -27,46 +27,46 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks, called directly, because they are called often."""
+    """The clocks of the machine, called directly because called often."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
 
 class ServerClock:
-    """A server's clock, as far as this process is sure of it: never ahead of it.
+    """A lower bound of a server's clock: never ahead of it.
 
-    It is the server's last reading, and the monotonic time that has passed here since. If the
+    It is the server's last reading plus the monotonic time that has passed here since. If the
     server's clock is set, this one follows with the next reading.
 
     Attributes:
-        skew_s: By how many seconds at least the server's clock was ahead of our wall clock at the
-            last reading; negative: behind; None: there was no reading so far.
+        skew_s: The minimum seconds by which the server's clock was ahead of our wall clock at the
+            last reading; negative: behind; None: no reading yet.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._shown_s = float("-inf")
+        self._server_s = float("-inf")
         self._read_at = 0.0
         self.skew_s: float | None = None
 
-    def read(self, shown_us: int, sent_at: float) -> None:
+    def read(self, server_us: int, sent_at: float) -> None:
         """Set this clock by a reading that has just arrived.
 
         Args:
-            shown_us: What the server's clock showed, in microseconds since the epoch.
+            server_us: The server's time, in microseconds since the epoch.
             sent_at: Our monotonic time when the reading was requested, in seconds.
         """
-        self._shown_s, self._read_at = shown_us / _US, self._clock.monotonic()
+        self._server_s, self._read_at = server_us / _US, self._clock.monotonic()
         took_s = self._read_at - sent_at
-        ahead_s = self._shown_s - self._clock.now()
-        # It was read at some moment of `took_s`: zero, if the clocks may have agreed then.
+        ahead_s = self._server_s - self._clock.now()
+        # It was read at some moment within `took_s`: zero, if the clocks may have agreed then.
         self.skew_s = min(0.0, ahead_s + took_s) if ahead_s < 0 else ahead_s
 
     def now(self) -> float:
-        """Seconds since the epoch that the server's clock shows at least; -inf: not known."""
-        # Slower than ours by `DRIFT`, as the server's clock may be.
-        return self._shown_s + (self._clock.monotonic() - self._read_at) * (1 - DRIFT)
+        """The minimum time of the server's clock, in seconds since the epoch; -inf: unknown."""
+        # Slower than ours by `DRIFT`, as the server's clock can be.
+        return self._server_s + (self._clock.monotonic() - self._read_at) * (1 - DRIFT)
 
     def monotonic(self) -> float:
         return self._clock.monotonic()
@@ -83,9 +83,9 @@ class StabilityTimer:
         self._seen: dict[str, tuple[object, float]] = {}
 
     def observe(self, key: str, value: object, sent_at: float) -> float:
-        """Record a value that was read; returns for how many seconds at least it is the same."""
-        known, since = self._seen.get(key, (None, 0.0))
-        if known != value:
+        """Record a value read; returns the minimum seconds for which it is unchanged."""
+        last_value, since = self._seen.get(key, (None, 0.0))
+        if last_value != value:
             self._seen[key] = value, self._clock.monotonic()
             return 0.0
         # From after the first reply until before this request it was certainly the same.

@@ -1,4 +1,4 @@
-"""Several calls at the same time, with as few tasks as that takes; their results, and their end."""
+"""Concurrent calls with few tasks, their results, and their cancellation."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _U = TypeVar("_U")
 
 
 async def concurrently(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """Await all to their end, and then raise what the first of them raised.
+    """Await all to their end, and then raise the first error.
 
-    If the caller is cancelled, so are all of them.
+    Cancelling the caller cancels all.
     """
     coroutines = iter(work)
     first = next(coroutines, None)
@@ -47,8 +47,8 @@ async def concurrently(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 async def both(first: Coroutine[Any, Any, _T], second: Coroutine[Any, Any, _U]) -> tuple[_T, _U]:
     work: tuple[Coroutine[Any, Any, Any], ...] = (first, second)
-    one, other = await concurrently(work)
-    return one, other
+    first_result, second_result = await concurrently(work)
+    return first_result, second_result
 
 
 async def by_system(
@@ -56,22 +56,24 @@ async def by_system(
     system_of: Callable[[_T], str],
     send: Callable[[str, Sequence[_T]], Awaitable[Sequence[_U]]],
 ) -> list[_U | MediatorError]:
-    """Send to each system its items, to all at the same time; returns a result for each item.
+    """Send each system its items, all systems concurrently; returns a result for each item.
 
-    The items of a system for which `send` raises a `MediatorError` get it as their result.
+    If `send` raises a `MediatorError`, the items of that system get it as their result.
     """
     names = dict.fromkeys(map(system_of, items))
 
-    async def one(name: str) -> Sequence[_U | MediatorError]:
-        own = items if len(names) == 1 else [item for item in items if system_of(item) == name]
+    async def send_one(name: str) -> Sequence[_U | MediatorError]:
+        system_items = (
+            items if len(names) == 1 else [item for item in items if system_of(item) == name]
+        )
         try:
-            return await send(name, own)
+            return await send(name, system_items)
         except MediatorError as error:
-            return [error] * len(own)
+            return [error] * len(system_items)
 
     if len(names) == 1:
-        return list(await one(*names))
-    results = dict(zip(names, map(iter, await concurrently(map(one, names))), strict=True))
+        return list(await send_one(*names))
+    results = dict(zip(names, map(iter, await concurrently(map(send_one, names))), strict=True))
     return [next(results[system_of(item)]) for item in items]
 
 
@@ -102,19 +104,19 @@ RETRY_S: Final = 1.0
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and wait until they have ended."""
-    left = set(tasks)
-    while left:
+    pending = set(tasks)
+    while pending:
         # Repeatedly: a driver may lose a cancellation in its own timeouts.
-        for task in left:
+        for task in pending:
             task.cancel()
-        ended, left = await asyncio.wait(left, timeout=RETRY_S)
+        ended, pending = await asyncio.wait(pending, timeout=RETRY_S)
         for task in ended:
             if not task.cancelled():
                 task.exception()  # retrieved, or asyncio would log it
 
 
 async def ended_within(seconds: float, ending: Coroutine[Any, Any, None]) -> bool:
-    """Await a shutdown for so many seconds at most; returns whether it has ended."""
+    """Await a shutdown for at most `seconds`; returns whether it has ended."""
     task = asyncio.create_task(ending)
     _, late = await asyncio.wait({task}, timeout=seconds)
     if late:

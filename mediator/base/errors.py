@@ -44,18 +44,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a mistake is: a JSON pointer (RFC 6901) into the body, or the name of a parameter."""
+    """The location of an error: a JSON pointer (RFC 6901) into the body, or a parameter's name."""
 
     pointer: str
     detail: str
 
 
 class PortolanError(Exception):
-    """What may go wrong in a correct system: a request, a store, the network."""
+    """An error that can occur in a correct system: of a request, a store, the network."""
 
 
 class MediatorError(PortolanError):
-    """Base of all; `detail` is for people, `locations` say where, `extra` is for programs."""
+    """Base class; `detail` is for people, `locations` point to it, `extra` is for programs."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class SchemaInvalid(Invalid):
 
 
 class OperatorRefused(Invalid):
-    """The operator cannot be applied to the present value (overflow, too long)."""
+    """The operator cannot be applied to the current value (overflow, too long)."""
 
 
 class ObjectTooLarge(MediatorError):
-    """The object would be larger than its system keeps it; nothing was written."""
+    """The object would exceed the size limit of its system; nothing was written."""
 
 
 class Unauthenticated(MediatorError):
@@ -95,7 +95,7 @@ class Unauthenticated(MediatorError):
 
 
 class Forbidden(MediatorError):
-    """The caller may not do that; `extra["scope"]` names what would be needed."""
+    """The caller may not do that; `extra["scope"]` names the missing scope."""
 
 
 class NotFound(MediatorError):
@@ -113,7 +113,7 @@ class AlreadyExists(Conflict):
 class NotUnique(Conflict):
     """Another object has the values of a unique constraint; `locations` name the fields.
 
-    `holder` is its id, which responses do not name: not everyone who may write may read it.
+    `holder` is its id, which responses do not name: writers may not be allowed to read it.
     """
 
     def __init__(self, detail: str, *, holder: str, locations: Sequence[Location] = ()) -> None:
@@ -129,13 +129,13 @@ class StillReferenced(Conflict):
     """Foreign keys forbid to delete an object; `extra["references"]` says which, and for whom."""
 
     def shown_to(self, may_read_all: Callable[[str], bool]) -> StillReferenced:
-        """Return the error for one who may read all objects of some classes, and no others."""
+        """Return the error for a caller who may read all objects of only some classes."""
         references = self.extra.get("references", ())
-        shown = [each for each in references if may_read_all(each["class"])]
-        if len(shown) == len(references):
+        visible = [r for r in references if may_read_all(r["class"])]
+        if len(visible) == len(references):
             return self
-        detail = "Objects refer to what is to be deleted; nothing was done."
-        return StillReferenced(detail, extra={"references": shown} if shown else None)
+        detail = "Other objects refer to the deleted ones; nothing was done."
+        return StillReferenced(detail, extra={"references": visible} if visible else None)
 
 
 class Locked(Conflict):
@@ -143,7 +143,7 @@ class Locked(Conflict):
 
 
 class TransactionAborted(Conflict):
-    """What a transaction has read was changed; nothing was done, and it may be retried."""
+    """The read set of a transaction changed; nothing was done, and it can be retried."""
 
 
 class DataWouldMove(Conflict):
@@ -155,13 +155,13 @@ class ConstraintViolated(Conflict):
 
 
 class NeedsScan(MediatorError):
-    """A store could carry out the query only by sending all of its records."""
+    """A store could execute the query only by sending all of its records."""
 
 
 class TooCostly(MediatorError):
-    """The query examines more rows, takes more time or needs more memory than it may.
+    """The query exceeds its limit of rows, time or memory.
 
-    `examined` are the rows until then, where another limit was exceeded.
+    `examined` counts the rows until then if another limit was exceeded.
     """
 
     examined: int = 0
@@ -172,7 +172,7 @@ class AdvisoryOnly(Conflict):
 
 
 class SchemaRetired(MediatorError):
-    """The version of a schema that the request is pinned to is not served any more."""
+    """The schema version to which the request is pinned is no longer served."""
 
 
 class ResultGone(MediatorError):
@@ -190,7 +190,7 @@ class PreconditionRequired(MediatorError):
 class IdempotencyReused(MediatorError):
     """The Idempotency-Key was used before with another request.
 
-    `fingerprint` is that of the request before, where it is known; responses do not name it.
+    `fingerprint` is that of the earlier request, if known; responses do not name it.
     """
 
     def __init__(
@@ -206,11 +206,11 @@ class IdempotencyReused(MediatorError):
 
 
 class Unplaceable(MediatorError):
-    """No system can serve a node; `extra["nodes"]` names node, requirement and what lacks."""
+    """No system can serve a node; `extra["nodes"]` names node, requirement and shortfall."""
 
 
 class Unavailable(MediatorError):
-    """A system that is needed does not answer; nothing was acknowledged."""
+    """A required system does not answer; nothing was acknowledged."""
 
     def __init__(self, detail: str, *, system: str, retry_after_s: float = 1.0) -> None:
         super().__init__(detail, extra={"system": system})
@@ -219,7 +219,7 @@ class Unavailable(MediatorError):
 
 
 class TooManyRequests(MediatorError):
-    """A tenant requests more than it may at a time; `extra["limit"]` names the limit."""
+    """A tenant exceeds its limit of requests; `extra["limit"]` names the limit."""
 
     def __init__(
         self, detail: str, *, retry_after_s: float = 1.0, extra: dict[str, Any] | None = None
@@ -229,8 +229,8 @@ class TooManyRequests(MediatorError):
 
 
 class StorageFull(MediatorError):
-    """A tenant keeps as many objects as it may; nothing was created."""
+    """A tenant has reached its limit of objects; nothing was created."""
 
 
 class OutcomeUnknown(Unavailable):
-    """No answer came to a write that was sent: it may or may not have taken effect."""
+    """A write got no answer: it may or may not have taken effect."""

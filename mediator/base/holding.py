@@ -1,7 +1,7 @@
-"""Work that one replica does at a time: it holds a lease, and others wait for it to end.
+"""Work that one replica does at a time: it holds a lease, for which the others wait.
 
-There is a *holder* in every process. The one with the lease works; if it dies, or loses the lease,
-another one takes it after the time of the lease.
+Every process has a *holder*. The holder with the lease works; if it dies or loses the lease,
+another one takes the lease when it has expired.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSE_S: Final = 0.5
 
 _GRACE_S: Final = 2.0
 _OUTAGE_S: Final = 30.0
-"""Whoever has worked for so long before an error has not failed for the reason of the last one."""
+"""An error after this time of work counts as a new outage."""
 
 _Id = TypeVar("_Id", bound=Hashable)
 _Work: TypeAlias = Callable[[Lease], Coroutine[Any, Any, None]]
@@ -41,18 +41,18 @@ class Holder:
 
     Attributes:
         name: The name of the lease.
-        held: What is held, for the log.
+        subject: The work under the lease, for the log.
         has_ended: Whether the process is about to end.
-        longest_pause_s: How long it waits at most after an error; twice as long after each.
-        on_error: Called with each error, after which it tries again.
+        max_pause_s: Limit of the pause after an error, which doubles each time.
+        on_error: Called with each error before it retries.
     """
 
     leases: Leasing
     replica: str
     name: str
-    held: str
+    subject: str
     has_ended: Callable[[], bool]
-    longest_pause_s: float = PAUSE_S
+    max_pause_s: float = PAUSE_S
     on_error: Callable[[PortolanError], Awaitable[object]] | None = None
     _failing: bool = field(default=False, init=False)
     _pause_s: float = field(default=PAUSE_S, init=False)
@@ -63,31 +63,31 @@ class Holder:
             started = asyncio.get_running_loop().time()
             try:
                 await self._hold(work)
-                self._works()
+                self._reset_pause()
             except LeaseLost:
-                log.info("another replica holds %s now", self.held)
+                log.info("another replica holds %s now", self.subject)
             except PortolanError as error:
                 if asyncio.get_running_loop().time() - started > _OUTAGE_S:
-                    self._works()  # it did for a while, so this is another outage
+                    self._reset_pause()  # it worked for a while, so this is a new outage
                 await self._failed(error)
             except Exception:
-                log.exception("holding %s failed", self.held)
+                log.exception("holding %s failed", self.subject)
             await asyncio.sleep(self._pause_s)
 
-    def _works(self) -> None:
+    def _reset_pause(self) -> None:
         self._failing, self._pause_s = False, PAUSE_S
 
     async def _failed(self, error: PortolanError) -> None:
-        if not self._failing:  # once for each outage
-            log.warning("%s: %s", self.held, error)
+        if not self._failing:  # once per outage
+            log.warning("%s: %s", self.subject, error)
         self._failing = True
-        self._pause_s = min(2 * self._pause_s, self.longest_pause_s)
+        self._pause_s = min(2 * self._pause_s, self.max_pause_s)
         if self.on_error is not None:
             with suppress(PortolanError):
                 await self.on_error(error)
 
     async def _hold(self, work: _Work) -> None:
-        # A token for each time: what a former one has sent late must not be taken for this one's.
+        # A new token each time: a late call of an earlier one must not count as of this one.
         lease = Lease(self.name, f"{self.replica}:{uuid4().hex}")
         acquire = partial(self.leases.acquire, lease.name, lease.token, LEASE_S)
         if not await acquire():
@@ -101,29 +101,29 @@ class Holder:
 
 @dataclass(eq=False)
 class Holders(Generic[_Id]):
-    """The holders in this process, each by an id, such as that of its database."""
+    """The holders in this process, by an id such as that of their database."""
 
     _tasks: dict[_Id, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     async def reconcile(
-        self, wanted: set[_Id], start: Callable[[_Id], Coroutine[Any, Any, None]]
+        self, required: set[_Id], start: Callable[[_Id], Coroutine[Any, Any, None]]
     ) -> None:
-        """Start those that are wanted, and cancel the others."""
-        for id_ in wanted - self._tasks.keys():
+        """Start the required holders, and cancel all others."""
+        for id_ in required - self._tasks.keys():
             self._tasks[id_] = asyncio.create_task(start(id_))
-        await self._end(self._tasks.keys() - wanted)
+        await self._end(self._tasks.keys() - required)
 
     async def close(self) -> None:
-        """Wait a moment for those that end by themselves; the others are cancelled.
+        """Wait a moment for holders to end, then cancel the rest.
 
-        A driver that is cancelled may leave a connection open.
+        A cancelled driver may leave a connection open.
         """
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=_GRACE_S)
         await self.cancel()
 
     async def cancel(self) -> None:
-        """Cancel all of them."""
+        """Cancel all holders."""
         await self._end(list(self._tasks))
 
     async def _end(self, ids: Iterable[_Id]) -> None:

@@ -1,4 +1,4 @@
-"""Values that are never changed, for the paths on which every microsecond shows."""
+"""Immutable values for hot paths."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def immutable(cls: type[T]) -> type[T]:
-    """Make a dataclass with slots that type checkers take for frozen.
+    """Create a dataclass with slots that type checkers treat as frozen.
 
-    To freeze it at run time as well would treble the time of its creation.
+    Freezing it at run time as well would treble its creation time.
     """
     return dataclass(slots=True)(cls)

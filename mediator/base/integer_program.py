@@ -1,6 +1,6 @@
-"""Integer programs: minimise a linear cost of variables between 0 and 1, some of them whole.
+"""Integer programs: minimise a linear cost of variables between 0 and 1, some of them integers.
 
-They are solved by HiGHS, as SciPy contains it, within a time limit.
+HiGHS, as part of SciPy, solves them within a time limit.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from mediator.base.errors import PortolanError
 __all__ = ["AT_MOST", "Minimum", "Rows", "SolverMissing", "minimise"]
 
 AT_MOST: Final = -math.inf
-"""The lower limit of a row that has an upper one only."""
+"""The lower limit of a row with only an upper one."""
 
 _GAP: Final = 1e-6
-"""A choice this close to the bound is taken for the best."""
+"""A solution this close to the bound counts as optimal."""
 
 _INFEASIBLE: Final = 2
-"""What `scipy.optimize.milp` says if no choice meets the rows."""
+"""The status of `scipy.optimize.milp` if no solution meets the rows."""
 
 
 class SolverMissing(PortolanError):
-    """SciPy is not there: it comes with the extra `standing`."""
+    """SciPy is not installed: it comes with the extra `standing`."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Rows:
     def add(
         self, positive: Sequence[int], negative: Sequence[int], lower: float, upper: float
     ) -> None:
-        """Limit the sum of some variables, by their numbers, less that of others."""
+        """Limit the sum of the positive variables, by number, minus that of the negative ones."""
         weights = [1.0] * len(positive) + [-1.0] * len(negative)
         self.add_weighted([*positive, *negative], weights, lower, upper)
 
@@ -59,13 +59,13 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
-    """What the solver found.
+    """The result of the solver.
 
     Attributes:
-        values: Of the variables; None: no choice within the time limit, or there is none.
-        bound: What no choice costs less than.
-        is_infeasible: Whether it is proven that no choice meets the rows.
-        solved_s: The time that it took.
+        values: The values of the variables; None: no solution, or none within the time limit.
+        bound: The lower bound of the cost of any solution.
+        is_infeasible: Whether no solution meets the rows, as proven.
+        solved_s: The time of solving.
     """
 
     values: Sequence[float] | None
@@ -74,32 +74,32 @@ class Minimum:
     solved_s: float
 
 
-def minimise(costs: Sequence[float], rows: Rows, whole: int, limit_s: float) -> Minimum:
-    """Find the variables with the least cost, which is never below zero.
+def minimise(costs: Sequence[float], rows: Rows, integer_count: int, limit_s: float) -> Minimum:
+    """Find the variables with the minimum cost, which is never below zero.
 
     Args:
-        costs: Of each variable, for each unit of it.
-        whole: How many of the variables, the first ones, have to be 0 or 1.
-        limit_s: When it ends with the best choice found until then.
+        costs: The cost of each variable per unit.
+        integer_count: How many of the variables, the first ones, must be 0 or 1.
+        limit_s: The time limit; the best solution until then is returned.
 
     Raises:
         SolverMissing: SciPy is not installed.
     """
     try:
         from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - an extra
-        from scipy.sparse import csr_array  # noqa: PLC0415 - the same
+        from scipy.sparse import csr_array  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise SolverMissing("The solver needs SciPy: install portolan[standing].") from error
     matrix = csr_array((rows.values, (rows.rows, rows.columns)), (len(rows.lower), len(costs)))
     started = perf_counter()
-    found: Any = milp(
+    solution: Any = milp(
         costs,
-        integrality=[int(number < whole) for number in range(len(costs))],
+        integrality=[int(number < integer_count) for number in range(len(costs))],
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(matrix, rows.lower, rows.upper),
         options={"time_limit": limit_s, "mip_rel_gap": _GAP},
     )
     solved_s = perf_counter() - started
-    bound = found.mip_dual_bound
-    least = max(0.0, float(bound)) if bound is not None and math.isfinite(bound) else 0.0
-    return Minimum(found.x, least, found.status == _INFEASIBLE, solved_s)
+    bound = solution.mip_dual_bound
+    lower_bound = max(0.0, float(bound)) if bound is not None and math.isfinite(bound) else 0.0
+    return Minimum(solution.x, lower_bound, solution.status == _INFEASIBLE, solved_s)

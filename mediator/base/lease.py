@@ -1,4 +1,4 @@
-"""Leases: the port that grants them, and what a holder presents."""
+"""Leases: the port that grants them, and the lease that a holder presents."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Leasing(Protocol):
 
 
 class LeaseLost(Exception):
-    """A lease that was needed is not held."""
+    """A required lease is not held."""
 
 
 async def while_held(
     renew: Callable[[], Awaitable[bool]], every_s: float, work: Coroutine[Any, Any, None]
 ) -> None:
-    """Work while a lease can be renewed, which is done every so many seconds.
+    """Work while a lease can be renewed, every `every_s` seconds.
 
     The work has ended when this returns or raises, so it does not overlap with the next holder's.
 
     Raises:
-        LeaseLost: `renew` has returned false, and the work was cancelled.
+        LeaseLost: `renew` returned false, and the work was cancelled.
     """
     task = asyncio.create_task(work)
     try:

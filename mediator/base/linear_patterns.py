@@ -1,4 +1,4 @@
-"""Regular expressions that take time linear in the text, whatever the expression: RE2's."""
+"""Regular expressions of RE2, which match any expression in time linear in the text."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 import re2
 
-__all__ = ["compiled"]
+__all__ = ["compile_pattern"]
 
 
-def compiled(expression: str, memory: int, *, dot_is_any: bool = False) -> Any:
-    """Compile an expression, which is matched with texts in UTF-8.
+def compile_pattern(expression: str, memory: int, *, dot_is_any: bool = False) -> Any:
+    """Compile an expression to match with UTF-8 texts.
 
     Args:
         expression: In RE2's syntax.
-        memory: Bytes that it may take, with what RE2 remembers of its states.
+        memory: Bytes that it may take, including RE2's cached states.
         dot_is_any: Whether a full stop is any character, newlines included.
 
     Raises:
-        ValueError: It is no expression, or needs more memory.
+        ValueError: It is not a valid expression, or needs more memory.
     """
     options = re2.Options()
     options.dot_nl = dot_is_any

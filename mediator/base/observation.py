@@ -59,8 +59,8 @@ class BatchFinished:
 
     Attributes:
         calls: Calls that the store got.
-        operations: Operations that these answered; more, if some were equal reads.
-        waited_s: How long the first of them waited, in seconds.
+        operations: Operations that these answered; more than calls if some were equal reads.
+        waited_s: How long the first operation waited, in seconds.
     """
 
     system: str
@@ -77,11 +77,11 @@ class CostlyQueryFound:
     """A query took long, or was refused because it would.
 
     Attributes:
-        shape: What it asks, without constants.
-        seconds: How long it took.
+        shape: The query without constants.
+        seconds: Its duration.
         rows: Records that stores sent for it; None: it was refused.
-        without_index: Fields of its filter and order that could have an index, and have none.
-        refusal: Why it was refused; None: it was answered.
+        without_index: Fields of its filter and order that could have an index but have none.
+        refusal: The reason of the refusal; None: it was answered.
         indexes: The fields of each index that would help, the best first.
     """
 
@@ -149,9 +149,9 @@ class ViolationDetected:
 
 @dataclass(frozen=True, slots=True)
 class RedoRecovered:
-    """A write over several systems was rolled forward, or dropped: its coordinator had gone.
+    """A write over several systems without its coordinator was rolled forward or dropped.
 
-    Refused: it is committed, and a store refuses a step of it, for a reason. It is tried again.
+    Refused: it is committed, but a store refuses a step of it, for `reason`. It is retried.
     """
 
     database: str
@@ -168,7 +168,7 @@ class ChangesRelayed:
 
 @dataclass(frozen=True, slots=True)
 class FeedRollbackFound:
-    """The feed lost its changes of a system; they are relayed again from its logs."""
+    """The feed lost changes of a system; they are relayed again from its logs."""
 
     system: str
 
@@ -184,7 +184,7 @@ class FeedGapFound:
 
 @immutable
 class ClockSkewMeasured:
-    """By how much a server's clock differs from this replica's at least; negative: it is behind."""
+    """The minimum skew of a server's clock from this replica's; negative: it is behind."""
 
     system: str
     seconds: float
@@ -192,11 +192,11 @@ class ClockSkewMeasured:
 
 @immutable
 class ViewReadFinished:
-    """A read could have been answered by a view; what became of it.
+    """The outcome of a read that a view could answer.
 
-    It was `answered`; or its systems are read, because the copies are too old (`stale`), lack what
-    the reader has seen (`unseen`), do not have the object (`missing`), or the view does not answer
-    (`unavailable`). `measured_s` is how old the copies were at most; None: not known.
+    It was `answered`; or its systems are read, because the copies are too old (`stale`), lack
+    writes that the reader has seen (`unseen`), do not have the object (`missing`), or the view does
+    not answer (`unavailable`). `measured_s` is the maximum age of the copies; None: unknown.
     """
 
     database: str
@@ -224,7 +224,7 @@ class RequestRefused:
 
 @immutable
 class RequestDelayed:
-    """A request of a message flow waits, as a limit of its tenant is reached."""
+    """A request of a message flow waits because its tenant has reached a limit."""
 
     tenant: str
     limit: str
@@ -242,7 +242,7 @@ class AdmissionRulesSet:
 
 @dataclass(frozen=True, slots=True)
 class RuleFired:
-    """A rule of admission control has fired; `rule` is its number, `event` a kind of events."""
+    """A rule of admission control fired; `rule` is its number, `event` the kind of event."""
 
     rule: int
     event: str
@@ -254,8 +254,8 @@ class FlowCounted:
     """A worker of a message flow has executed a batch, or ended messages.
 
     Attributes:
-        counts: What is counted since the event before, by the names in a flow's report.
-        wait_s: The waiting time that was computed, in seconds; None: it was not.
+        counts: Counts since the previous event, by the names in a flow's report.
+        wait_s: The computed waiting time, in seconds; None: not computed.
     """
 
     database: str
@@ -269,7 +269,7 @@ class StandingQueriesCounted:
     """The holder of a database's standing queries has published a batch, or a rule has paused one.
 
     Attributes:
-        counts: What is counted since the event before: `batches`, `tuples`, `late`, `results`,
+        counts: Counts since the previous event: `batches`, `tuples`, `late`, `results`,
             `caught_up` and `pauses`.
     """
 
@@ -288,7 +288,7 @@ class EventStreamAppended:
 
 @immutable
 class EventStreamRefused:
-    """A stream did not take tuples, as back-pressure; `limit` says why, as its problem does."""
+    """A stream refused tuples as back-pressure; `limit` is the reason, as in its problem."""
 
     database: str
     stream: str
@@ -329,7 +329,7 @@ def ignore(_: Observation) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FilteredObserver:
-    """An observer of some kinds of events when `broadcast` calls it; called directly: of all."""
+    """An observer that gets only some kinds of events from `broadcast`; directly called, all."""
 
     observer: Observer
     kinds: Collection[type[Any]]
@@ -344,9 +344,9 @@ def broadcast(*observers: Observer) -> Observer:
 
     def choose(kind: type[Any]) -> tuple[Observer, ...]:
         chosen = [
-            one.observer if isinstance(one, FilteredObserver) else one
-            for one in observers
-            if not isinstance(one, FilteredObserver) or kind in one.kinds
+            candidate.observer if isinstance(candidate, FilteredObserver) else candidate
+            for candidate in observers
+            if not isinstance(candidate, FilteredObserver) or kind in candidate.kinds
         ]
         return concerned.setdefault(kind, tuple(chosen))
 

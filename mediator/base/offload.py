@@ -1,4 +1,4 @@
-"""Long computations in threads, which leave the interpreter to the event loop now and then."""
+"""Long computations in threads that regularly yield the interpreter to the event loop."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _THREADS: Final = ThreadPoolExecutor(4, "portolan-computing")
-"""Few, and not those of the event loop: DNS look-ups must not wait for a filter."""
+"""Few, and separate from those of the event loop: DNS look-ups must not wait for a filter."""
 
 _SLICE_S: Final = 0.0001
-"""Seconds that a thread computes at once.
+"""Seconds that a thread computes without a pause.
 
-Each time that the event loop has waited for a socket it waits for the interpreter as well, for the
-switch interval at most (`app.service.interpreter`). In a slice that is not much longer than that a
-request waits once or twice."""
+Each time the event loop has waited for a socket it also waits for the interpreter, for the switch
+interval at most (`app.service.interpreter`). In a slice not much longer than that, a request waits
+once or twice."""
 
 _SLEEP_RATIO: Final = 6
-"""Seconds that a thread sleeps for each that it has computed."""
+"""Seconds that a thread sleeps per second of computing."""
 
 
 class _ThreadState(local):
     slept_s: float | None = None
-    """Processor time that this thread had used when it slept last; None: it does not compute."""
+    """Processor time of this thread at its last sleep; None: it does not compute."""
 
 
 _state = _ThreadState()
 
 _LARGE: Final = 1_000
-"""Values within values from which on to convert them may take more than about a millisecond."""
+"""Nested values from which a conversion may take more than about a millisecond."""
 
 
 async def offload(
     is_long: bool, compute: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T:
-    """Return what a function computes; a thread computes it if that takes long.
+    """Call a function, in a thread if it takes long.
 
-    The interpreter runs one thread at a time, and changes to another after 5 ms at most, so that
-    the event loop goes on. A single call into C is not interrupted: its argument must be bounded.
+    The interpreter runs one thread at a time, and switches after 5 ms at most, so the event loop
+    continues. A single call into C is not interrupted: its argument must be bounded.
 
     Args:
         is_long: Whether it may take more than about a millisecond.
-        compute: The function; it must not touch what the event loop works on.
+        compute: The function; it must not touch data of the event loop.
         args: Its arguments.
         kwargs: Its arguments by name.
     """
     if not is_long:
         return compute(*args, **kwargs)
     call = partial(compute, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, _computed, call)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, _run_throttled, call)
 
 
 def throttle() -> None:
-    """Sleep now and then, if a thread computes; to be called every hundred microseconds.
+    """Pause a computing thread regularly; call it every hundred microseconds.
 
-    A thread that computes all the time gets the interpreter every other time, so that requests take
+    A thread that computes all the time gets the interpreter every other time, so requests take
     twice as long. Throttled, it gets a seventh of the time. On the event loop this does nothing.
     """
     if _state.slept_s is None:
@@ -80,7 +80,7 @@ def throttled(items: Iterable[_T]) -> Iterator[_T]:
         yield item
 
 
-def _computed(call: Callable[[], _T]) -> _T:
+def _run_throttled(call: Callable[[], _T]) -> _T:
     _state.slept_s = thread_time()
     try:
         return call()
@@ -89,7 +89,7 @@ def _computed(call: Callable[[], _T]) -> _T:
 
 
 def is_large(value: Any) -> bool:
-    """Whether a value contains many values; stops as soon as it has counted enough."""
+    """Whether a value contains many values; stops counting beyond the limit."""
     count, pending = 0, [value]
     while pending:
         current = pending.pop()

@@ -1,4 +1,4 @@
-"""Periodic background tasks: each at its own interval, whatever fails in a run."""
+"""Periodic background tasks: each at its own interval, despite failed runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GRACE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """A function that is run every so many seconds; the log shows its name."""
+    """A function to run every `every_s` seconds; the log shows its name."""
 
     name: str
     every_s: float
@@ -38,7 +38,7 @@ class Scheduler:
         self._tasks = [asyncio.create_task(self._repeat(task)) for task in self._periodic_tasks]
 
     async def stop(self) -> None:
-        """Stop, letting runs under way finish."""
+        """Stop, letting current runs finish."""
         self._stopped.set()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=GRACE_S)
@@ -51,7 +51,7 @@ class Scheduler:
                 await task.run()
                 logged = None
             except PortolanError as error:
-                # Once for each outage and reason, not in every run.
+                # Once per outage and reason, not in every run.
                 if (reason := str(error)) != logged:
                     log.warning("%s: %s", task.name, reason)
                 logged = reason

@@ -1,4 +1,4 @@
-"""Long work on the event loop in slices, between which others run."""
+"""Long work on the event loop in slices, between which other tasks run."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from mediator.base.clock import Clock
 __all__ = ["Slices"]
 
 _SLICE_S: Final = 0.01
-"""Seconds after which others run: the same process renews leases."""
+"""Seconds after which other tasks run: the same process renews leases."""
 
 
-def _no_end() -> float:
+def _unlimited() -> float:
     return inf
 
 
 class Slices:
-    """Yields to the event loop every few milliseconds, in a loop over many things.
+    """Yields to the event loop every few milliseconds, in a loop over many items.
 
     Args:
         clock: Measures the slices.
-        slice_s: Seconds after which others run.
-        left_s: Returns how many seconds are left for all of the work; raises if there are none.
+        slice_s: Seconds after which other tasks run.
+        remaining_s: Returns the remaining seconds for all of the work; raises if none remain.
     """
 
     def __init__(
         self,
         clock: Clock,
         slice_s: float = _SLICE_S,
-        left_s: Callable[[], float] = _no_end,
+        remaining_s: Callable[[], float] = _unlimited,
     ) -> None:
         self._monotonic = clock.monotonic
-        self._slice_s, self._left_s = slice_s, left_s
+        self._slice_s, self._remaining_s = slice_s, remaining_s
         self._until_s = self._end_s()
 
     def is_due(self) -> bool:
@@ -43,11 +43,11 @@ class Slices:
         return self._monotonic() >= self._until_s
 
     async def checkpoint(self) -> None:
-        """Yield if it is due; raises what `left_s` does if the time of the work is over."""
+        """Yield if it is due; raises as `remaining_s` if the time of the work is over."""
         if self.is_due():
-            self._left_s()
+            self._remaining_s()
             await asyncio.sleep(0)
             self._until_s = self._end_s()
 
     def _end_s(self) -> float:
-        return self._monotonic() + min(self._slice_s, self._left_s())
+        return self._monotonic() + min(self._slice_s, self._remaining_s())

@@ -1,4 +1,4 @@
-"""Which of the known names is meant by one that is not known: how a refusal ends."""
+"""Suggestions of known names for unknown ones, to end refusals."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Final
 
 __all__ = ["did_you_mean", "differing_letters", "nearest"]
 
-_LONGEST: Final = 64
-"""Characters of a name that is looked for; those that there are have no more."""
+_MAX_CHARACTERS: Final = 64
+"""Limit of characters of an unknown name; known names have no more."""
 
 _PAIR: Final = 2
 
-_MOST: Final = 500
-"""Known names that are looked at."""
+_MAX_NAMES: Final = 500
+"""Limit of known names that are checked."""
 
-_MOST_COMPARED: Final = 64
-"""Known names that are compared letter by letter, which takes some microseconds each."""
+_MAX_COMPARED: Final = 64
+"""Limit of known names compared letter by letter, at some microseconds each."""
 
 
 def did_you_mean(
@@ -34,62 +34,62 @@ def did_you_mean(
 def nearest(
     name: str, known: Iterable[str], may_know: Callable[[str], bool] | None = None
 ) -> str | None:
-    """Return the known name that may be meant, if there is one, whatever the case of letters.
+    """Return the nearest known name that may be meant, ignoring case, or None.
 
-    It differs in one place only, by the fewest letters: some are missing, wrong, too many, or
-    exchanged. To find it takes less than a millisecond, whoever chose the names.
+    It differs in only one place, by the fewest letters: missing, wrong, additional or exchanged.
+    The search takes less than a millisecond, whatever the names.
     """
-    if len(name) > _LONGEST:
+    if len(name) > _MAX_CHARACTERS:
         return None
-    near = ((far, each) for far, each in _near(name.casefold(), known) if each != name)
-    if may_know is not None:  # before the nearest is chosen: what is hidden must hide no other
-        near = (each for each in near if may_know(each[1]))
+    near = ((distance, n) for distance, n in _near(name.casefold(), known) if n != name)
+    if may_know is not None:  # before choosing: a hidden name must not displace a visible one
+        near = (pair for pair in near if may_know(pair[1]))
     return min(near, default=(0, None))[1]
 
 
 def _near(name: str, known: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield names that may be meant, with how many letters differ.
+    """Yield names that may be meant, with the number of differing letters.
 
-    At most two do, or a third of them in a longer name; and never more than half.
+    It is at most two, or a third of a longer name; and never more than half.
     """
-    most = min(max(2, (len(name) + 2) // 3), len(name) // 2)
-    for each in islice(_alike(name, islice(known, _MOST), most), _MOST_COMPARED):
-        differing = differing_letters(name, each.casefold())
-        if differing <= most:
-            yield differing, each
+    max_distance = min(max(2, (len(name) + 2) // 3), len(name) // 2)
+    for candidate in islice(_alike(name, islice(known, _MAX_NAMES), max_distance), _MAX_COMPARED):
+        distance = differing_letters(name, candidate.casefold())
+        if distance <= max_distance:
+            yield distance, candidate
 
 
-def _alike(name: str, known: Iterable[str], most: int) -> Iterator[str]:
-    """Yield names of about this length that begin or end alike, as all do that may be meant."""
+def _alike(name: str, known: Iterable[str], max_difference: int) -> Iterator[str]:
+    """Yield names of about this length that begin or end alike, as all candidates do."""
     quarter = (len(name) + 3) // 4
     start, end = name[:quarter], name[-quarter:]
-    for each in known:
-        if abs(len(each) - len(name)) <= most:
-            folded = each.casefold()
+    for candidate in known:
+        if abs(len(candidate) - len(name)) <= max_difference:
+            folded = candidate.casefold()
             if folded.startswith(start) or folded.endswith(end):
-                yield each
+                yield candidate
 
 
-def differing_letters(one: str, other: str) -> int:
-    """Return the length of what is between the beginning and the end that both names share.
+def differing_letters(left: str, right: str) -> int:
+    """Return the length of the part between the shared beginning and end of two names.
 
-    Two letters that are exchanged count as one.
+    Two exchanged letters count as one.
     """
-    shared = _shared(one, other)
-    one, other = one[shared:][::-1], other[shared:][::-1]
-    shared = _shared(one, other)
-    one, other = one[shared:], other[shared:]
-    exchanged = len(one) == _PAIR and one == other[::-1]
-    return 1 if exchanged else max(len(one), len(other))
+    shared = _prefix_length(left, right)
+    left, right = left[shared:][::-1], right[shared:][::-1]
+    shared = _prefix_length(left, right)
+    left, right = left[shared:], right[shared:]
+    exchanged = len(left) == _PAIR and left == right[::-1]
+    return 1 if exchanged else max(len(left), len(right))
 
 
-def _shared(one: str, other: str) -> int:
-    """Return how many letters of their beginnings agree."""
-    least, most = 0, min(len(one), len(other))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if one[:middle] == other[:middle]:
-            least = middle
+def _prefix_length(left: str, right: str) -> int:
+    """Return the length of the common prefix."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[:middle] == right[:middle]:
+            low = middle
         else:
-            most = middle - 1
-    return least
+            high = middle - 1
+    return low

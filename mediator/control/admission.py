@@ -17,14 +17,14 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from mediator.admission.documents import decided
+from mediator.admission.documents import decision_document
 from mediator.admission.engine import Decision, PlannedAction, RuleSet, parse_rules
 from mediator.admission.evaluation import Event, Snapshot, Subject
 from mediator.admission.installation import INSTALLATION, TIMER
 from mediator.admission.lateness import flow_subject, query_subject
 from mediator.admission.load import Load, LoadMeter
 from mediator.admission.problems import RulesInvalid
-from mediator.admission.refusals import Refusals, bounded
+from mediator.admission.refusals import Refusals, bound_duration
 from mediator.admission.shared_events import SharedEvents
 from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
@@ -303,7 +303,7 @@ class AdmissionControl:
             case "startRun", (run,):
                 return await _apply_to_run(run, self._runs.let_go, "QUEUED")
             case "pauseFlow" | "pauseQuery", (subject, seconds):
-                pause = Pause(self._version, rule, bounded(seconds))
+                pause = Pause(self._version, rule, bound_duration(seconds))
                 return await _pause(self._pausable[action.name], subject, pause)
             case "resumeFlow" | "resumeQuery", (subject,):
                 return await _resume(self._pausable[action.name], subject)

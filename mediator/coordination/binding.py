@@ -1,12 +1,12 @@
 """The installation that the coordination Redis is bound to: the first one that uses it.
 
-| key | what it holds |
+| key | content |
 |---|---|
-| `portolan:installation` | the id of the installation, which is in its catalogue |
+| `portolan:installation` | the id of the installation, as in its catalogue |
 
 Two installations in one Redis database would take each other's leases, such as that of a relay, and
-the feed of one of them would stand still. The key is as volatile as all else here, so each process
-sets it again where it is missing: docs/replicas.md has the interleavings.
+the feed of one of them would stall. The key is as volatile as all others here, so each process sets
+it again if it is missing: docs/replicas.md has the interleavings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REMEDY: Final = (
     "Set PORTOLAN_COORDINATION_URL to a Redis database that no other installation uses. Only if the"
     f" other one is gone for good, delete the key {BOUND_TO} there."
 )
-"""What to do where the Redis is bound to another installation."""
+"""The remedy if the Redis is bound to another installation."""
 
 _BIND: Final = """
 local bound = redis.call('GET', KEYS[1])
@@ -34,8 +34,8 @@ if bound then return bound end
 redis.call('SET', KEYS[1], ARGV[1])
 return ARGV[1]
 """
-_SHOWN: Final = 64
-"""Characters of another's id that are shown: anything may be under the key."""
+_MAX_ID_CHARACTERS: Final = 64
+"""Characters shown of another installation's id: the key can hold anything."""
 
 
 class BoundToAnother(Conflict):
@@ -48,14 +48,14 @@ class BoundToAnother(Conflict):
 
 
 class InstallationBinding:
-    """The binding of a Redis; every method raises `Unavailable` if that does not answer."""
+    """The binding of a Redis; every method raises `Unavailable` if Redis does not answer."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._bind = redis.register_script(_BIND)
 
     async def installation(self) -> str | None:
-        """Return the id of the installation that Redis is bound to; None: it is free."""
+        """Return the id of the installation to which Redis is bound; None: it is free."""
         reply = await reply_of(self._redis.get(BOUND_TO))
         return None if reply is None else _id_in(reply)
 
@@ -74,4 +74,4 @@ class InstallationBinding:
 
 
 def _id_in(reply: bytes) -> str:
-    return reply.decode("utf-8", "replace")[:_SHOWN]
+    return reply.decode("utf-8", "replace")[:_MAX_ID_CHARACTERS]

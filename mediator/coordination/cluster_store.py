@@ -1,16 +1,16 @@
 """The logs, queues and records of clusters in Redis; all keys of a cluster share one hash tag.
 
-| key | what it holds |
+| key | content |
 |---|---|
 | `portolan:clusters` | set: the names of clusters |
-| `{portolan:cluster:<name>}:layout` | what all participants agree on |
-| `…:id` | what no other cluster has, also not a later one of this name |
-| `…:log:<relation>` | stream: tuples by number, of what windows still reach |
+| `{portolan:cluster:<name>}:layout` | the layout on which all participants agree |
+| `…:id` | a unique id, unlike that of a later cluster of the same name |
+| `…:log:<relation>` | stream: tuples by number, as far as windows reach |
 | `…:logs` | hash: the last number and the latest time of each log |
 | `…:append:<relation>:<id>` | the number of the last tuple of an append, until it expires |
-| `…:queue:<sender>><receiver>` | stream: frames of messages that have not been taken |
-| `…:record:<address>` | hash: what a participant has committed, and in how many steps |
-| `…:results` | stream: what workers have emitted, by step |
+| `…:queue:<sender>><receiver>` | stream: frames of messages not yet taken |
+| `…:record:<address>` | hash: the committed state of a participant, and its number of steps |
+| `…:results` | stream: the results that workers emitted, by step |
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from mediator.relocation.split import LogEntry
 
 __all__ = ["RedisClusterStore", "RedisClusters"]
 
-MOST_LOGGED: Final = 1_000_000
-"""Entries of a log."""
+MAX_LOG_ENTRIES: Final = 1_000_000
+"""Limit of entries of a log."""
 
-MOST_RESULTS: Final = 100_000
-"""Steps whose results are kept."""
+MAX_RESULTS: Final = 100_000
+"""Limit of steps whose results are kept."""
 
-_FRAME: Final = 500
-"""Messages that are sent, and so taken, as one."""
+_FRAME_MESSAGES: Final = 500
+"""Messages per frame, which is sent and taken as one entry."""
 
 _FRAMES: Final = 8
-"""That a participant takes from each queue at once."""
+"""Frames that a participant takes from each queue at once."""
 
-_TRIMMED: Final = 1_000
-"""Entries of a log that are looked at in order to drop them."""
+_TRIM_BATCH: Final = 1_000
+"""Entries of a log that one trim checks."""
 
-_UNLINKED: Final = 1_000
-"""Keys that are removed at once."""
+_UNLINK_BATCH: Final = 1_000
+"""Keys that one call removes."""
 
 _GONE: Final = -2
 _NAMES: Final = "portolan:clusters"
 _MESSAGES: Final[TypeAdapter[list[Message]]] = TypeAdapter(list[Message])
-_CONSTANTS: Final = {"MOST_LOGGED": MOST_LOGGED, "MOST_RESULTS": MOST_RESULTS}
+_CONSTANTS: Final = {"MOST_LOGGED": MAX_LOG_ENTRIES, "MOST_RESULTS": MAX_RESULTS}
 
 
 class RedisClusterStore:
@@ -69,7 +69,7 @@ class RedisClusterStore:
         self._append = redis.register_script(text_of("appends", "cluster_append", **_CONSTANTS))
 
     async def declare(self, layout: Any) -> bool:
-        # Noted first, so that none is there that is not known.
+        # Register the name first, so that no unregistered cluster exists.
         await reply_of(self._redis.sadd(_NAMES, self._name))
         id_ = uuid4().hex
         text: bytes | str = orjson.dumps(layout)
@@ -95,7 +95,7 @@ class RedisClusterStore:
             for time_s, values in tuples
             for text in (repr(time_s), b"" if values is None else orjson.dumps(values))
         ]
-        # With an id, as the driver sends it again if a connection was lost.
+        # With an id, as the driver resends the call if a connection was lost.
         arguments = (self._id, relation, uuid4().hex, RETRIED_S * 1000, *rows)
         reply = await reply_of(self._append(keys=[self._base], args=arguments))
         if reply == _GONE:
@@ -105,13 +105,13 @@ class RedisClusterStore:
 
     async def log(self, relation: str, after: int, limit: int) -> list[LogEntry]:
         key = f"{self._base}log:{relation}"
-        found = await reply_of(self._redis.xrange(key, f"({after}-1", "+", limit))
-        return [_entry(identity, fields) for identity, fields in found]
+        entries = await reply_of(self._redis.xrange(key, f"({after}-1", "+", limit))
+        return [_entry(identity, fields) for identity, fields in entries]
 
     async def trim(self, relation: str, before_s: float) -> None:
-        head = await self.log(relation, 0, _TRIMMED)
-        kept = (each for each in head if each.time_s >= before_s)
-        first = next(kept, head[-1] if head else None)
+        head = await self.log(relation, 0, _TRIM_BATCH)
+        reachable = (entry for entry in head if entry.time_s >= before_s)
+        first = next(reachable, head[-1] if head else None)
         if first is not None:
             key = f"{self._base}log:{relation}"
             await reply_of(self._redis.xtrim(key, minid=f"{first.number}-1", approximate=False))
@@ -125,8 +125,8 @@ class RedisClusterStore:
         async with self._redis.pipeline(transaction=False) as pipeline:
             for address in addresses:
                 pipeline.hget(f"{self._base}record:{address}", name)
-            found = await reply_of(pipeline.execute())
-        return [None if text is None else orjson.loads(text) for text in found]
+            texts = await reply_of(pipeline.execute())
+        return [None if text is None else orjson.loads(text) for text in texts]
 
     async def frames(
         self, address: str, senders: Sequence[str], log: tuple[str, int] | None, wait_s: float
@@ -137,10 +137,10 @@ class RedisClusterStore:
             relation, after = log
             streams[f"{self._base}log:{relation}"] = f"{after}-1"
         block = round(wait_s * 1000) or None
-        found = await reply_of(self._redis.xread(streams, count=_FRAMES, block=block))
+        streams_read = await reply_of(self._redis.xread(streams, count=_FRAMES, block=block))
         return [
             Frame(queues[key.decode()], identity.decode(), _MESSAGES.validate_json(fields[b"m"]))
-            for key, entries in found
+            for key, entries in streams_read
             if key.decode() in queues
             for identity, fields in entries
         ]
@@ -152,13 +152,13 @@ class RedisClusterStore:
             return int(max(await reply_of(pipeline.execute())))
 
     async def commit(self, commit: Commit) -> None:
-        frames = list(_framed(commit.outbox))
-        changed = {name: each for name, each in commit.changed.items() if each is not None}
+        frames = list(_frame(commit.outbox))
+        changed = {name: value for name, value in commit.changed.items() if value is not None}
         removed = commit.changed.keys() - changed.keys()
         arguments: list[Any] = [self._id, commit.address, commit.step]
-        arguments += [len(commit.taken), *_flat(commit.taken.items())]
-        arguments += [len(frames), *_flat(frames)]
-        arguments += [len(changed), *_flat(changed.items())]
+        arguments += [len(commit.taken), *_flatten(commit.taken.items())]
+        arguments += [len(frames), *_flatten(frames)]
+        arguments += [len(changed), *_flatten(changed.items())]
         arguments += [len(removed), *removed]
         arguments += [1, orjson.dumps(commit.results)] if commit.results else [0]
         reply = await reply_of(self._commit(keys=[self._base], args=arguments))
@@ -172,8 +172,10 @@ class RedisClusterStore:
         await reply_of(self._redis.xadd(queue, {"m": _MESSAGES.dump_json([message])}))
 
     async def results(self, after: str, limit: int) -> list[tuple[str, list[dict[str, Any]]]]:
-        found = await reply_of(self._redis.xrange(f"{self._base}results", f"({after}", "+", limit))
-        return [(identity.decode(), orjson.loads(fields[b"r"])) for identity, fields in found]
+        entries = await reply_of(
+            self._redis.xrange(f"{self._base}results", f"({after}", "+", limit)
+        )
+        return [(identity.decode(), orjson.loads(fields[b"r"])) for identity, fields in entries]
 
 
 class RedisClusters:
@@ -183,25 +185,25 @@ class RedisClusters:
         self._redis = redis
 
     async def names(self) -> list[str]:
-        names = sorted(each.decode() for each in await reply_of(self._redis.smembers(_NAMES)))
+        names = sorted(name.decode() for name in await reply_of(self._redis.smembers(_NAMES)))
         async with self._redis.pipeline(transaction=False) as pipeline:
             for name in names:
                 pipeline.exists(f"{_base(name)}layout")
-            found = await reply_of(pipeline.execute())
-        return [name for name, count in zip(names, found, strict=True) if count]
+            counts = await reply_of(pipeline.execute())
+        return [name for name, count in zip(names, counts, strict=True) if count]
 
     def of(self, name: str) -> RedisClusterStore:
         return RedisClusterStore(self._redis, name)
 
     async def drop(self, name: str, addresses: Sequence[str], relations: Sequence[str]) -> None:
         base = _base(name)
-        keys = [f"{base}{each}" for each in ("layout", "id", "logs", "results")]
-        keys += [f"{base}log:{each}" for each in relations]
-        keys += [f"{base}record:{each}" for each in addresses]
+        keys = [f"{base}{key}" for key in ("layout", "id", "logs", "results")]
+        keys += [f"{base}log:{relation}" for relation in relations]
+        keys += [f"{base}record:{address}" for address in addresses]
         senders = [*addresses, OPERATOR]
-        keys += [f"{base}queue:{sender}>{each}" for sender in senders for each in addresses]
-        for start in range(0, len(keys), _UNLINKED):
-            await reply_of(self._redis.unlink(*keys[start : start + _UNLINKED]))
+        keys += [f"{base}queue:{sender}>{address}" for sender in senders for address in addresses]
+        for start in range(0, len(keys), _UNLINK_BATCH):
+            await reply_of(self._redis.unlink(*keys[start : start + _UNLINK_BATCH]))
         await reply_of(self._redis.srem(_NAMES, name))
 
 
@@ -215,14 +217,14 @@ def _entry(identity: bytes, fields: Mapping[bytes, bytes]) -> LogEntry:
     return LogEntry(int(number), float(fields[b"t"]), values, float(fields[b"l"]))
 
 
-def _framed(outbox: Iterable[tuple[str, Message]]) -> Iterable[tuple[str, bytes]]:
-    """Put messages into frames; the order of each receiver's is kept."""
-    ordered = sorted(outbox, key=lambda each: each[0])
-    for receiver, group in groupby(ordered, key=lambda each: each[0]):
+def _frame(outbox: Iterable[tuple[str, Message]]) -> Iterable[tuple[str, bytes]]:
+    """Put messages into frames, in the order of each receiver's messages."""
+    ordered = sorted(outbox, key=lambda item: item[0])
+    for receiver, group in groupby(ordered, key=lambda item: item[0]):
         messages = [message for _, message in group]
-        for start in range(0, len(messages), _FRAME):
-            yield receiver, _MESSAGES.dump_json(messages[start : start + _FRAME])
+        for start in range(0, len(messages), _FRAME_MESSAGES):
+            yield receiver, _MESSAGES.dump_json(messages[start : start + _FRAME_MESSAGES])
 
 
-def _flat(pairs: Iterable[tuple[Any, Any]]) -> Iterable[Any]:
-    return (each for pair in pairs for each in pair)
+def _flatten(pairs: Iterable[tuple[Any, Any]]) -> Iterable[Any]:
+    return (element for pair in pairs for element in pair)

@@ -1,4 +1,4 @@
-"""What replicas share in the coordination Redis: feed, leases, registrations, views, streams."""
+"""The state that replicas share in the coordination Redis, and the connections to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Coordination", "client_of", "connect"]
 
 
 class Coordination:
-    """Everything of one Redis, which fails while that is bound to another installation."""
+    """All shared state in one Redis; calls fail while it is bound to another installation."""
 
     def __init__(
         self,
@@ -61,21 +61,21 @@ class Coordination:
             self.event_streams,
             self.standing_results,
         )
-        """What holds something of each database, to be cleared when one is dropped."""
+        """The components with state of each database, which is cleared when one is dropped."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether it was bound to another installation when `bind` was last answered."""
+        """Whether it was bound to another installation at the last reply to `bind`."""
         return self._pool.is_refused
 
     async def bind(self, installation: str) -> None:
         """Bind this Redis to an installation, by its id, unless it is bound.
 
-        While it is bound to another one, all calls but this fail as if Redis did not answer.
+        While it is bound to another one, all other calls fail as if Redis did not answer.
 
         Raises:
             BoundToAnother: It is bound to another one.
-            Unavailable: Redis does not answer; it is refused or not, as before.
+            Unavailable: Redis does not answer; `is_refused` is unchanged.
         """
         try:
             await self._binding.bind(installation)
@@ -88,7 +88,7 @@ class Coordination:
             self._client.open()
 
     async def skew_s(self) -> float:
-        """Return by how much Redis's clock is ahead of ours at least (s); raises `StoreError`."""
+        """Return the minimum seconds by which Redis's clock is ahead; raises `StoreError`."""
         sent_at = self._clock.monotonic()
         ((seconds, microseconds),) = await self._client.execute([command("TIME")])
         time = ServerClock(self._clock)
@@ -102,7 +102,7 @@ class Coordination:
 
 
 class _Pool(ConnectionPool):
-    """Connections to a Redis; none is handed out while that is refused."""
+    """Connections to a Redis; refused while it is bound to another installation."""
 
     is_refused = False
 
@@ -129,9 +129,9 @@ def _pool_of(url: str) -> _Pool:
     return _Pool.from_url(
         url,
         decode_responses=False,
-        # No call of ours blocks for as long on purpose.
+        # No call of ours blocks for so long on purpose.
         socket_timeout=connection.TIMEOUT_S,
         socket_connect_timeout=connection.TIMEOUT_S,
-        # An idle connection may have died: once more, on a fresh one.
+        # An idle connection may have died: retry once, on a fresh one.
         retry=Retry(NoBackoff(), 1),
     )

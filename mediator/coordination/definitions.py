@@ -1,7 +1,7 @@
-"""What databases have defined, views or standing queries, and the states of these.
+"""The definitions of databases, of views or standing queries, and their states.
 
-All keys of a database share one hash tag: a hash of documents, and one of states, of those that are
-no longer building; and the number of changes to the documents, `revision` in `published`.
+All keys of a database share one hash tag: a hash of documents, a hash of states, unless still
+building; and the number of changes to the documents, `revision` in `published`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ return 1
 
 
 class Databases:
-    """The databases that have something of one kind, by their ids.
+    """The databases with entries of one kind, by their ids.
 
-    Replicas that serve what databases have ask those for it, however many others there are.
+    Replicas query only these databases, however many others exist.
 
     Args:
         key: The key of the set.
@@ -39,24 +39,24 @@ class Databases:
         self._key = key
 
     def base(self, database: str) -> str:
-        """Return what all keys of a database begin with: one hash tag, for scripts."""
+        """Return the prefix of all keys of a database, with one hash tag for scripts."""
         return f"{{{self._key}:{database}}}:"
 
     async def all(self) -> set[str]:
-        """Return the databases that have, or had, something."""
-        return {each.decode() for each in await reply_of(self._redis.smembers(self._key))}
+        """Return the databases that have, or had, entries."""
+        return {id_.decode() for id_ in await reply_of(self._redis.smembers(self._key))}
 
     async def add(self, *databases: str) -> None:
-        """Note databases, before they have what they are noted for."""
+        """Register databases, before they get entries."""
         await reply_of(self._redis.sadd(self._key, *databases))
 
     async def remove(self, database: str) -> None:
-        """Forget a database that has nothing any more."""
+        """Remove a database without entries."""
         await reply_of(self._redis.srem(self._key, database))
 
 
 class Definition(NamedTuple):
-    """A document, and the state; None while it is building."""
+    """A document and its state; None while it is building."""
 
     document: dict[str, Any]
     state: bytes | None
@@ -72,7 +72,7 @@ class Definitions:
 
     Args:
         databases: The key of the set of databases that have some.
-        name: What the hash of documents is called.
+        name: The name of the hash of documents.
     """
 
     def __init__(self, redis: Redis, databases: str, name: str) -> None:
@@ -85,20 +85,20 @@ class Definitions:
         """Return the databases that have, or had, definitions."""
         return await self._databases.all()
 
-    async def put(self, database: str, id_: str, document: dict[str, Any], most: int) -> bool:
-        """Write a definition down, unless the database has `most` of them already."""
+    async def put(self, database: str, id_: str, document: dict[str, Any], limit: int) -> bool:
+        """Store a definition, unless the database has `limit` of them already."""
         await self._databases.add(database)
         base = self.base(database)
         keys = [f"{base}{self._name}", f"{base}published"]
-        return bool(await reply_of(self._put(keys, [id_, orjson.dumps(document), most])))
+        return bool(await reply_of(self._put(keys, [id_, orjson.dumps(document), limit])))
 
     async def ids(self, database: str) -> set[str]:
         """Return the ids of a database's definitions."""
-        found = await reply_of(self._redis.hkeys(f"{self.base(database)}{self._name}"))
-        return {each.decode() for each in found}
+        names = await reply_of(self._redis.hkeys(f"{self.base(database)}{self._name}"))
+        return {name.decode() for name in names}
 
     async def find(self, database: str, ids: Iterable[str]) -> dict[str, Definition]:
-        """Return those of some ids that there are."""
+        """Return the existing definitions among `ids`."""
         names = sorted(ids)
         if not names:
             return {}
@@ -114,7 +114,7 @@ class Definitions:
         }
 
     async def all(self, database: str) -> dict[str, Definition]:
-        """Return all of a database."""
+        """Return all definitions of a database."""
         base = self.base(database)
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.hgetall(f"{base}{self._name}")
@@ -128,10 +128,10 @@ class Definitions:
     async def drop(
         self, database: str, id_: str, keys: Iterable[str], hashes: Iterable[str] = ()
     ) -> bool:
-        """Remove one, with keys of its own, and its fields of other hashes.
+        """Remove a definition, its own keys, and its fields of other hashes.
 
         Returns:
-            Whether it was there.
+            Whether it existed.
         """
         base = self.base(database)
         async with self._redis.pipeline(transaction=True) as pipe:
@@ -143,7 +143,7 @@ class Definitions:
         return bool(removed)
 
     async def forget(self, database: str, keys: Iterable[str] = ()) -> None:
-        """Remove what is left of a database that has none any more: `keys`, and its revision."""
+        """Remove the remaining keys of a database without definitions: `keys` and its revision."""
         base = self.base(database)
         await self._databases.remove(database)
         await reply_of(self._redis.unlink(*(f"{base}{key}" for key in ("published", *keys))))

@@ -1,4 +1,4 @@
-"""Messages that have ended, as `scripts/flow_results.lua` returns them."""
+"""Ended messages, as `scripts/flow_results.lua` returns them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["EndedRow", "ended_rows"]
 
 
 class EndedRow(NamedTuple):
-    """A message that has ended. Its document is empty if that is kept no longer."""
+    """An ended message. Its document is empty if no longer kept."""
 
     number: bytes
     digest: bytes
@@ -29,7 +29,7 @@ class EndedRow(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """What its digest is computed of, beside the one before."""
+        """The content that its digest covers, besides the previous digest."""
         return b"%b %b" % (self.ticket, self.end)
 
     def message(self) -> EndedMessage:

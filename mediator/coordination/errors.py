@@ -1,4 +1,4 @@
-"""Replies of the coordination Redis, and the error when it does not answer."""
+"""Replies of the coordination Redis, and the error if it does not answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def reply_of(call: Any) -> Any:
 
 
 def unavailable() -> Unavailable:
-    """It names no address, as URLs carry passwords."""
+    """Return the error without the address, as URLs carry passwords."""
     return Unavailable("The coordination Redis does not answer.", system="coordination")
 
 
@@ -30,12 +30,12 @@ def texts_of(reply: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def pairs_of(flat: Sequence[bytes]) -> dict[str, str]:
-    """Return the hash that a script has replied as names and values in turn."""
+    """Return the hash that a script replied as alternating names and values."""
     texts = [text.decode() for text in flat]
     return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 def entries_of(reply: Any) -> list[Any]:
     """Return the entries in a reply to XREAD, which is None if there were none in time."""
-    streams = reply.values() if isinstance(reply, dict) else [each for _, each in reply or ()]
+    streams = reply.values() if isinstance(reply, dict) else [entries for _, entries in reply or ()]
     return [entry for entries in streams for entry in entries]

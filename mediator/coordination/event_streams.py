@@ -2,8 +2,8 @@
 
 All keys of a database share one hash tag, so that one script sees them all;
 `portolan:event-streams` is the set of databases that have streams. An entry of a Redis stream holds
-tuples of one batch, and its id is the number of the last of them. Retention goes by the clock of
-the Redis, of which only differences count.
+tuples of one batch, and its id is the number of the last one. Retention uses the clock of Redis, of
+which only differences count.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from mediator.event_streams.port import (
 __all__ = ["RedisEventStreams", "StreamBounds"]
 
 KEPT_S: Final = 3600
-"""Seconds for which the id of a batch is known."""
+"""Seconds for which the id of a batch is remembered."""
 
 RATE_S: Final = 60
 """Seconds in which a rate falls to 37 % if nothing is appended."""
 
 _PAGE_BYTES: Final = 2**20
-"""Beyond these a page has no more entries."""
+"""Bytes beyond which a page gets no further entries."""
 
 _ENTRY_TUPLES: Final = 100
-"""Of an entry at most, and none after these bytes: a reader may want a single one."""
+"""Limit of tuples in an entry, besides the bytes below: a reader may want a single one."""
 
 _ENTRY_BYTES: Final = 2**16
 
 _BLOCK_S: Final = 1.0
-"""Longest wait in Redis: it has to be below the time within which it must reply."""
+"""Limit of the wait in Redis, below the timeout of its replies."""
 
 _FULL, _BEHIND, _NO_STREAM, _REUSED = -1, -2, -3, -4
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBounds:
-    """What a stream may need.
+    """The bounds of a stream.
 
     Attributes:
-        bytes: Of the tuples that are kept, as JSON.
-        behind: Tuples by which a consumer may be behind.
-        live_s: Seconds after which a consumer that has not said anything does not count.
+        bytes: The bytes of all kept tuples, as JSON.
+        behind: Tuples by which a consumer may lag behind.
+        live_s: Seconds after which a silent consumer does not count.
     """
 
     bytes: int = 2**28
@@ -96,20 +96,20 @@ class RedisEventStreams:
             for name in ("declare", "append", "read", "consumed", "drop")
         }
 
-    async def declare(self, key: StreamKey, stream: EventStream, most: int) -> bool:
+    async def declare(self, key: StreamKey, stream: EventStream, limit: int) -> bool:
         await self._databases.add(key.database)
         numbers = (round(stream.retention_s * 1000), stream.most_tuples)
-        reply = await self._call("declare", key, _document(stream), most, *numbers, stream.id)
+        reply = await self._call("declare", key, _document(stream), limit, *numbers, stream.id)
         if reply < 0:
-            raise Conflict(f"A database has {most:,} event streams at most.")
+            raise Conflict(f"A database has {limit:,} event streams at most.")
         return bool(reply)
 
     async def databases(self, among: Collection[str]) -> set[str]:
         return (await self._databases.all()).intersection(among)
 
     async def of_database(self, database: str) -> dict[str, EventStream]:
-        found = await reply_of(self._redis.hgetall(f"{self._base(database)}streams"))
-        return {name.decode(): _stream(name.decode(), text) for name, text in found.items()}
+        streams = await reply_of(self._redis.hgetall(f"{self._base(database)}streams"))
+        return {name.decode(): _stream(name.decode(), text) for name, text in streams.items()}
 
     async def find(self, key: StreamKey) -> EventStream | None:
         text = await reply_of(self._redis.hget(f"{self._base(key.database)}streams", key.stream))
@@ -128,7 +128,7 @@ class RedisEventStreams:
     async def append(
         self, key: StreamKey, tuples: Sequence[NewTuple], declared: EventStream | None = None
     ) -> int:
-        # With an id, as the driver sends it again if a connection was lost.
+        # With an id, as the driver resends the call if a connection was lost.
         batch = (uuid4().hex, "", RETRIED_S * 1000)
         return (await self._append(key, tuples, batch, declared)).last
 
@@ -149,7 +149,7 @@ class RedisEventStreams:
         batch: tuple[str, str, int],
         declared: EventStream | None,
     ) -> Appended:
-        latest_s = ceil(max((each.time_s for each in tuples), default=0.0))
+        latest_s = ceil(max((new.time_s for new in tuples), default=0.0))
         head = (*batch, self._bounds.bytes, "" if declared is None else declared.id, latest_s)
         reply = await self._call("append", key, *head, *await _entries(tuples))
         if reply[0] >= 0:
@@ -188,21 +188,21 @@ class RedisEventStreams:
         last, total, rate, rated, clock, elapsed = (float(text or 0) for text in state)
         first, before, *_ = _record(oldest) if oldest else (int(last) + 1, int(total))
         now_s = elapsed / 1000 + max(0.0, seconds - clock / 1000 if clock else 0.0)
-        live = {each for each, at_ms in seen if now_s - at_ms / 1000 < self._bounds.live_s}
-        consumers = {each.decode(): int(number) for each, number in consumed if each in live}
-        lately = rate * exp((rated / 1000 - now_s) / RATE_S)
-        return StreamReport(first, int(last), int(total) - before, lately, consumers)
+        live = {id_ for id_, at_ms in seen if now_s - at_ms / 1000 < self._bounds.live_s}
+        consumers = {id_.decode(): int(number) for id_, number in consumed if id_ in live}
+        current_rate = rate * exp((rated / 1000 - now_s) / RATE_S)
+        return StreamReport(first, int(last), int(total) - before, current_rate, consumers)
 
     async def ranges(self, key: StreamKey) -> list[TupleRange]:
         base, name = self._base(key.database), key.stream
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.hget(f"{base}state:{name}", "last")
             pipe.lrange(f"{base}records:{name}", 0, -1)
-            last, found = await reply_of(pipe.execute())
+            last, texts = await reply_of(pipe.execute())
         if last is None:
             raise _not_found()
-        records = [_record(text) for text in found]
-        lasts = [each[0] - 1 for each in records[1:]] + [int(last)]
+        records = [_record(text) for text in texts]
+        lasts = [record[0] - 1 for record in records[1:]] + [int(last)]
         return [
             TupleRange(first, until, float(latest[0]) if latest else inf)
             for (first, _, _, _, *latest), until in zip(records, lasts, strict=False)
@@ -218,17 +218,17 @@ class RedisEventStreams:
                 after = first - 1
             if not first - 1 <= after <= last:
                 raise _gone(first, last)
-            left_s = until - monotonic()
-            if entries or left_s <= 0:
+            remaining_s = until - monotonic()
+            if entries or remaining_s <= 0:
                 return TuplePage(_tuples(after, limit, entries), last)
-            # What it returns is read again, in pages.
+            # Only waits: the entries are then read in pages.
             name = f"{self._base(key.database)}tuples:{key.stream}"
-            block = ceil(min(left_s, _BLOCK_S) * 1000)
+            block = ceil(min(remaining_s, _BLOCK_S) * 1000)
             await reply_of(self._redis.xread({name: f"{after}-0"}, 1, block))
 
     async def _read(self, key: StreamKey, after: int | None, limit: int) -> list[Any]:
-        behind = "" if after is None else after
-        reply: list[Any] = await self._call("read", key, behind, limit, _PAGE_BYTES)
+        position = "" if after is None else after
+        reply: list[Any] = await self._call("read", key, position, limit, _PAGE_BYTES)
         if not reply:
             raise _not_found()
         return reply
@@ -261,13 +261,13 @@ def _stream(name: str, text: bytes) -> EventStream:
 
 
 async def _entries(tuples: Sequence[NewTuple]) -> list[Any]:
-    """Return tuples as entries: how many each one has, and their text, a line for each."""
+    """Return tuples as entries: the count and the text of each, one line per tuple."""
     entries: list[Any] = []
     rows: list[bytes] = []
     size = 0
-    for each in tuples:
+    for new in tuples:
         # The text of a float is exact.
-        row = b"%b %b" % (repr(float(each.time_s)).encode(), each.values)
+        row = b"%b %b" % (repr(float(new.time_s)).encode(), new.values)
         rows.append(row)
         size += len(row)
         if len(rows) == _ENTRY_TUPLES or size >= _ENTRY_BYTES:
@@ -278,14 +278,14 @@ async def _entries(tuples: Sequence[NewTuple]) -> list[Any]:
 
 
 def _tuples(after: int, limit: int, entries: Sequence[bytes]) -> list[StoredTuple]:
-    """Read tuples after a number from entries, (last number, text), of which the first has it."""
-    found: list[StoredTuple] = []
+    """Parse the tuples after a number from entries of (last number, text)."""
+    tuples: list[StoredTuple] = []
     for last, text in zip(entries[::2], entries[1::2], strict=True):
         rows = text.split(b"\n")
         first = int(last) - len(rows) + 1
         new = rows[max(0, after + 1 - first) :]
-        found += (_tuple(int(last) - len(new) + 1 + index, row) for index, row in enumerate(new))
-    return found[:limit]
+        tuples += (_tuple(int(last) - len(new) + 1 + index, row) for index, row in enumerate(new))
+    return tuples[:limit]
 
 
 def _tuple(number: int, row: bytes) -> StoredTuple:
@@ -294,7 +294,7 @@ def _tuple(number: int, row: bytes) -> StoredTuple:
 
 
 def _record(text: bytes) -> tuple[int, ...]:
-    """Read a record of some tuples, as `scripts/event_streams_common.lua` describes it."""
+    """Parse a record of tuples, as described in `scripts/event_streams_common.lua`."""
     return tuple(map(int, text.split()))
 
 
@@ -304,7 +304,7 @@ def _not_found() -> NotFound:
 
 def _full(limit: str, room_in_ms: int) -> TooManyRequests:
     detail = (
-        f"The stream keeps as many {limit} as it may, and none of them is older than its retention."
+        f"The stream has reached its limit of {limit}, and none of them is past its retention."
         " Send fewer tuples, or declare a stream that keeps more of them, or keeps them for less"
         " time."
     )

@@ -1,20 +1,20 @@
 """The feed in Redis: a stream for each partition, and hashes that move with them.
 
-A database is named by its id, so that the feed of a later one of the same name is another. All keys
+A database is named by its id, so that a later database of the same name has another feed. All keys
 of a database share one hash tag, so that one script sees them all:
 
-| key | what it holds |
+| key | content |
 |---|---|
 | `{portolan:feed:<database>}:<partition>` | stream: class `k`, document `c` of each change |
 | `…:cursors` | hash: position in each log, by system and log |
 | `…:until` | hash: tick up to which the feed is complete, by system and replica |
-| `…:appends` | hash: how often each replica has appended changes that waited in records |
-| `…:retired:<period>` | the same of replicas that were retired, until it expires |
-| `…:versions` | hash: last version of each group whose changes wait in records |
-| `…:versions:<period>` | the same of those that are acknowledged, until it expires |
+| `…:appends` | hash: how often each replica has appended changes pending in records |
+| `…:retired:<period>` | the same for retired replicas, until it expires |
+| `…:versions` | hash: last version of each group with changes pending in records |
+| `…:versions:<period>` | the same for acknowledged ones, until it expires |
 | `…:floor` | hash: id of the last change removed, by partition |
 | `…:generation` | the feed's generation |
-| `…:run` | the run of the server that has appended the last changes, or begun the generation |
+| `…:run` | the run id of the server that appended the last changes, or began the generation |
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ _SCRIPTS: Final = {name: script_of(name) for name in _NAMES}
 SCRIPTS: Final = tuple(_SCRIPTS.values())
 """The scripts that the feed calls."""
 
-_KEPT: Final = (
+_PERSISTENT_KEYS: Final = (
     *("cursors", "until", "appends", "versions", "floor", "generation", "run"),
-    *("view", "reports"),  # of `RedisViewState`, beside the feed
+    *("view", "reports"),  # of `RedisViewState`
 )
 """Keys of a feed besides its streams and those that expire."""
 
 _LEASE_LOST: Final = -1
-_WENT_BACK: Final = -2
-_TRIMMED_AT_ONCE: Final = 1_000
+_ROLLED_BACK: Final = -2
+_TRIM_BATCH: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What the feed keeps: changes of one partition, and for how many seconds."""
+    """The retention of the feed: changes per partition, and seconds."""
 
     changes: int = 1_000_000
     seconds: float = 24 * 3600.0
@@ -82,8 +82,8 @@ class Retention:
 class RedisFeed:
     """Implements `mediator.changes.feed.Feed` in one Redis.
 
-    The client knows `SCRIPTS`. It is for the frequent calls of relays, which are short, and cost a
-    fraction of a call through the driver's pool. `naming` is applied to what is read.
+    The client has `SCRIPTS` loaded. It serves the frequent, short calls of relays, which cost a
+    fraction of a call through the driver's pool. `naming` is applied to events read.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class RedisFeed:
         system = batches[0].source.system
         until = "" if until_tick is None else until_tick
         args: list[Any] = [uuid4().hex, lease.token, system, until]
-        for each in batches:
-            rows = list(_rows(each.entries))
-            args += (_field(each.source), each.after, each.upto, len(rows))
+        for batch in batches:
+            rows = list(_rows(batch.entries))
+            args += (_field(batch.source), batch.after, batch.upto, len(rows))
             args += chain.from_iterable(rows)
-        return _checked(await self._run("append", database, args, lease.key))
+        return _check_reply(await self._run("append", database, args, lease.key))
 
     async def append_newer(
         self, database: str, changes: Sequence[EncodedChange], progress: WriterProgress
@@ -129,7 +129,7 @@ class RedisFeed:
             args += (_partition(change), _group(change), change.version)
             args += (change.class_name, change.document)
         appended, count = await self._call("append_newer", database, args)
-        _checked(appended)
+        _check_reply(appended)
         progress.appends[database] = count
         return int(appended)
 
@@ -142,7 +142,7 @@ class RedisFeed:
     ) -> None:
         writer, count = _writer(progress, database)
         args = [uuid4().hex, writer, until_tick, count]
-        _checked(await self._run("publish_progress", database, args))
+        _check_reply(await self._run("publish_progress", database, args))
 
     async def leave(self, database: str, progress: WriterProgress) -> None:
         writer, _ = _writer(progress, database)
@@ -154,7 +154,7 @@ class RedisFeed:
         return {replica: int(tick) for replica, tick in until.items() if replica}
 
     async def retire(self, database: str, system: str, published: Mapping[str, int]) -> None:
-        rows = [each for replica, tick in published.items() for each in (system, replica, tick)]
+        rows = [arg for replica, tick in published.items() for arg in (system, replica, tick)]
         await self._run("retire", database, rows, WRITERS)
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
@@ -163,7 +163,7 @@ class RedisFeed:
         until: dict[str, int] = {}
         for field, tick in pairs_of(published).items():
             system, _, replica = field.partition("/")
-            # A relay of logs publishes for the system; writers count only in a recovered run.
+            # A log relay publishes for the system; writers count only in a recovered run.
             if not replica or recovered_in.get(system) == run.decode():
                 # Each replica appends its own changes: the feed is complete up to the earliest.
                 until[system] = min(int(tick), until.get(system, int(tick)))
@@ -181,7 +181,7 @@ class RedisFeed:
 
     async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
         stream = feed_key(database, partition)
-        # In one transaction: entries that are trimmed in between would be skipped.
+        # In one transaction: entries trimmed in between would be skipped.
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.hget(feed_key(database, "floor"), str(partition))
             pipe.xrange(stream, f"({after}", "+", limit)
@@ -215,7 +215,7 @@ class RedisFeed:
         return floor.decode() if floor else BEGINNING
 
     async def generation(self, database: str) -> str:
-        # Of several replicas, the first one names the generation.
+        # The first of several replicas names the generation.
         return str((await self._call("generation", database, [uuid4().hex])).decode())
 
     async def start_generation(self, database: str) -> None:
@@ -223,23 +223,23 @@ class RedisFeed:
 
     async def trim(self, database: str) -> None:
         ((seconds, _),) = await self._execute(command("TIME"))
-        # By the clock that makes the stream ids.
+        # By the clock of the stream ids.
         oldest_ms = max(0, int((int(seconds) - self._retention.seconds) * 1000))
         for partition in range(PARTITIONS):
-            args = [partition, self._retention.changes, f"{oldest_ms}-0", _TRIMMED_AT_ONCE]
+            args = [partition, self._retention.changes, f"{oldest_ms}-0", _TRIM_BATCH]
             while await self._run("trim", database, args):
                 pass
 
     async def clear(self, database: str) -> None:
-        """Keys with an expiry are left to it."""
-        keys = [feed_key(database, what) for what in (*range(PARTITIONS), *_KEPT)]
+        """Keys with an expiry are left to expire."""
+        keys = [feed_key(database, key) for key in (*range(PARTITIONS), *_PERSISTENT_KEYS)]
         await reply_of(self._redis.unlink(*keys))
 
     async def _of_system(self, key: str, system: str) -> dict[str, str]:
         """Return the fields of a hash that belong to a system, without its name."""
         values = texts_of(await reply_of(self._redis.hgetall(key)))
         fields = ((field.partition("/"), value) for field, value in values.items())
-        return {what: value for (name, _, what), value in fields if name == system}
+        return {field: value for (name, _, field), value in fields if name == system}
 
     async def _run(self, name: str, database: str, args: Iterable[Any], *keys: str) -> int:
         return int(await self._call(name, database, args, *keys) or 0)
@@ -250,7 +250,7 @@ class RedisFeed:
         return reply
 
     async def _execute(self, call: bytes) -> list[Any]:
-        """The client repeats a call if the connection breaks: every script may be called twice."""
+        """Execute a call; if the connection breaks it is resent, so any script can run twice."""
         try:
             return await self._client.execute([call])
         except StoreError as error:
@@ -274,9 +274,9 @@ def _partition(change: Change | EncodedChange) -> int:
 
 
 def _rows(entries: Sequence[tuple[str, Change]]) -> Iterator[tuple[int, str, str, bytes]]:
-    """Yield for each partition its positions, classes and documents, one a line.
+    """Yield for each partition its positions, classes and documents, one per line.
 
-    To encode many arguments takes longer than anything else here; a document in JSON is one line.
+    Encoding many arguments takes longer than all else here; a document in JSON is one line.
     """
     rows: list[tuple[list[str], list[str], list[bytes]]]
     rows = [([], [], []) for _ in range(PARTITIONS)] if entries else []
@@ -290,10 +290,10 @@ def _rows(entries: Sequence[tuple[str, Change]]) -> Iterator[tuple[int, str, str
             yield partition, "\n".join(positions), "\n".join(classes), b"\n".join(documents)
 
 
-def _checked(reply: int) -> int:
+def _check_reply(reply: int) -> int:
     if reply == _LEASE_LOST:
         raise LeaseLost
-    if reply == _WENT_BACK:
+    if reply == _ROLLED_BACK:
         raise FeedRolledBack
     return reply
 

@@ -1,7 +1,7 @@
-"""Leases in the coordination Redis: who does what only one process may do at a time.
+"""Leases in the coordination Redis, for work that one process may do at a time.
 
-The keys are volatile and so is what they promise: a process that was paused may act on a lease that
-another has taken meanwhile. Where that would do harm, the script that acts compares the token
+The keys are volatile and so are their guarantees: a process that was paused can act on a lease that
+another one has taken meanwhile. If that can do harm, the script that acts compares the token
 (`Lease`) with the key in the same step.
 """
 
@@ -31,7 +31,7 @@ return redis.call('DEL', KEYS[1])
 class Leases:
     """Leases in the coordination Redis.
 
-    Every method raises `Unavailable` if Redis does not answer; the lease may be held or not then.
+    Every method raises `Unavailable` if Redis does not answer; then the lease may be held or not.
     """
 
     def __init__(self, redis: Redis) -> None:

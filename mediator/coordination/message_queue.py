@@ -1,7 +1,7 @@
 """The queues of message flows in the coordination Redis; `scripts/flow_common.lua` lists the keys.
 
-All keys of a flow share one hash tag, so that one script sees them all. The flows themselves are
-beside their messages: a server that loses its last second loses both of them.
+All keys of a flow share one hash tag, so that one script sees them all. The flows are on the same
+server as their messages: if it loses its last second, it loses both.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ __all__ = [
 ]
 
 LARGEST_BATCH: Final = 500
-"""Messages of one partition; further ones of its value make another."""
+"""Limit of messages in one partition; further ones of its value form another."""
 
 RESULTS_KEPT_S: Final = 3600
-"""Seconds for which the result of a message is known."""
+"""Seconds for which the result of a message is kept."""
 
 KEYS_KEPT_S: Final = RETENTION_S
-"""Seconds for which an Idempotency-Key is known: as long as stores know what its messages wrote."""
+"""Seconds for which an Idempotency-Key is kept: as long as stores remember its messages' writes."""
 
 MOST_RESULTS: Final = 10_000
-"""Messages that have ended, of a flow, and that can be followed."""
+"""Limit of ended messages per flow that can be followed."""
 
 _SPAN_S: Final = 30
-"""Seconds of a span of time: what was late lately is what was in this one and the one before."""
+"""Seconds of a time span: recently late messages are those of this span and the previous one."""
 
 _PAGE_BYTES: Final = 2**20
-"""Beyond these a page of results, or of messages to be sent, has no more."""
+"""Bytes beyond which a page of results, or of messages to be sent, gets no more."""
 
 _FLOW: Final = "flow"
-"""What is paused under the keys of a flow."""
+"""The id of the pause under the keys of a flow."""
 
 _CONSTANTS: Final = {
     "LARGEST_BATCH": LARGEST_BATCH,
@@ -78,7 +78,7 @@ _CONSTANTS: Final = {
     "SPAN_MS": _SPAN_S * 1000,
     "FLOW": f"'{_FLOW}'",
 }
-"""Of the scripts."""
+"""The constants of the scripts."""
 
 _FLOWS: Final = "portolan:flows"
 _FULL, _REUSED, _GONE = -1, -2, -3
@@ -97,11 +97,11 @@ _NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """What a flow may need.
+    """The bounds of a flow.
 
     Attributes:
-        lease_s: Seconds after which a batch is given to another worker, unless it is renewed.
-        messages: That have not ended, dead letters included.
+        lease_s: Seconds after which another worker gets a batch, unless its lease is renewed.
+        messages: Limit of messages that have not ended, including dead letters.
     """
 
     lease_s: float = LEASE_S
@@ -122,12 +122,12 @@ class RedisMessageQueue:
         self._pauses = Pauses(redis, _script("pause"))
 
     async def put_flow(
-        self, key: FlowKey, document: Mapping[str, Any], bound_s: float, most: int
+        self, key: FlowKey, document: Mapping[str, Any], bound_s: float, limit: int
     ) -> bool:
         present = await self.flows()
-        if sum(each.database == key.database for each in present) >= most:
+        if sum(flow.database == key.database for flow in present) >= limit:
             return False
-        # The last two are there as long as the flow: `set_level` and `publish` rely on it.
+        # The last two exist as long as the flow: `set_level` and `publish` rely on it.
         values: dict[str, int | str] = {"bound": round(bound_s * 1000), "level": 0, "report": ""}
         await reply_of(self._redis.mset({_base(key) + name: v for name, v in values.items()}))
         await reply_of(self._redis.hset(_FLOWS, "/".join(key), orjson.dumps(document)))
@@ -142,7 +142,7 @@ class RedisMessageQueue:
         return None if text is None else orjson.loads(text)
 
     async def drop_flow(self, key: FlowKey) -> bool:
-        # Its messages first: after a failure between the two the flow can be dropped again.
+        # Messages first: after a failure in between, the flow can be dropped again.
         await self._call("drop", key)
         return bool(await reply_of(self._redis.hdel(_FLOWS, "/".join(key))))
 
@@ -154,7 +154,7 @@ class RedisMessageQueue:
     async def enqueue(
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
     ) -> str | None:
-        # Without a key by a ticket: the driver sends it again if a connection was lost.
+        # Without a key, by a ticket: the driver resends the call if a connection was lost.
         id_, fingerprint = retry or (messages[0].ticket, "")
         kept_ms = (KEYS_KEPT_S if retry else RETRIED_S) * 1000
         head = (self.bounds.messages, id_, fingerprint, kept_ms)
@@ -205,7 +205,7 @@ class RedisMessageQueue:
         lease = f"{_base(key)}lease:{'out' if batch is None else batch}"
         if await reply_of(self._redis.get(lease)) != token.encode():
             return False
-        # If it ended in between, `end` refuses what its holder does.
+        # If it ended in between, `end` refuses the calls of its holder.
         return bool(await reply_of(self._redis.pexpire(lease, self.bounds.lease_ms)))
 
     async def end_batch(
@@ -218,24 +218,24 @@ class RedisMessageQueue:
         *,
         ordered: bool,
     ) -> Recorded | None:
-        counted = [text for pair in counts.items() for text in pair]
-        rows = [text for each in ended for text in _ended_row(each)]
+        count_texts = [text for pair in counts.items() for text in pair]
+        rows = [text for message in ended for text in _ended_row(message)]
         head = (token, batch, int(ordered), len(counts))
-        return _recorded(await self._call("end", key, *head, *counted, *rows))
+        return _recorded_reply(await self._call("end", key, *head, *count_texts, *rows))
 
-    async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
-        reply = await self._call("next", key, token, self.bounds.lease_ms, most, _PAGE_BYTES)
-        held = [_held(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
-        # What follows the first one was not sent: it is released before.
+    async def next_held(self, key: FlowKey, token: str, limit: int) -> list[Ended]:
+        reply = await self._call("next", key, token, self.bounds.lease_ms, limit, _PAGE_BYTES)
+        held = [_held_message(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
+        # Messages after the first were not sent: it is released before them.
         return [held[0]._replace(attempt=int(reply[0])), *held[1:]] if held else []
 
     async def release(
         self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
     ) -> Recorded | None:
-        counted = [text for pair in counts.items() for text in pair]
+        count_texts = [text for pair in counts.items() for text in pair]
         row = _ended_row(ended)
-        return _recorded(
-            await self._call("release", key, token, self.bounds.lease_ms, *row, *counted)
+        return _recorded_reply(
+            await self._call("release", key, token, self.bounds.lease_ms, *row, *count_texts)
         )
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
@@ -246,26 +246,26 @@ class RedisMessageQueue:
         result = await reply_of(self._redis.get(f"{base}result:{ticket}"))
         return None if result is None else Ticket("done", orjson.loads(result))
 
-    async def dead_letters(self, key: FlowKey, after: int, most: int) -> list[DeadLetter]:
+    async def dead_letters(self, key: FlowKey, after: int, limit: int) -> list[DeadLetter]:
         base, letters = _base(key), list[DeadLetter]()
-        while len(letters) < most:
-            left = most - len(letters)
-            found = await reply_of(
+        while len(letters) < limit:
+            remaining = limit - len(letters)
+            rows = await reply_of(
                 self._redis.zrangebyscore(
-                    f"{base}dead", f"({after}", "+inf", start=0, num=left, withscores=True
+                    f"{base}dead", f"({after}", "+inf", start=0, num=remaining, withscores=True
                 )
             )
-            if not found:
+            if not rows:
                 break
-            letters += await self._letters(base, found)
-            after = int(found[-1][1])
+            letters += await self._letters(base, rows)
+            after = int(rows[-1][1])
         return letters
 
     async def _letters(
-        self, base: str, found: Sequence[tuple[bytes, float]]
+        self, base: str, rows: Sequence[tuple[bytes, float]]
     ) -> Iterable[DeadLetter]:
-        """Return those that are still there: others are replayed at this moment."""
-        tickets = [ticket for ticket, _ in found]
+        """Return the letters that still exist: others are being replayed."""
+        tickets = [ticket for ticket, _ in rows]
         async with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.hmget(f"{base}waiting", tickets)
             pipeline.hmget(f"{base}since", tickets)
@@ -273,25 +273,25 @@ class RedisMessageQueue:
             documents, since, (seconds, us) = await reply_of(pipeline.execute())
         now_s = seconds + us / 1e6
         return [
-            # One of an older version has no time: it counts as very old.
+            # A letter of an older version has no time, and counts as very old.
             DeadLetter(
                 int(position),
                 ticket.decode(),
                 orjson.loads(document),
                 max(0.0, now_s - int(arrived_ms or 0) / 1000),
             )
-            for (ticket, position), document, arrived_ms in zip(
-                found, documents, since, strict=True
-            )
+            for (ticket, position), document, arrived_ms in zip(rows, documents, since, strict=True)
             if document
         ]
 
     async def set_level(self, key: FlowKey, level: int) -> None:
         await reply_of(self._redis.set(f"{_base(key)}level", level, xx=True))
 
-    async def results(self, key: FlowKey, after: ResultPosition | None, most: int) -> EndedMessages:
+    async def results(
+        self, key: FlowKey, after: ResultPosition | None, limit: int
+    ) -> EndedMessages:
         begin = "-" if after is None else after.number + 1
-        reply = await self._call("results", key, begin, most, _PAGE_BYTES)
+        reply = await self._call("results", key, begin, limit, _PAGE_BYTES)
         if not reply:
             raise _not_found()
         last, rows = last_position(reply[0]), ended_rows(reply[1:])
@@ -347,8 +347,8 @@ def _base(key: FlowKey) -> str:
 
 
 def _rows(messages: Iterable[NewMessage]) -> Iterable[str | bytes]:
-    for each in messages:
-        yield from (each.partition, each.ticket, each.body)
+    for message in messages:
+        yield from (message.partition, message.ticket, message.body)
 
 
 def _message(text: bytes) -> QueuedMessage:
@@ -356,7 +356,7 @@ def _message(text: bytes) -> QueuedMessage:
     return QueuedMessage(int(position), int(arrived_ms), ticket.decode(), body)
 
 
-def _recorded(reply: Sequence[int]) -> Recorded | None:
+def _recorded_reply(reply: Sequence[int]) -> Recorded | None:
     return Recorded(reply[0]) if reply else None
 
 
@@ -366,7 +366,7 @@ def _ended_row(ended: Ended) -> tuple[Any, ...]:
     return (*head, ended.end.value, ended.document)
 
 
-def _held(position: int, row: bytes) -> Ended:
+def _held_message(position: int, row: bytes) -> Ended:
     arrived_ms, ticket, end, document = row.split(b" ", 3)
     message = QueuedMessage(position, int(arrived_ms), ticket.decode(), b"")
     return Ended(message, End(end.decode()), document)

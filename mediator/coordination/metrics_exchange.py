@@ -1,4 +1,4 @@
-"""Metrics that replicas exchange in Redis, so that all score alike."""
+"""Metrics that replicas exchange in Redis, so that all compute the same scores."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["MetricsExchange"]
 
 KEY = "portolan:metrics"
 STALE_S = 60.0
-"""A replica that has published nothing new for so long is taken to be gone."""
+"""Seconds without a new entry after which a replica is taken to be gone."""
 
 
 class MetricsExchange:
     """One hash of a Redis, with a field for each replica; without a Redis, a replica is alone.
 
-    Each kind of metrics has a hash of its own. Where Redis does not answer, nothing is exchanged.
+    Each kind of metrics has its own hash. While Redis does not answer, nothing is exchanged.
     """
 
     def __init__(self, url: str | None = None, key: str = KEY) -> None:
@@ -38,21 +38,21 @@ class MetricsExchange:
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
         if self._redis is None:
             return
-        # The id makes equal snapshots differ: a replica that publishes no other entry has stopped.
+        # The id makes equal snapshots differ: a replica without a new entry has stopped.
         entry = orjson.dumps({"id": uuid4().hex, "snapshot": snapshot})
         with suppress(RedisError, OSError):
             await self._redis.hset(self._key, replica, entry)
 
     async def leave(self, replica: str) -> None:
-        """Remove what a replica has published: it ends, and its load is served by others."""
+        """Remove the metrics of a replica that ends; the others serve its load."""
         if self._redis is not None:
             with suppress(RedisError, OSError):
                 await self._redis.hdel(self._key, replica)
 
-    async def others(self, replica: str) -> list[dict[str, Any]]:
-        """Return what the other replicas published lately, and remove those that are gone.
+    async def peers(self, replica: str) -> list[dict[str, Any]]:
+        """Return the recent metrics of the other replicas, and remove replicas that are gone.
 
-        `age_s` is for how many seconds nothing newer was published, by this replica's clock alone.
+        `age_s` is the time since the last new entry, by this replica's clock alone.
         """
         if self._redis is None:
             return []

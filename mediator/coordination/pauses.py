@@ -1,7 +1,7 @@
 """Pauses by rules of admission control in the coordination Redis.
 
-What a rule can pause has its keys under one prefix, and there the hash of `scripts/pauses.lua`. A
-pause ends by the clock of the Redis.
+Everything that a rule can pause has its keys under one prefix, including the hash of
+`scripts/pauses.lua`. A pause ends by the clock of Redis.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Pauses:
     """The pauses of message flows, or of standing queries.
 
     Args:
-        begin: The script that begins one; it knows what there is to be paused.
+        begin: The script that begins a pause; it checks that its subject exists.
     """
 
     def __init__(self, redis: Redis, begin: str) -> None:
@@ -34,17 +34,17 @@ class Pauses:
         )
 
     async def begin(self, base: str, id_: str, pause: Pause) -> bool | None:
-        """Pause something; false if it was paused before, None if it is not there."""
+        """Pause a subject; false if it was paused before, None if it does not exist."""
         args: list[Any] = [id_, pause.version, pause.rule, round(pause.seconds * 1000)]
         reply = await reply_of(self._begin([base], args))
         return None if reply < 0 else bool(reply)
 
     async def resume(self, base: str, id_: str) -> bool:
-        """End a pause; false if there is none."""
+        """End a pause; false if there was none."""
         return bool(await reply_of(self._resume([base], [id_])))
 
     async def end(self, bases: Collection[str], before: int) -> None:
-        """End the pauses by rules of versions before this one."""
+        """End the pauses by rules of versions before `before`."""
         if not bases:
             return
         async with self._redis.pipeline(transaction=False) as pipe:
@@ -53,10 +53,10 @@ class Pauses:
             await reply_of(pipe.execute())
 
     async def lasting(self, base: str) -> dict[str, Pause]:
-        """Return the pauses that last, by id."""
-        found = iter(await reply_of(self._lasting([base])))
+        """Return the current pauses, by id."""
+        reply = iter(await reply_of(self._lasting([base])))
         pauses = {}
-        for id_, numbers, ms in zip(found, found, found, strict=True):
+        for id_, numbers, ms in zip(reply, reply, reply, strict=True):
             version, rule = map(int, numbers.split())
             pauses[id_.decode()] = Pause(version, rule, ms / 1000)
         return pauses

@@ -1,4 +1,4 @@
-"""Whether results in the coordination Redis are those after a position, or others were lost."""
+"""Checks that results in the coordination Redis follow a position, without lost ones."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from mediator.model.result_position import ResultPosition
 __all__ = ["last_position", "require_following"]
 
 
-def last_position(known: bytes | None) -> ResultPosition:
-    """Return the position after the last result, as the script that added it has written it."""
-    return ResultPosition.parse(known.decode()) if known else ResultPosition()
+def last_position(text: bytes | None) -> ResultPosition:
+    """Return the position after the last result, as written by the script that added it."""
+    return ResultPosition.parse(text.decode()) if text else ResultPosition()
 
 
 def require_following(
     after: ResultPosition, last: ResultPosition, first: tuple[ResultPosition, bytes] | None
 ) -> None:
-    """Raise `PositionGone` unless what was found follows a position.
+    """Raise `PositionGone` unless the results read follow a position.
 
     Args:
-        after: What was seen.
-        last: After the last result that there is.
-        first: After the first result that was found, and its content; None: none was.
+        after: The position that the client has seen.
+        last: The position after the last existing result.
+        first: The position after the first result read, and its content; None: none was read.
     """
-    found, expected = last, after
+    actual, expected = last, after
     if first is not None:
-        found, content = first
+        actual, content = first
         expected = after.following(content)
-    if found.number != expected.number:
+    if actual.number != expected.number:
         raise PositionGone("The results after this one are no longer kept.")
-    if after.digest and found.digest != expected.digest:
-        raise PositionGone("This result, or one before it, was lost, and there are others now.")
+    if after.digest and actual.digest != expected.digest:
+        raise PositionGone("This result, or one before it, was lost, and others have replaced it.")

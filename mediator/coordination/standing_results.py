@@ -2,19 +2,19 @@
 
 All keys of a database share one hash tag, so that one script sees them all:
 
-| key | what it holds |
+| key | content |
 |---|---|
 | `portolan:standing` | set: databases that have standing queries |
 | `{portolan:standing:<database>}:queries` | hash: the document of each query |
 | `…:states` | hash: the state of each query that is no longer building |
 | `…:counts` | hash: the number of the last result of each query |
-| `…:digests` | hash: the position after it |
+| `…:digests` | hash: the position after the last result of each query |
 | `…:pauses` | hash: the pause of each query, see `scripts/pauses.lua` |
-| `…:deliveries` | hash: how far the results of each query were appended to a stream |
+| `…:deliveries` | hash: up to which result each query was appended to a stream |
 | `…:published` | hash: `sequence` of the last batch, `progress`, `revision` of the queries |
 | `…:batches` | stream: `tuples` of each relation in a batch, by its sequence and the relation |
 | `…:results:<query>` | stream: results, by their number |
-| `…:report` | what is executed, as JSON |
+| `…:report` | the executed plan, as JSON |
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = ["RedisStandingResults"]
 _ENTRIES_AT_ONCE: Final = 100
 _LEASE_LOST: Final = -1
 _REFUSED: Final = -1
-"""Stands behind how far results were delivered, if the class refuses the next one."""
+"""Follows the number of the last delivered result if the class refuses the next one."""
 _REPORT: Final = """
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return end
 redis.call('SET', KEYS[1], ARGV[2])
@@ -85,7 +85,7 @@ class RedisStandingResults:
         self._delivery = redis.register_script(_DELIVERY)
         self._pauses = Pauses(redis, text_of("pauses", "standing_pause"))
 
-    async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
+    async def put_query(self, key: QueryKey, query: StoredQuery, limit: int) -> bool:
         document = {
             "query": query.document,
             "relations": query.relations,
@@ -93,18 +93,18 @@ class RedisStandingResults:
             "administered": sorted(query.administered),
             "created": query.created.timestamp(),
         }
-        return await self._definitions.put(key.database, key.query, document, most)
+        return await self._definitions.put(key.database, key.query, document, limit)
 
     async def databases(self) -> set[str]:
         return await self._definitions.databases()
 
     async def queries(self, database: str) -> dict[str, StoredQuery]:
-        found = await self._definitions.all(database)
-        return {id_: _query(each) for id_, each in found.items()}
+        definitions = await self._definitions.all(database)
+        return {id_: _query(definition) for id_, definition in definitions.items()}
 
     async def query(self, key: QueryKey) -> StoredQuery | None:
-        found = await self._definitions.find(key.database, [key.query])
-        return _query(found[key.query]) if found else None
+        definitions = await self._definitions.find(key.database, [key.query])
+        return _query(definitions[key.query]) if definitions else None
 
     async def drop_query(self, key: QueryKey) -> bool:
         hashes = ("counts", "digests", "deliveries", "pauses")
@@ -116,9 +116,9 @@ class RedisStandingResults:
         await self._definitions.forget(database, ("batches", "report"))
 
     async def published(self, database: str) -> Published:
-        found = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}published")))
-        progress = _progress(found.get("progress"))
-        return Published(int(found.get("sequence", 0)), int(found.get("revision", 0)), progress)
+        fields = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}published")))
+        progress = _progress(fields.get("progress"))
+        return Published(int(fields.get("sequence", 0)), int(fields.get("revision", 0)), progress)
 
     async def batches(self, database: str) -> AsyncIterator[LoggedBatch]:
         sequence, rows = 0, list[Any]()
@@ -134,18 +134,18 @@ class RedisStandingResults:
     async def _entries(self, key: str) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
         after = "-"
         while True:
-            found = await reply_of(self._redis.xrange(key, after, "+", _ENTRIES_AT_ONCE))
-            for each in found:
-                yield each
-            if len(found) < _ENTRIES_AT_ONCE:
+            entries = await reply_of(self._redis.xrange(key, after, "+", _ENTRIES_AT_ONCE))
+            for entry in entries:
+                yield entry
+            if len(entries) < _ENTRIES_AT_ONCE:
                 return
-            after = f"({found[-1][0].decode()}"
+            after = f"({entries[-1][0].decode()}"
 
     async def publish(
         self, database: str, lease: Lease, sequence: int, publication: Publication
     ) -> None:
         entries = _rows_by_id(sequence + 1, publication.tuples)
-        forgotten = [_entry_id(each) for each in publication.forgotten]
+        forgotten = [_entry_id(entry) for entry in publication.forgotten]
         args: list[Any] = [lease.token, sequence, _text(publication.progress)]
         args += (publication.keep_from, MAX_RESULTS, len(entries), len(forgotten))
         for id_, rows in entries.items():
@@ -176,15 +176,15 @@ class RedisStandingResults:
             pipe.hget(f"{base}digests", key.query)
             pipe.xrange(name, f"{after.number + 1}-0", "+", limit)
             last, entries = await reply_of(pipe.execute())
-        found = _results(entries)
-        _require_following(after, last_position(last), found)
-        if not found and wait_s > 0:
+        results = _results(entries)
+        _require_following(after, last_position(last), results)
+        if not results and wait_s > 0:
             block = max(1, round(wait_s * 1000))
             reply = await reply_of(self._redis.xread({name: f"{after.number}-0"}, limit, block))
-            if found := _results(entries_of(reply)):
-                # By now the server may be another one.
-                _require_following(after, found[-1].position, found)
-        return found
+            if results := _results(entries_of(reply)):
+                # The server may have changed by now.
+                _require_following(after, results[-1].position, results)
+        return results
 
     async def pause(self, key: QueryKey, pause: Pause) -> bool | None:
         return await self._pauses.begin(self._base(key.database), key.query, pause)
@@ -199,8 +199,8 @@ class RedisStandingResults:
         return await self._pauses.lasting(self._base(database))
 
     async def deliveries(self, database: str) -> dict[str, Delivery]:
-        found = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}deliveries")))
-        return {id_: _delivery(text) for id_, text in found.items()}
+        texts = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}deliveries")))
+        return {id_: _delivery(text) for id_, text in texts.items()}
 
     async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
         args = [lease.token, key.query, _delivery_text(delivery)]
@@ -213,18 +213,18 @@ class RedisStandingResults:
         await reply_of(self._report(keys=keys, args=[lease.token, report]))
 
     async def report(self, database: str) -> bytes | None:
-        found: bytes | None = await reply_of(self._redis.get(f"{self._base(database)}report"))
-        return found
+        report: bytes | None = await reply_of(self._redis.get(f"{self._base(database)}report"))
+        return report
 
 
 def _query(definition: Definition) -> StoredQuery:
     document, state = definition
-    shown = QueryState() if state is None else QueryState(*orjson.loads(state))
+    query_state = QueryState() if state is None else QueryState(*orjson.loads(state))
     relations = tuple(document["relations"])
     return StoredQuery(
         document["query"],
         relations,
-        shown,
+        query_state,
         document["into"],
         frozenset(document["administered"]),
         definition.created,
@@ -232,8 +232,8 @@ def _query(definition: Definition) -> StoredQuery:
 
 
 def _delivery(text: str) -> Delivery:
-    done, until = map(int, text.split())
-    return Delivery(done, is_refused=until == _REFUSED)
+    delivered, until = map(int, text.split())
+    return Delivery(delivered, is_refused=until == _REFUSED)
 
 
 def _delivery_text(delivery: Delivery) -> str:
@@ -253,23 +253,23 @@ def _progress(text: str | None) -> Progress:
     if text is None:
         return Progress()
     latest_s, offsets, feed = orjson.loads(text)
-    # JSON has no infinity: it is written as null.
+    # JSON has no infinity: null stands for it.
     latest_s = float("-inf") if latest_s is None else latest_s
-    return Progress(latest_s, {name: Offset(*each) for name, each in offsets.items()}, feed)
+    return Progress(latest_s, {name: Offset(*offset) for name, offset in offsets.items()}, feed)
 
 
 def _rows_by_id(sequence: int, tuples: Sequence[LoggedTuple]) -> dict[str, list[Any]]:
-    """Return the entries of a batch in the order of their ids, as rows with their positions."""
-    found: defaultdict[str, list[Any]] = defaultdict(list)
-    for position, each in enumerate(tuples):
-        row = (position, each.stream, each.time_s, dict(each.values), each.number, each.versions)
-        found[each.stream].append(row)
-    by_id = {_entry_id(LogEntry(sequence, name)): rows for name, rows in found.items()}
-    return dict(sorted(by_id.items(), key=lambda each: int(each[0].partition("-")[2])))
+    """Return the entries of a batch in the order of ids, as rows with their positions."""
+    by_stream: defaultdict[str, list[Any]] = defaultdict(list)
+    for position, t in enumerate(tuples):
+        row = (position, t.stream, t.time_s, dict(t.values), t.number, t.versions)
+        by_stream[t.stream].append(row)
+    by_id = {_entry_id(LogEntry(sequence, name)): rows for name, rows in by_stream.items()}
+    return dict(sorted(by_id.items(), key=lambda item: int(item[0].partition("-")[2])))
 
 
 def _entry_id(entry: LogEntry) -> str:
-    """Return the id of an entry, which is known without a look for it: to 64 bits of a digest."""
+    """Return the id of an entry, derived from 64 bits of a digest rather than looked up."""
     digest = blake2b(entry.relation.encode(), digest_size=8).digest()
     return f"{entry.sequence}-{int.from_bytes(digest)}"
 
@@ -285,9 +285,9 @@ def _results(entries: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[Sto
 
 
 def _require_following(
-    after: ResultPosition, last: ResultPosition, found: Sequence[StoredResult]
+    after: ResultPosition, last: ResultPosition, results: Sequence[StoredResult]
 ) -> None:
-    first = (found[0].position, found[0].document) if found else None
+    first = (results[0].position, results[0].document) if results else None
     require_following(after, last, first)
 
 

@@ -2,13 +2,13 @@
 
 All keys of a database share one hash tag, so that one script sees them all:
 
-| key | what it holds |
+| key | content |
 |---|---|
 | `portolan:views` | set: databases that have views |
 | `{portolan:views:<database>}:views` | hash: the document of each view |
 | `…:states` | hash: the state of each view that is no longer building |
 | `…:published` | hash: `sequence` and `position` of the last publication, `revision` of the views |
-| `…:rows:<view>` | hash: how many there are of each row |
+| `…:rows:<view>` | hash: the count of each row |
 | `…:deltas:<view>` | stream: `position` and `rows` of each delta, by its time and a random number |
 | `…:delta_bytes` | hash: the bytes of all rows in the stream of each view |
 """
@@ -47,7 +47,7 @@ __all__ = ["RedisViewResults"]
 
 _LEASE_LOST: Final = -1
 _RANDOM_BITS: Final = 53
-"""Of a delta's id, which has 16 digits of them at most."""
+"""Random bits in a delta's id: 16 digits at most."""
 
 
 class RedisViewResults:
@@ -62,14 +62,14 @@ class RedisViewResults:
         )
 
     async def put_view(
-        self, key: ViewKey, view: View, most: int, created: datetime = EPOCH
+        self, key: ViewKey, view: View, limit: int, created: datetime = EPOCH
     ) -> bool:
         document = {
             "view": view.document,
             "classes": sorted(view.class_names),
             "created": created.timestamp(),
         }
-        return await self._definitions.put(key.database, key.view, document, most)
+        return await self._definitions.put(key.database, key.view, document, limit)
 
     async def databases(self) -> set[str]:
         return await self._definitions.databases()
@@ -78,8 +78,8 @@ class RedisViewResults:
         return await self._definitions.ids(database)
 
     async def views(self, database: str, ids: Collection[str]) -> dict[str, StoredView]:
-        found = await self._definitions.find(database, ids)
-        return {id_: _view(each) for id_, each in found.items()}
+        definitions = await self._definitions.find(database, ids)
+        return {id_: _view(definition) for id_, definition in definitions.items()}
 
     async def view(self, key: ViewKey) -> StoredView | None:
         return (await self.views(key.database, [key.view])).get(key.view)
@@ -94,8 +94,8 @@ class RedisViewResults:
         await self._definitions.forget(database)
 
     async def published(self, database: str) -> Published:
-        found = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}published")))
-        return Published(int(found.get("sequence", 0)), int(found.get("revision", 0)))
+        fields = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}published")))
+        return Published(int(fields.get("sequence", 0)), int(fields.get("revision", 0)))
 
     async def rows(self, key: ViewKey) -> dict[bytes, int]:
         return _rows(
@@ -111,12 +111,12 @@ class RedisViewResults:
         publications: Mapping[str, Publication],
     ) -> None:
         args: list[Any] = [lease.token, sequence, position, randbits(_RANDOM_BITS)]
-        args += (MAX_DELTAS, MAX_DELTA_BYTES)
-        for id_, each in publications.items():
-            state = "" if each.state is None else orjson.dumps(list(each.state))
-            delta = _delta_rows(each) if each.rows or each.is_first else ""
-            args += (id_, state, delta, len(each.rows))
-            for row, _, count in each.rows:
+        args += (MOST_DELTAS, MOST_BYTES_OF_DELTAS)
+        for id_, new in publications.items():
+            state = "" if new.state is None else orjson.dumps(list(new.state))
+            delta = _delta_rows(new) if new.rows or new.is_first else ""
+            args += (id_, state, delta, len(new.rows))
+            for row, _, count in new.rows:
                 args += (row, count)
         keys = [self._base(database), lease.key]
         if await reply_of(self._publish(keys=keys, args=args)) == _LEASE_LOST:
@@ -146,19 +146,19 @@ class RedisViewResults:
         if not newer and wait_s > 0:
             block = max(1, round(wait_s * 1000))
             if await reply_of(self._redis.xread({stream: after}, 1, block)):
-                # The server may have lost the delta meanwhile, and what came is not based on it.
+                # The server may have lost the delta meanwhile, so newer ones are not based on it.
                 newer = await self._after(stream, after, limit)
         return newer
 
     async def _after(self, stream: str, after: str, limit: int) -> list[StoredDelta]:
-        found = await reply_of(self._deltas([stream], [after, limit, BYTES_AT_ONCE]))
-        if found is None:
+        reply = await reply_of(self._deltas([stream], [after, limit, BYTES_AT_ONCE]))
+        if reply is None:
             raise PositionGone("The deltas after this one are no longer kept.")
-        return [StoredDelta(id_.decode(), at.decode(), rows) for id_, at, rows in found]
+        return [StoredDelta(id_.decode(), at.decode(), rows) for id_, at, rows in reply]
 
 
 def _delta_rows(publication: Publication) -> bytes:
-    """Return how rows changed as JSON; the rows are JSON already."""
+    """Return the changes of rows as JSON; the rows are JSON already."""
     return b"[%b]" % b",".join(
         b'{"row":%b,"count":%d}' % (row, times) for row, times, _ in publication.rows
     )
@@ -173,5 +173,5 @@ def _state(text: bytes | None) -> ViewState:
     return ViewState() if text is None else ViewState(*orjson.loads(text))
 
 
-def _rows(found: Mapping[bytes, bytes]) -> dict[bytes, int]:
-    return {row: int(count) for row, count in found.items()}
+def _rows(counts: Mapping[bytes, bytes]) -> dict[bytes, int]:
+    return {row: int(count) for row, count in counts.items()}

@@ -1,8 +1,8 @@
-"""The states of views in Redis, beside the feed of their database: same hash tag, same server.
+"""The states of views in Redis, with the feed of their database: same hash tag, same server.
 
 If the server loses its last second, both lose it, so a cursor never points beyond the feed.
 
-| key | what it holds |
+| key | content |
 |---|---|
 | `{portolan:feed:<database>}:view` | hash: `cursor/<partition>`, and the state of each copy by \
 `<partition>/<copy>` |
@@ -95,7 +95,7 @@ class RedisViewState:
 def _text(state: CopyState | None) -> str:
     if state is None:
         return ""
-    # Left out if it is not so: replicas of before there was this compare the text.
+    # Left out if false: replicas of older versions compare the text.
     more = [True] if state.more_stuck else []
     return orjson.dumps([state.until_tick, state.build, state.stuck, *more]).decode()
 
@@ -106,10 +106,10 @@ def _state(text: str) -> CopyState:
 
 
 def _until(database: str, states: Mapping[str, str]) -> dict[CopyKey, Sequence[int | None]]:
-    known: defaultdict[CopyKey, list[int | None]] = defaultdict(lambda: [None] * PARTITIONS)
+    ticks: defaultdict[CopyKey, list[int | None]] = defaultdict(lambda: [None] * PARTITIONS)
     for name, text in states.items():
         partition, _, copy = name.partition("/")
         if partition == _CURSOR:
             continue
-        known[database, copy][int(partition)] = _state(text).until_tick
-    return dict(known)
+        ticks[database, copy][int(partition)] = _state(text).until_tick
+    return dict(ticks)

@@ -1,9 +1,9 @@
 """The registrations of writers in the coordination Redis; see `mediator.changes.writers`.
 
-| key | what it holds |
+| key | content |
 |---|---|
 | `portolan:feed:writers` | hash: the last token of each registered replica |
-| `portolan:feed:recovered` | hash: by system the run of the server for which it is recovered |
+| `portolan:feed:recovered` | hash: the run id of the server up to which each system is recovered |
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class BatchExecution:
     async def _resolve_torn(self, planned: Sequence[_Planned]) -> None:
         first = planned[0].operation
         assert isinstance(first, Get)
-        torn = [one for p in planned if isinstance(one := self._answers[p.index], Outcome)]
+        torn = [answer for p in planned if isinstance(answer := self._answers[p.index], Outcome)]
         try:
             outcomes = await self._torn_reads.resolve(
                 planned[0].route, first, torn, whole=self._whole

@@ -167,7 +167,7 @@ class Executor:
             [outcome] = await self.transact(CommitRequest(operation.database, *key))
         except TransactionAborted:
             name = f"{operation.class_name}/{operation.id}"
-            detail = f"Others are at work on {name}, or on what it is connected with; try again."
+            detail = f"Other writes hold {name}, or objects connected with it; try again."
             raise Locked(detail) from None
         return outcome
 
@@ -348,7 +348,7 @@ class Executor:
             # Before the deletion is acknowledged: a read of the view would still find the object.
             await self._copier.forget(route, {id_: version})
         except Unavailable as error:
-            detail = "The object is deleted; its copy in the view goes once that answers."
+            detail = "The object is deleted; its copy in the view is removed once that answers."
             raise OutcomeUnknown(detail, system=error.system) from error
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:

@@ -127,19 +127,19 @@ class PinnedOperation:
         assert isinstance(operation, Create | Put)
         hidden, codec = self._names.hidden, self._route.codec
         fields = self._route.schema.fields
-        lacking = sorted(n for n in hidden if fields[n].required and not fields[n].has_default)
-        if lacking:
-            raise self._cannot_create(lacking)
+        missing = sorted(n for n in hidden if fields[n].required and not fields[n].has_default)
+        if missing:
+            raise self._cannot_create(missing)
         defaulted = sorted(n for n in hidden if fields[n].has_default and n != codec.updated)
         values = {**operation.values, **codec.decode_fields(codec.defaults(defaulted))}
         return replace(operation, values=self._stamp(values))
 
-    def _cannot_create(self, lacking: Iterable[str]) -> Conflict:
+    def _cannot_create(self, missing: Iterable[str]) -> Conflict:
         detail = f"is required, and version {self._schema.version} does not have it"
         return Conflict(
             f"Version {self._schema.version} of {self._schema.database} creates no objects of"
             f" {self.operation.class_name} any more: a field without a default is required now.",
-            locations=[Location(f"/{name}", detail) for name in lacking],
+            locations=[Location(f"/{name}", detail) for name in missing],
         )
 
     def replacement(self) -> Update:

@@ -64,8 +64,8 @@ class PinnedQuery:
         joins: list[Join | ReverseJoin] = [*query.joins, *query.list_joins, *query.reverse_joins]
         self._classes = {join.alias: join.class_name for join in joins}
         computed = query.aggregate.compute if query.aggregate else ()
-        taken = schema.now.classes[query.class_name].schema.fields
-        self._unique_names = _free([*self._classes, *computed], taken)
+        field_names = schema.now.classes[query.class_name].schema.fields
+        self._unique_names = _free([*self._classes, *computed], field_names)
         self._aliases = {chosen: alias for alias, chosen in self._unique_names.items()}
         self.present = self._translate(query)
 
@@ -161,17 +161,17 @@ def _fields(fields: tuple[str, ...] | None, names: ClassNames) -> tuple[str, ...
     return None if fields is None else tuple(sorted(names.all_present(fields)))
 
 
-def _free(chosen: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
+def _free(names: Iterable[str], field_names: Iterable[str]) -> dict[str, str]:
     """Map chosen names to free ones: each to itself unless it is taken."""
-    chosen = [*chosen]
-    used = {*taken, *chosen}
-    free = {}
-    for name in chosen:
-        free[name] = name
-        if name in taken:
+    names = [*names]
+    used = {*field_names, *names}
+    renames = {}
+    for name in names:
+        renames[name] = name
+        if name in field_names:
             ends = (f"_{number}" for number in count(2))
-            free[name] = next(
+            renames[name] = next(
                 new for end in ends if (new := name[: _NAME_LENGTH - len(end)] + end) not in used
             )
-            used.add(free[name])
-    return free
+            used.add(renames[name])
+    return renames

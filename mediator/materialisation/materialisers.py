@@ -63,7 +63,7 @@ class Materialiser:
             name,
             description,
             has_ended=lambda: False,
-            longest_pause_s=MAX_PAUSE_S,
+            max_pause_s=MAX_PAUSE_S,
             on_error=self._failed,
         )
         await holder.run(self._work)

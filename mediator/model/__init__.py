@@ -1,1 +1,1 @@
-"""Values that several packages share: operations, queries, changes, and what they mean."""
+"""Values that several packages share: operations, queries, changes, and their semantics."""

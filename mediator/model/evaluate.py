@@ -117,9 +117,9 @@ def holds(filter_: Filter, lookup: Lookup) -> bool:
 def compile_filter(filter_: Filter) -> Callable[[Lookup], bool]:
     match filter_:
         case And(operands):
-            return _every([compile_filter(operand) for operand in operands])
+            return _all_of([compile_filter(operand) for operand in operands])
         case Or(operands):
-            return _some([compile_filter(operand) for operand in operands])
+            return _any_of([compile_filter(operand) for operand in operands])
         case Not(operand):
             test = compile_filter(operand)
             return lambda lookup: not test(lookup)
@@ -137,13 +137,13 @@ def compile_filter(filter_: Filter) -> Callable[[Lookup], bool]:
             return _comparison(comparison, path, value)
 
 
-def _every(tests: Sequence[_Test]) -> _Test:
+def _all_of(tests: Sequence[_Test]) -> _Test:
     if len(tests) == 1:
         return tests[0]
     return lambda lookup: all(test(lookup) for test in tests)
 
 
-def _some(tests: Sequence[_Test]) -> _Test:
+def _any_of(tests: Sequence[_Test]) -> _Test:
     return lambda lookup: any(test(lookup) for test in tests)
 
 

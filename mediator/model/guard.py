@@ -85,7 +85,7 @@ class WriteGuard(Protocol):
         """Take every query result of a class for changed: a write to it ended elsewhere."""
 
     async def invalidate_class(self, database: str, class_name: str) -> None:
-        """Take every cached copy of a class for stale: its stores lost writes."""
+        """Take every cached copy of a class for stale: its stores rolled back."""
 
 
 class NullGuard:

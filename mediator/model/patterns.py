@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import re2
 
-from mediator.base.linear_patterns import compiled
+from mediator.base.linear_patterns import compile_pattern
 
 __all__ = ["Token", "Wildcard", "matcher", "tokens"]
 
@@ -70,7 +70,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
             return lambda text: text.endswith(literal)
         case (Wildcard.ANY, str(literal), Wildcard.ANY):
             return lambda text: literal in text
-    fullmatch = compiled(_expression(parts), _MEMORY, dot_is_any=True).fullmatch
+    fullmatch = compile_pattern(_expression(parts), _MEMORY, dot_is_any=True).fullmatch
     return lambda text: fullmatch(text.encode()) is not None
 
 

@@ -28,8 +28,8 @@ _MAX_INLINE: Final = 5_000
 
 def large_fields(fields: Mapping[str, Field], names: Iterable[str] | None) -> tuple[str, ...]:
     """Return the fields among `names` (None: among all) whose values may be large."""
-    chosen = fields.keys() if names is None else names
-    return tuple([name for name in chosen if name in fields and _may_be_large(fields[name])])
+    candidates = fields.keys() if names is None else names
+    return tuple([name for name in candidates if name in fields and _may_be_large(fields[name])])
 
 
 def _may_be_large(field: Field) -> bool:

@@ -1,1 +1,1 @@
-"""Operations in database-agnostic form: what a client wants, and what came of it."""
+"""Operations in database-agnostic form: execution, and merging of their results."""

@@ -1,4 +1,4 @@
-"""Admission of writes: refused for classes that are being relocated, and without a lease."""
+"""Admission of writes: refused for classes that are being placed anew, and without a lease."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class WriteAdmission:
         self.refused.update(fragments)
 
     def admit(self, fragments: Collection[Fragment]) -> None:
-        """Admit writes to fragments again: they were not relocated."""
+        """Admit writes to fragments again: they were not placed anew."""
         self.refused.difference_update(fragments)
 
     def refusal_of(self, fragment: Fragment, intent: str = "") -> Unavailable | None:
@@ -90,7 +90,7 @@ class WriteAdmission:
     def confirm(self) -> None:
         """Raise `OutcomeUnknown` if the lease has ended while a write was under way.
 
-        The class may have been taken for empty, and relocated, before the write took effect.
+        The class may have been taken for empty, and placed anew, before the write took effect.
         """
         if self._clock.monotonic() >= self.lease_until:
             raise OutcomeUnknown(_NO_LEASE, system="catalogue")

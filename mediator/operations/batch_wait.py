@@ -81,21 +81,21 @@ class BatchWait:
             " in a second"
         )
         waiting = waiting_time(costs, rate, 1.0, self.bound.goal_s, "latency")
-        if waiting.least_s is None:
+        if waiting.lower_s is None:
             return 0.0, f"{measured}: more than batches can take, so they run back to back."
         if not waiting.is_valid:
             return 0.0, (
-                f"{measured}: after a wait of {waiting.least_s:.4g} s the goal of"
+                f"{measured}: after a wait of {waiting.lower_s:.4g} s the goal of"
                 f" {self.bound.goal_s:.4g} s could not hold, so nothing waits."
             )
-        wait_s = min(waiting.least_s, self.bound.max_wait_s)
+        wait_s = min(waiting.lower_s, self.bound.max_wait_s)
         if rate * wait_s < 1:
             return 0.0, (
                 f"{measured}: within {wait_s:.4g} s less than one more is expected, so nothing"
                 " waits."
             )
-        keeps_up = f"batches keep up if they begin {waiting.least_s:.4g} s after one another"
-        if wait_s < waiting.least_s:
+        keeps_up = f"batches keep up if they begin {waiting.lower_s:.4g} s after one another"
+        if wait_s < waiting.lower_s:
             keeps_up += f", and max_wait_s is {wait_s:.4g} s"
         return wait_s, f"{measured}: {keeps_up}."
 

@@ -52,7 +52,7 @@ _NOTHING: Final[tuple[Mapping[CacheKey, int], Collection[CacheKey]]] = ({}, ())
 
 _CUT_OFF: Final = (
     "This replica is cut off from the coordination Redis, so the materialised view cannot follow"
-    " it; it acknowledges no such writes until it is back."
+    " it; it acknowledges no such writes until it is reconnected."
 )
 
 _REFUSALS: Final = (Status.FENCED, Status.LOCKED, Status.TAKEN)
@@ -146,7 +146,7 @@ class StoreCalls:
         expiring = retryable(calls, replies, _is_taken_by_expiring)
         if not expiring:
             return
-        holders = [(calls[i].fragment, _taken(replies[i])) for i in expiring]
+        holders = [(calls[i].fragment, _conflict_of(replies[i])) for i in expiring]
         failures = await self.delete_expired_holders(holders)
         freed = [i for i, failure in zip(expiring, failures, strict=True) if failure is None]
         retried = iter(await self._write_each([calls[i] for i in freed]) if freed else ())
@@ -169,10 +169,10 @@ class StoreCalls:
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         refusals = [self.admission.refusal_of(call.fragment, call.intent) for call in calls]
         admitted = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        sent = await by_system(admitted, _system_of, self._write_system)
-        if len(sent) == len(calls):
-            return sent
-        results = iter(sent)
+        replies = await by_system(admitted, _system_of, self._write_system)
+        if len(replies) == len(calls):
+            return replies
+        results = iter(replies)
         return [next(results) if refusal is None else refusal for refusal in refusals]
 
     async def _read_batch(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
@@ -315,7 +315,7 @@ def _is_taken_by_expiring(call: Write, reply: WriteReply) -> bool:
     return call.fragment.ttl_s is not None and not reply.taken.intent
 
 
-def _taken(reply: WriteReply) -> TakenClaim:
+def _conflict_of(reply: WriteReply) -> TakenClaim:
     assert isinstance(reply, WriteResult)
     assert reply.taken is not None
     return reply.taken
@@ -381,8 +381,8 @@ def _reply(call: Write, result: WriteReply) -> WriteResult | MediatorError:
         return Unavailable(detail, system=call.fragment.system)
     if isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.intent:
         name = f"{call.fragment.class_name}/{call.id}"
-        return Locked(f"A write over several systems is at work on {name}; try again.")
+        return Locked(f"A write over several systems holds {name}; try again.")
     if isinstance(result, WriteResult) and result.taken is not None and result.taken.intent:
         name = f"{call.fragment.class_name}/{call.id}"
-        return Locked(f"A write under way has reserved values that {name} is to have; try again.")
+        return Locked(f"Another write has reserved values that {name} claims; try again.")
     return result

@@ -177,7 +177,7 @@ class _Queue(Generic[_C, _R]):
 
     def _aborted(self, call: Read | Write) -> MediatorError:
         error = OutcomeUnknown if self._direction == "write" else Unavailable
-        return error("The batch was broken off.", system=call.fragment.system)
+        return error("The batch was aborted.", system=call.fragment.system)
 
     def _measure(self, batch: Sequence[_PendingCall[_C, _R]], started_s: float) -> None:
         ended_s = self._clock.monotonic()

@@ -208,7 +208,7 @@ def too_large(name: str) -> ObjectTooLarge:
 def refusal_of(failure: OperatorFailure) -> OperatorRefused:
     reason = _REASONS.get(failure.reason, failure.reason)
     return OperatorRefused(
-        "An operator cannot be applied to the value that is there.",
+        "An operator cannot be applied to the current value.",
         locations=[Location(f"/{failure.field}", reason)],
     )
 

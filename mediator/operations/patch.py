@@ -114,11 +114,11 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
     if usage is None:
         choice = ", ".join(_USAGES[field.type])
         suggestion = did_you_mean(operator_name, _USAGES[field.type])
-        detail = f"is no operator for type {field.type}, which has {choice}{suggestion}"
+        detail = f"is not an operator for type {field.type}, which has {choice}{suggestion}"
         raise InvalidValue(locations=[Location(token(operator_name), detail)])
     operator, decode = usage
     if name in codec.unique and operator not in _STATE_INDEPENDENT:
-        detail = "is no operator for a field that is unique: set its value"
+        detail = "is not an operator for a unique field: set its value"
         raise InvalidValue(locations=[Location(token(operator_name), detail)])
     try:
         return operator, decode(codec, field, argument)

@@ -54,7 +54,7 @@ async def read_modify_write(
             return await apply(route, update, _expectations(current.versions))
         except PreconditionFailed:
             continue
-    raise Conflict("The object is being changed by others all the time; try again.")
+    raise Conflict("Other writes keep changing the object; try again.")
 
 
 async def matching_versions(operation: WriteOperation, read: _Read) -> Mapping[str, int]:

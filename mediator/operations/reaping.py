@@ -1,4 +1,4 @@
-"""Removing overdue records: page by page, until none are left."""
+"""Removing entries past their retention: page by page, until none are left."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mediator.stores.port import Reapable
 __all__ = ["PAGE", "Reap", "reap_all", "reaps_of"]
 
 PAGE: Final = 1_000
-"""Limit of records that one call removes."""
+"""Limit of entries that one call removes."""
 
 Reap: TypeAlias = Callable[[int], Awaitable[int]]
-"""Removes up to a limit of overdue records; returns how many."""
+"""Removes up to a limit of entries past their retention; returns how many."""
 
 
 async def reap_all(reaps: Callable[[], Sequence[Reap]], clock: Clock) -> None:

@@ -33,12 +33,13 @@ async def read_objects(
     calls: StoreCalls, route: ClassRoute, resource: Get, ids: Sequence[str]
 ) -> list[Outcome | None]:
     """Read many objects of a class with one round trip for each system."""
-    whole = resource_of(route, resource.fields)
+    fragments = resource_of(route, resource.fields)
     records = iter(
-        await calls.read([Read(f, id_, names) for id_ in ids for f, names in whole.fragments])
+        await calls.read([Read(f, id_, names) for id_ in ids for f, names in fragments.fragments])
     )
     return [
-        merge_fragments(route, whole, id_, [next(records) for _ in whole.fragments]) for id_ in ids
+        merge_fragments(route, fragments, id_, [next(records) for _ in fragments.fragments])
+        for id_ in ids
     ]
 
 
@@ -111,13 +112,13 @@ class TornReads:
         torn: Mapping[int, Outcome],
     ) -> ForeignIntents:
         """Confirm or reread outcomes; returns the intents met."""
-        whole = resource_of(route, resource.fields)
-        keys = [(f, outcome.id) for outcome in torn.values() for f, _ in whole.fragments]
+        fragments_read = resource_of(route, resource.fields)
+        keys = [(f, outcome.id) for outcome in torn.values() for f, _ in fragments_read.fragments]
         states = dict(zip(keys, await self._intents.record_states(keys), strict=True))
         changed: dict[int, Outcome] = {}
         for i, outcome in torn.items():
-            fragments = {f: states[f, outcome.id] for f, _ in whole.fragments}
-            if _is_unchanged(whole, outcome, fragments):
+            fragments = {f: states[f, outcome.id] for f, _ in fragments_read.fragments}
+            if _is_unchanged(fragments_read, outcome, fragments):
                 current[i] = replace(outcome, partial=(), pending=False)
             else:
                 changed[i] = outcome

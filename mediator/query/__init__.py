@@ -1,1 +1,1 @@
-"""One query language with the same answer wherever the data is."""
+"""One query language, whose answers do not depend on the placement of data."""

@@ -144,7 +144,7 @@ def _in(target: ResolvedPath, values: Node) -> Filter:
 
 def _like(target: ResolvedPath, pattern: Node) -> Filter:
     if target.type not in _TEXTS:
-        pattern.error(f"values of type {target.type} are no texts")
+        pattern.error(f"values of type {target.type} are not texts")
     if not isinstance(pattern.value, str):
         pattern.error("must be a string")
         return _NOTHING

@@ -131,7 +131,7 @@ class NameScope:
             inner = _within(self.joined[names[0]], names[1:], ())
             return replace(inner, path=(names[0], *inner.path))
         if names[0] in self.lists:
-            raise InvalidValue(f"leads into the list {names[0]}, of which there are no conditions")
+            raise InvalidValue(f"leads into the list {names[0]}, which conditions cannot use")
         suggested = (*self.schema.fields, *self.joined, *ID) if self.is_known else ()
         return _within(self.schema, names, suggested)
 
@@ -175,7 +175,7 @@ def _within(schema: ClassSchema, names: Path, known: Iterable[str]) -> ResolvedP
         return ResolvedPath(names, None, JSON_SCALAR, item=JSON_SCALAR)
     if field_.type is FieldType.MAP:
         return _within_map(field_, names)
-    raise InvalidValue(f"leads into {names[0]}, which is no document")
+    raise InvalidValue(f"leads into {names[0]}, which is not a document")
 
 
 def _within_map(field_: Field, names: Path) -> ResolvedPath:
@@ -183,7 +183,7 @@ def _within_map(field_: Field, names: Path) -> ResolvedPath:
     if field_.items is FieldType.DOCUMENT and len(names) > len(("field", "key")):
         return ResolvedPath(names, None, JSON_SCALAR, item=JSON_SCALAR)
     if len(names) > len(("field", "key")):
-        raise InvalidValue(f"leads into an item of {names[0]}, which is no document")
+        raise InvalidValue(f"leads into an item of {names[0]}, which is not a document")
     return path_of_field(names, Field(names[-1], field_.items))
 
 

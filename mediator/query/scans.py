@@ -20,10 +20,12 @@ def needs_scan(
 ) -> NeedsScan:
     # Groups are ordered by their computed results.
     order = () if ordered or query.aggregate is not None else query.order
-    lacking, unused = _unserved({*paths_of(own_filter), *(level.path for level in order)}, route)
-    because = _because(lacking, unused)
+    unindexed, unserved = _unserved(
+        {*paths_of(own_filter), *(level.path for level in order)}, route
+    )
+    because = _because(unindexed, unserved)
     proposed = proposed_indexes(query, route)
-    helping = _advice(order, route, proposed or [(name,) for name in lacking])
+    helping = _advice(order, route, proposed or [(name,) for name in unindexed])
     systems = ", ".join(fragment.system for fragment in route.fragments)
     return NeedsScan(
         f"Every object of {query.class_name} would have to be sent by {systems}: {because}."
@@ -36,19 +38,19 @@ def needs_scan(
 def _unserved(paths: set[Path], route: ClassRoute) -> tuple[list[str], list[str]]:
     """Return the fields that lack an index, and other paths that no index serves."""
     fields = route.schema.fields
-    lacking = {p for p in paths if len(p) == 1 and _lacks_index(fields.get(p[0]))}
-    return sorted(p[0] for p in lacking), sorted(".".join(p) for p in paths - lacking)
+    unindexed = {p for p in paths if len(p) == 1 and _lacks_index(fields.get(p[0]))}
+    return sorted(p[0] for p in unindexed), sorted(".".join(p) for p in paths - unindexed)
 
 
 def _lacks_index(field: Field | None) -> bool:
     return field is not None and field.type in SCALARS and not field.index
 
 
-def _because(lacking: Sequence[str], unused: Sequence[str]) -> str:
-    has = "has" if len(lacking) == 1 else "have"
+def _because(unindexed: Sequence[str], unserved: Sequence[str]) -> str:
+    has = "has" if len(unindexed) == 1 else "have"
     reasons = [
-        f"{' and '.join(lacking)} {has} no index" if lacking else "",
-        f"as it stands, no index serves {' and '.join(unused)}" if unused else "",
+        f"{' and '.join(unindexed)} {has} no index" if unindexed else "",
+        f"as it stands, no index serves {' and '.join(unserved)}" if unserved else "",
     ]
     return "; ".join(filter(None, reasons)) or "there is no condition that an index could serve"
 

@@ -156,10 +156,10 @@ class Projection:
         """Whether a document has all fields of an order."""
         return {level.path[0] for level in order} <= {*ID, *self.names}
 
-    def large(self, own: Fragment) -> tuple[str, ...]:
+    def large(self, fragment: Fragment) -> tuple[str, ...]:
         """Return the members of a document that may be large: fields and joined objects."""
         joined = (j.alias for j in self.joins if large_fields(j.fragment.fields, j.names))
-        return (*large_fields(own.fields, self.names), *joined)
+        return (*large_fields(fragment.fields, self.names), *joined)
 
 
 def projection_of(

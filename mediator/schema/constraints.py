@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from mediator.base.linear_patterns import compiled
+from mediator.base.linear_patterns import compile_pattern
 from mediator.schema.errors import InvalidValue
 from mediator.schema.scalars import SCALAR_ENCODERS, Decoder
 from mediator.schema.tree import Field

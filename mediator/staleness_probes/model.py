@@ -22,12 +22,12 @@ __all__ = ["PROBE_REQUEST", "Measurement", "ProbePlan", "ProbeRequest", "read_re
 
 _MAX_TIMEOUT_S: Final = 60.0
 _MAX_DURATION_S: Final = 600.0
-"""Seconds in which all measurements must have begun."""
+"""Seconds within which all measurements must begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """How often to measure: `rate` measurements begin in a second, each has `timeout_s`."""
+    """How often to measure: `rate` measurements begin per second, each has `timeout_s`."""
 
     count: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 100
     rate: Annotated[
@@ -41,15 +41,15 @@ class ProbePlan:
     timeout_s: Annotated[Positive, Field(le=_MAX_TIMEOUT_S)] = 10.0
 
     @property
-    def longest_s(self) -> float:
-        """Seconds after which no measurement begins, however long the others have taken."""
+    def max_duration_s(self) -> float:
+        """Seconds after which no measurement begins, however long earlier ones took."""
         return self.count / self.rate + self.timeout_s
 
 
 @document
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRequest(ProbePlan):
-    """What to probe, and how often."""
+    """The target of a probe, and how often to measure."""
 
     database: Name
     class_name: Annotated[Name, Field(alias="class")]
@@ -77,19 +77,19 @@ class ProbeRequest(ProbePlan):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """For how long a write was not seen: an interval, since no more can be known.
+    """Bounds of the time for which a write was not seen.
 
     Attributes:
         lower_s: From the acknowledgement until the last stale read was sent; 0 if none was stale.
-        upper_s: From the sending of the write until the first fresh read was received; None if
-            none came in time.
+        upper_s: From sending the write until the first fresh read was received; None if none came
+            in time.
     """
 
     lower_s: float
     upper_s: float | None
 
 
-def _bounded(request: ProbeRequest) -> ProbeRequest:
+def _check_duration(request: ProbeRequest) -> ProbeRequest:
     if request.count > request.rate * _MAX_DURATION_S:
         detail = f"takes more than {_MAX_DURATION_S:g} seconds at this rate"
         refuse([Location("/count", detail)])
@@ -97,12 +97,12 @@ def _bounded(request: ProbeRequest) -> ProbeRequest:
 
 
 PROBE_REQUEST: Final[TypeAdapter[ProbeRequest]] = TypeAdapter(
-    Annotated[ProbeRequest, AfterValidator(_bounded)]
+    Annotated[ProbeRequest, AfterValidator(_check_duration)]
 )
 
 
 def read_request(document: Any) -> ProbeRequest:
-    """Read a request in JSON form.
+    """Parse a request in JSON form.
 
     Raises:
         Invalid: A member is missing, unknown, or beyond its limit; with all locations.

@@ -1,4 +1,4 @@
-"""The paths that are probed: writes go through the mediator, reads anywhere."""
+"""The probed paths: writes go through the mediator, reads over any path."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Versions: TypeAlias = Mapping[str, int | None]
 """Versions of cache groups."""
 
 Reader: TypeAlias = Callable[[str], Awaitable[Versions | None]]
-"""Reads an object by its id and returns its versions; None: it is not there."""
+"""Reads an object by its id and returns its versions; None: missing."""
 
 
 class ProbePath(Protocol):
-    """Something that can be written to and read from; raises `MediatorError` and nothing else."""
+    """A path for writes and reads; raises `MediatorError` and nothing else."""
 
     async def create(self, id_: str) -> Versions:
-        """Make a scratch object; returns when it is acknowledged, with its versions."""
+        """Create a scratch object; returns its versions when acknowledged."""
 
     async def write(self, id_: str) -> Versions:
-        """Write all of the object anew; returns when it is acknowledged, with its versions."""
+        """Replace the object; returns its versions when acknowledged."""
 
     async def read(self, id_: str) -> Versions | None:
-        """Read the object over the path; None if it is not there."""
+        """Read the object over the path; None if missing."""
 
     async def remove(self, id_: str) -> None:
         """Remove the object."""
@@ -41,7 +41,7 @@ class ProbePath(Protocol):
 
 PRESENT: Final = Condition(present=True)
 
-_PLAIN: Final[Mapping[FieldType, Any]] = {
+_MINIMAL_VALUES: Final[Mapping[FieldType, Any]] = {
     FieldType.STRING: "",
     FieldType.INTEGER: 0,
     FieldType.FLOAT: 0,
@@ -70,7 +70,7 @@ class PlanePath:
     ) -> None:
         self._plane = plane
         self._class_address = (database, route.schema.name)
-        self._values = _required(route)
+        self._values = _minimal_object(route)
         self._preference = preference
         self._reader = reader
 
@@ -86,18 +86,20 @@ class PlanePath:
         if self._reader is not None:
             return await self._reader(id_)
         try:
-            found = await self._plane.read(Get(*self._class_address, id_), self._preference)
+            outcome = await self._plane.read(Get(*self._class_address, id_), self._preference)
         except NotFound:
             return None
-        return found.versions
+        return outcome.versions
 
     async def remove(self, id_: str) -> None:
         with suppress(NotFound, PreconditionFailed):
             await self._plane.write(Delete(*self._class_address, id_, uuid4().hex, PRESENT))
 
 
-def _required(route: ClassRoute) -> Values:
-    """Return the least that an object of a class may be."""
+def _minimal_object(route: ClassRoute) -> Values:
+    """Return the minimal values of an object of a class."""
     fields = route.schema.fields.values()
-    lacking = (it for it in fields if it.required and not it.has_default)
-    return route.codec.decode_object({it.name: _PLAIN[it.type] for it in lacking})
+    required = (field for field in fields if field.required and not field.has_default)
+    return route.codec.decode_object(
+        {field.name: _MINIMAL_VALUES[field.type] for field in required}
+    )

@@ -1,6 +1,6 @@
-"""Measures for how long writes are not seen: the bounds that are right (Wingerath et al., 2015).
+"""Measures for how long writes are not seen, by correct bounds (Wingerath et al., 2015).
 
-One process writes and reads, with one monotonic clock: nothing depends on clocks that agree.
+One process writes and reads with one monotonic clock, so synchronised clocks are not needed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from mediator.base.errors import MediatorError
 from mediator.staleness_probes.model import Measurement, ProbePlan
 from mediator.staleness_probes.path import ProbePath, Versions
 
-__all__ = ["Probe", "Probed"]
+__all__ = ["Probe", "ProbeResults"]
 
 LANES: Final = 32
-"""Objects that are measured on at the same time."""
+"""Objects measured concurrently."""
 
-SHORTEST_PAUSE_S: Final = 0.001
+MIN_PAUSE_S: Final = 0.001
 PAUSE_SHARE: Final = 0.05
-"""Between two reads pass at most 5 % of what has passed: the interval stays narrow, reads few."""
+"""The pause between reads is at most 5 % of the elapsed time: a narrow interval with few reads."""
 
 
 @dataclass(slots=True)
-class Probed:
-    """What came of a probe: measurements in the order in which they ended, and failures.
+class ProbeResults:
+    """The results of a probe: measurements in the order of their ends, and failures.
 
-    `reasons` has each reason of a failure once; scratch objects that could not be removed are
-    `left_behind`.
+    `reasons` has each reason of failures once; `left_behind` are scratch objects that could not be
+    removed.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
@@ -40,55 +40,62 @@ class Probed:
     reasons: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
 
-    def failed(self, error: MediatorError) -> None:
+    def add_failure(self, error: MediatorError) -> None:
         self.failures += 1
         if error.detail not in self.reasons:
             self.reasons.append(error.detail)
 
 
 class Probe:
-    """Writes to scratch objects, and reads each until the write is seen."""
+    """Writes to scratch objects, and reads each one until it sees the write."""
 
     def __init__(self, path: ProbePath, clock: Clock) -> None:
         self._path = path
         self._clock = clock
 
-    async def run(self, plan: ProbePlan, probed: Probed) -> None:
-        """Measure, adding to what was probed; scratch objects are removed, whatever happens."""
-        begun, numbers = self._clock.monotonic(), iter(range(plan.count))
+    async def run(self, plan: ProbePlan, results: ProbeResults) -> None:
+        """Measure, adding to the results; scratch objects are removed in any case."""
+        started, numbers = self._clock.monotonic(), iter(range(plan.count))
         name = f"portolan-probe-{token_hex(8)}"
-        # Enough for the rate even if every measurement takes as long as it may.
+        # Enough for the rate even if every measurement runs into its timeout.
         lanes = min(plan.count, LANES, ceil(plan.rate * plan.timeout_s) + 1)
         async with asyncio.TaskGroup() as tasks:
             for lane in range(lanes):
-                work = self._lane(f"{name}-{lane}", numbers, begun, plan, probed)
+                work = self._lane(f"{name}-{lane}", numbers, started, plan, results)
                 tasks.create_task(work)
 
     async def _lane(
-        self, id_: str, numbers: Iterator[int], begun: float, plan: ProbePlan, probed: Probed
+        self,
+        id_: str,
+        numbers: Iterator[int],
+        started: float,
+        plan: ProbePlan,
+        results: ProbeResults,
     ) -> None:
         """Measure on one object, at a rate shared with other lanes."""
-        there = False
+        exists = False
         try:
             for number in numbers:
-                await asyncio.sleep(begun + number / plan.rate - self._clock.monotonic())
-                if self._clock.monotonic() > begun + plan.longest_s:
+                await asyncio.sleep(started + number / plan.rate - self._clock.monotonic())
+                if self._clock.monotonic() > started + plan.max_duration_s:
                     return
                 try:
-                    if not there:
+                    if not exists:
                         await self._path.create(id_)
-                        there = True
-                    probed.measurements.append(await self._measure(id_, plan.timeout_s))
+                        exists = True
+                    results.measurements.append(await self._measure(id_, plan.timeout_s))
                 except MediatorError as error:
-                    probed.failed(error)
+                    results.add_failure(error)
         finally:
             try:
                 await self._path.remove(id_)
             except MediatorError:
-                probed.left_behind.append(id_)
+                results.left_behind.append(id_)
 
     async def _measure(self, id_: str, timeout_s: float) -> Measurement:
-        await self._path.read(id_)  # now caches on the way hold what is about to be old
+        await self._path.read(
+            id_
+        )  # fills caches on the path with the version about to become stale
         sent = self._clock.monotonic()
         written = await self._path.write(id_)
         acknowledged = self._clock.monotonic()
@@ -100,15 +107,15 @@ class Probe:
                     if _shows(await self._path.read(id_), written):
                         return Measurement(lower_s, self._clock.monotonic() - sent)
                     lower_s = requested_at - acknowledged
-                    passed = self._clock.monotonic() - acknowledged
-                    await asyncio.sleep(max(SHORTEST_PAUSE_S, passed * PAUSE_SHARE))
+                    elapsed = self._clock.monotonic() - acknowledged
+                    await asyncio.sleep(max(MIN_PAUSE_S, elapsed * PAUSE_SHARE))
         except TimeoutError:
             return Measurement(lower_s, None)
 
 
-def _shows(found: Versions | None, written: Versions) -> bool:
-    """Whether what was read is at least as new as what was written, in every group."""
-    if found is None:
+def _shows(versions: Versions | None, written: Versions) -> bool:
+    """Whether the versions read are at least as new as those written, in every group."""
+    if versions is None:
         return False
-    pairs = ((found.get(group), version) for group, version in written.items() if version)
-    return all(seen is not None and seen >= version for seen, version in pairs)
+    pairs = ((versions.get(group), version) for group, version in written.items() if version)
+    return all(read is not None and read >= version for read, version in pairs)

@@ -1,4 +1,4 @@
-"""What a probe has found, summed up without pretending to know more than intervals."""
+"""The summary of a probe, as bounds: measurements are intervals."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final
 
-from mediator.staleness_probes.probe import Probed
+from mediator.staleness_probes.probe import ProbeResults
 
 __all__ = ["EDGES_S", "Bucket", "StalenessReport", "summary"]
 
 EDGES_S: Final = (0.0, *(m * 10.0**e for e in (-3, -2, -1, 0, 1) for m in (1, 2, 5)), inf)
-"""Upper ends of the histogram's buckets: none, 1, 2, 5 ms, and so on up to 50 s, and beyond."""
+"""Upper ends of the histogram's buckets: 0, 1, 2, 5 ms, and so on up to 50 s, and beyond."""
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How many bounds are at most `le_s` (None: all others), and in no earlier bucket."""
+    """The number of bounds up to `le_s` (None: all above) that are in no earlier bucket."""
 
     le_s: float | None
     lower: int
@@ -28,14 +28,14 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class StalenessReport:
-    """The sum of a probe.
+    """The summary of a probe.
 
     Attributes:
         unseen: Measurements whose write was not seen in time: their upper bounds are unknown.
-        reasons: Why measurements failed.
-        bound_s: The bound that they are held against; None: there is none.
-        surely_beyond: Share of measurements whose lower bound is above it.
-        possibly_beyond: Share whose upper bound is above it, or unknown.
+        reasons: The reasons of failed measurements.
+        bound_s: The bound to check; None: no bound.
+        surely_beyond: Share of measurements whose lower bound exceeds it.
+        possibly_beyond: Share whose upper bound exceeds it, or is unknown.
         lower_s: Percentiles of the lower bounds, in seconds.
         upper_s: Percentiles of the upper bounds; None where unknown.
         left_behind: Scratch objects that could not be removed.
@@ -55,22 +55,22 @@ class StalenessReport:
     left_behind: tuple[str, ...]
 
 
-def summary(path: str, probed: Probed, bound_s: float | None) -> StalenessReport:
-    lower = sorted(it.lower_s for it in probed.measurements)
-    upper = sorted(inf if it.upper_s is None else it.upper_s for it in probed.measurements)
+def summary(path: str, results: ProbeResults, bound_s: float | None) -> StalenessReport:
+    lower = sorted(it.lower_s for it in results.measurements)
+    upper = sorted(inf if it.upper_s is None else it.upper_s for it in results.measurements)
     return StalenessReport(
         path=path,
         count=len(lower),
         unseen=sum(it == inf for it in upper),
-        failures=probed.failures,
-        reasons=tuple(probed.reasons),
+        failures=results.failures,
+        reasons=tuple(results.reasons),
         bound_s=bound_s,
         surely_beyond=_beyond(lower, bound_s),
         possibly_beyond=_beyond(upper, bound_s),
         lower_s=_percentiles(lower),
         upper_s=_percentiles(upper),
         histogram=_histogram(lower, upper),
-        left_behind=tuple(probed.left_behind),
+        left_behind=tuple(results.left_behind),
     )
 
 
@@ -81,11 +81,11 @@ def _beyond(bounds: list[float], bound_s: float | None) -> float | None:
 
 
 def _percentiles(bounds: list[float]) -> dict[str, float | None]:
-    """Return the least bound that is not below a share of all."""
-    found = {
+    """Return for each share the smallest bound that is not below that share of all."""
+    percentiles = {
         n: bounds[ceil(share * len(bounds)) - 1] if bounds else inf for n, share in SHARES.items()
     }
-    return {name: None if bound == inf else bound for name, bound in found.items()}
+    return {name: None if bound == inf else bound for name, bound in percentiles.items()}
 
 
 def _histogram(lower: list[float], upper: list[float]) -> tuple[Bucket, ...]:

@@ -3,16 +3,16 @@
 Two would measure each other, so a probe runs under a lease:
 
 ========================================= ======================================================
-what happens                              the result
+event                                     result
 ========================================= ======================================================
 two replicas begin at once                one gets the lease, the other is refused
 the holder dies                           its lease ends within `LEASE_S`; then another may begin
-the holder stands still for longer        another may have begun: it sees so when it renews, and
-                                          ends; the two overlap by `RENEW_S` at most
-the coordination Redis does not answer    none begins; the holder goes on for `LEASE_S` and ends
+the holder stalls for longer              another may have begun: the holder notices at the next
+                                          renewal and ends; they overlap by `RENEW_S` at most
+the coordination Redis does not answer    none begins; the holder continues for `LEASE_S` and ends
 ========================================= ======================================================
 
-Two that overlap damage nothing, so the lease is compared nowhere else.
+Overlapping probes do no damage, so the lease is not checked elsewhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mediator.routing.freshness import STRONG, ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.staleness_probes.model import ProbeRequest
 from mediator.staleness_probes.path import PlanePath, Reader
-from mediator.staleness_probes.probe import Probe, Probed
+from mediator.staleness_probes.probe import Probe, ProbeResults
 from mediator.staleness_probes.report import summary
 
 __all__ = ["LEASE_NAME", "LEASE_S", "RENEW_S", "CacheReaders", "StalenessProbes"]
@@ -47,9 +47,9 @@ LEASE_NAME: Final = "probe"
 
 @dataclass(eq=False)
 class _ProbeLease:
-    """A probe's lease, from when it is acquired until it is released.
+    """A probe's lease, from its acquisition until its release.
 
-    Without leases that replicas share, every process has its own.
+    Without shared leases of replicas, every process has its own.
     """
 
     _leases: Leasing | None
@@ -61,7 +61,7 @@ class _ProbeLease:
         return self._leases is None or await self._leases.acquire(LEASE_NAME, self._token, LEASE_S)
 
     async def lost(self) -> None:
-        """Renew it, and return once it is lost."""
+        """Renew it, and return when it is lost."""
         acquired_at = self._clock.monotonic()
         while self._clock.monotonic() < acquired_at + LEASE_S:
             await asyncio.sleep(RENEW_S)
@@ -69,7 +69,7 @@ class _ProbeLease:
                 requested_at = self._clock.monotonic()
                 if not await self.acquire():
                     return
-                # Counted from before the request, so that it ends here no later than in Redis.
+                # Counted from before the request, so that it never ends here later than in Redis.
                 acquired_at = requested_at
 
     async def release(self) -> None:
@@ -79,7 +79,7 @@ class _ProbeLease:
 
 
 CacheReaders: TypeAlias = Callable[[ProbeRequest], AbstractAsyncContextManager[Reader] | None]
-"""Opens a reader through the cache that a request names; None: there is no such cache."""
+"""Opens a reader through the cache that a request names; None: no such cache."""
 
 _log = logging.getLogger("portolan.probing")
 
@@ -92,9 +92,9 @@ _State: TypeAlias = Literal["running", "done", "stopped", "failed"]
 class StalenessProbes:
     """Runs probes, one at a time among all replicas: two would measure each other.
 
-    The writes of a probe are writes like any other. `caches` opens readers for caches of allowed
-    URLs only: a probe is no way to make this service send requests anywhere. Without leases that
-    replicas share there is one probe in each process.
+    The writes of a probe are ordinary writes. `caches` opens readers only for caches of allowed
+    URLs: a probe must not make this service send requests anywhere. Without shared leases of
+    replicas, each process can run one probe.
     """
 
     _plane: DataPlane
@@ -110,8 +110,8 @@ class StalenessProbes:
             NotFound: There is no such database or class.
             AdvisoryOnly: The database holds no data.
             Invalid: There is no such path.
-            Conflict: Another probe is going on, here or in another replica.
-            Unavailable: It is not known whether one is.
+            Conflict: Another probe is running, here or in another replica.
+            Unavailable: It is unknown whether one is running.
         """
         route = await self._plane.route(request.database, request.class_name)
         path, bound_s = self._path(request, route)
@@ -126,11 +126,11 @@ class StalenessProbes:
         return self._last.describe()
 
     def describe(self) -> dict[str, Any] | None:
-        """Describe the probe that is going on, or else the last one; None: there was none."""
+        """Describe the current or last probe; None: there was none."""
         return self._last.describe() if self._last else None
 
     async def stop(self) -> dict[str, Any] | None:
-        """End a probe that is going on; returns once its scratch objects are removed."""
+        """End a running probe; returns once its scratch objects are removed."""
         if self._last is not None:
             await self._last.stop()
         return self.describe()
@@ -138,20 +138,20 @@ class StalenessProbes:
     def _path(
         self, request: ProbeRequest, route: ClassRoute
     ) -> tuple[AbstractAsyncContextManager[PlanePath], float | None]:
-        """Return the path, and the bound that is declared for it."""
-        through = partial(PlanePath, self._plane, request.database, route)
+        """Return the path and its declared bound."""
+        path_with = partial(PlanePath, self._plane, request.database, route)
         if request.path == "fresh":
-            return nullcontext(through(STRONG)), 0.0
+            return nullcontext(path_with(STRONG)), 0.0
         if request.path == "view":
             if route.copy is None:
                 raise _no_path("The database has no view.")
             schema = self._plane.model.databases[request.database].schema
             bound_s = schema.materialised_view.staleness_s
-            return nullcontext(through(ReadPreference("bounded"))), bound_s
+            return nullcontext(path_with(ReadPreference("bounded"))), bound_s
         reader = self._caches(request) if self._caches else None
         if reader is None:
             raise _no_path("must be fresh, view, or the URL of a cache that is set up")
-        return _cached(reader, through), request.delta_s
+        return _cached(reader, path_with), request.delta_s
 
 
 class _Run:
@@ -167,7 +167,7 @@ class _Run:
         self._request = request
         self._bound_s = bound_s
         self._started_s = clock.now()
-        self._probed = Probed()
+        self._results = ProbeResults()
         self.state: _State = "running"
         self._task = asyncio.create_task(self._run(path, clock))
 
@@ -175,41 +175,43 @@ class _Run:
         try:
             async with path as opened:
                 await self._probe(Probe(opened, clock))
-            ended: _State = "failed" if _LOST in self._probed.reasons else "done"
+            final_state: _State = "failed" if _LOST in self._results.reasons else "done"
         except asyncio.CancelledError:
-            ended = "stopped"
+            final_state = "stopped"
         except Exception:  # noqa: BLE001 - nothing awaits the task: its description has the state
             _log.exception("a staleness probe failed")
-            ended = "failed"
-        await self._lease.release()  # before the state changes: then the next may start
-        self.state = ended
+            final_state = "failed"
+        await self._lease.release()  # before the state changes, which lets the next one start
+        self.state = final_state
 
     async def _probe(self, probe: Probe) -> None:
-        """Measure until all is done, or the lease is lost."""
-        probing = asyncio.create_task(probe.run(self._request, self._probed))
+        """Measure until complete, or until the lease is lost."""
+        probing = asyncio.create_task(probe.run(self._request, self._results))
         lost = asyncio.create_task(self._lease.lost())
         try:
             await asyncio.wait({probing, lost}, return_when=asyncio.FIRST_COMPLETED)
             if not probing.done():
-                self._probed.reasons.append(_LOST)
+                self._results.reasons.append(_LOST)
         finally:
-            probing.cancel()  # once: a second time would end the removal of scratch objects
+            probing.cancel()  # once: a second cancellation would end the removal of scratch objects
             await asyncio.wait({probing})
             await end([lost])
         if not probing.cancelled():
             probing.result()
 
     async def stop(self) -> None:
-        if not self._task.cancelling():  # twice would end the removal of scratch objects
+        if (
+            not self._task.cancelling()
+        ):  # a second cancellation would end the removal of scratch objects
             self._task.cancel()
         await asyncio.wait([self._task])
-        if self.state == "running":  # it had not come to its first step
+        if self.state == "running":  # it had not started yet
             self.state = "stopped"
             await self._lease.release()
 
     def describe(self) -> dict[str, Any]:
-        request, measured = self._request, len(self._probed.measurements) + self._probed.failures
-        report = summary(request.path, self._probed, self._bound_s)
+        request, measured = self._request, len(self._results.measurements) + self._results.failures
+        report = summary(request.path, self._results, self._bound_s)
         return {
             "state": self.state,
             "database": request.database,
@@ -226,10 +228,10 @@ class _Run:
 
 @asynccontextmanager
 async def _cached(
-    reader: AbstractAsyncContextManager[Reader], through: Callable[..., PlanePath]
+    reader: AbstractAsyncContextManager[Reader], path_with: Callable[..., PlanePath]
 ) -> AsyncIterator[PlanePath]:
     async with reader as read:
-        yield through(reader=read)
+        yield path_with(reader=read)
 
 
 def _no_path(detail: str) -> Invalid:

@@ -92,7 +92,7 @@ class Transactions:
         try:
             return await self.phases.until_free(attempt, MAX_WAIT_S)
         except WriteBlocked:
-            detail = "Others are at work on the same objects; nothing was done."
+            detail = "Other writes hold the same objects; nothing was done."
             raise TransactionAborted(detail) from None
 
     async def _replay(self, transaction: CommitRequest) -> list[Outcome] | None:
@@ -122,7 +122,7 @@ class Transactions:
             raise
         except Unavailable:
             if await self.resolver.outdated(routes.values()):
-                raise WriteBlocked from None  # it may have been a class that was relocated
+                raise WriteBlocked from None  # the class may have been placed anew
             raise
 
     async def _execute(
@@ -251,7 +251,7 @@ class Transactions:
         """Validate the read set; raises `WriteBlocked` while other writes hold objects of it."""
         intents, now = self.resolver.intents, self._clock.now
         foreign_intents = await validate(intents, transaction.reads, routes, intent, now)
-        # Only now: a held class may have been relocated before its records were read.
+        # Only now: a held class may have been placed anew before its records were read.
         read_only = routes.keys() - {write.class_name for write in transaction.writes}
         self._calls.admission.check(f for name in read_only for f in routes[name].fragments)
         if foreign_intents:

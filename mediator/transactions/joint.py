@@ -168,7 +168,7 @@ class JointWriter:
             return await self._phases.until_free(attempt, MAX_WAIT_S)
         except WriteBlocked:
             name = f"{operation.class_name}/{operation.id}"
-            raise Locked(f"Others are at work on {name}; nothing was done, try again.") from None
+            raise Locked(f"Other writes hold {name}; nothing was done, try again.") from None
         finally:
             lock.release()
 
@@ -202,7 +202,7 @@ class JointWriter:
             async with asyncio.timeout(LOCK_TIMEOUT_S):
                 await lock.acquire()
         except TimeoutError:
-            detail = "Earlier writes to the object have not come to an end; nothing was done."
+            detail = "Earlier writes to the object have not ended; nothing was done."
             raise Unavailable(detail, system=route.anchor.system) from None
         return lock
 

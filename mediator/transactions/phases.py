@@ -97,9 +97,9 @@ class Phases:
         )
         if not logged:
             raise WriteBlocked
-        # Only now: a replica that relocates a class first refuses writes, and then looks for
-        # entries. This check comes after the entry, so one of the two sees the other. A later
-        # relocation waits for the end of the write, whose steps are not refused.
+        # Only now: a replica that places a class anew first refuses writes, then looks for
+        # entries. This check comes after the entry, so one of the two sees the other. A
+        # replica that places it anew later waits for the end of the write, and refuses no steps.
         self._calls.admission.begin(entry.intent, {fragment for fragment, _ in keys})
         return locked_objects(targets, [*anchor, *states])
 

@@ -198,7 +198,7 @@ def still_referenced(forbidding: Mapping[ForeignKey, Sequence[str]]) -> StillRef
     """Return the error of a deletion that objects forbid, with a sample for each key."""
     causes = "; ".join(_describe(key, ids) for key, ids in forbidding.items())
     return StillReferenced(
-        f"Objects refer to what is to be deleted: {causes}. Nothing was done.",
+        f"Other objects refer to the deleted ones: {causes}. Nothing was done.",
         extra={"references": [_document(key, ids) for key, ids in forbidding.items()]},
     )
 

@@ -48,7 +48,7 @@ REFUSED_RETRY_S: Final = 60.0
 REMOVED_WITHIN_S: Final = 0.1
 """How long finished writes are collected, so that one statement removes many of them.
 
-A class cannot be relocated for as long after its last write.
+A class cannot be placed anew for as long after its last write.
 """
 
 
@@ -99,8 +99,8 @@ class TransactionResolver:
 
     async def resolve_found(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
         """Resolve a logged write as far as possible; `keys` have its intents."""
-        decided = entry.state is State.COMMITTED or entry.intent in self._applying
-        if decided or await self._blind.commit_complete(entry):
+        is_committed = entry.state is State.COMMITTED or entry.intent in self._applying
+        if is_committed or await self._blind.commit_complete(entry):
             # One task rolls it forward for all that meet it here; they keep backing off meanwhile.
             task = self._applying.get(entry.intent) or self._start(entry)
             await asyncio.wait([task], timeout=MAX_PAUSE_S)
@@ -130,7 +130,7 @@ class TransactionResolver:
         self._observe(RedoRecovered(entry.database, entry.intent, "applied"))
 
     async def _remove_aborted(self, entry: TransactionEntry) -> None:
-        # An older model would miss records of a relocated class.
+        # An older model would miss records of a class placed anew.
         await self._plane.newest_model()
         if entry.state is State.ABORTED and entry.redo:
             # Once the write is forgotten, a late intent of it would be taken for a lost write.
@@ -202,7 +202,7 @@ class TransactionResolver:
                 if entry.state is State.STAGED:
                     await self._blind.log_committed(entry, self.lease_s)
                 if await self.outdated(operation.target.route for operation in prepared):
-                    # A class was relocated meanwhile: continue with the current routes.
+                    # A class was placed anew meanwhile: continue with the current routes.
                     current = await self._log.find([entry.intent])
                     if entry.intent in current:
                         return await self._roll_forward(current[entry.intent])
@@ -293,7 +293,7 @@ class TransactionResolver:
                 await self.intents.unlock(record_keys(targets), intent)
 
     async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
-        """Whether any route is not in the newest model: its class may have been relocated."""
+        """Whether any route is not in the newest model: its class may be placed anew."""
         databases = (await self._plane.newest_model()).databases
         for route in routes:
             database = databases.get(route.anchor.database)
@@ -308,7 +308,7 @@ class TransactionResolver:
 
 
 def _outcome_unknown(error: MediatorError) -> OutcomeUnknown:
-    detail = "The write is committed; what is missing of it follows once all systems answer."
+    detail = "The write is committed; its remaining steps follow once all systems answer."
     system = error.system if isinstance(error, Unavailable) else "unknown"
     unknown = OutcomeUnknown(detail, system=system)
     unknown.__cause__ = error

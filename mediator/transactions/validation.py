@@ -97,5 +97,5 @@ def _exists(id_: str, fragment: Fragment, state: RecordState, now: float) -> boo
 def _aborted(reads: Sequence[ReadSetEntry], stale: Iterable[int]) -> TransactionAborted:
     locations = [Location(f"/reads/{i}", "has been changed since it was read") for i in stale]
     changed = [{"class": reads[i].class_name, "id": reads[i].id} for i in stale]
-    detail = "What the transaction has read was changed meanwhile; nothing was done."
+    detail = "The read set of the transaction was changed meanwhile; nothing was done."
     return TransactionAborted(detail, locations=locations[:100], extra={"changed": changed})

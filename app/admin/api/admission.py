@@ -21,11 +21,11 @@ from app.admin.api.schemas import By
 from app.http.framework import SmallBodies, read_limited
 from app.http.negotiation import JSON, media_type
 from app.http.problems import INVALID, UNSUPPORTED_MEDIA_TYPE, HttpError
-from mediator.admission.documents import decided, described
+from mediator.admission.documents import decision_document, rules_document
 from mediator.admission.engine import RuleSet
 from mediator.admission.evaluation import Event, Snapshot, Subject
 from mediator.admission.installation import INSTALLATION
-from mediator.admission.parser import LONGEST
+from mediator.admission.parser import MAX_CHARACTERS
 from mediator.base.errors import Invalid, Location
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.admission import LOG_KEPT, StoredRules
@@ -134,7 +134,7 @@ async def _text(request: Request) -> str:
         detail = f"Rules are sent as {_TEXT}, in UTF-8."
         raise HttpError(UNSUPPORTED_MEDIA_TYPE, detail, headers=[("Accept", _TEXT)])
     # A character has at most four bytes; the parser counts characters.
-    raw = await read_limited(request, 4 * LONGEST)
+    raw = await read_limited(request, 4 * MAX_CHARACTERS)
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -244,7 +244,7 @@ def _answer(stored: StoredRules, rules: RuleSet, *, dry_run: bool) -> Response:
         "at": None if stored.at is None else stored.at.isoformat(),
         "by": stored.author,
         "dry_run": dry_run,
-        **described(rules),
+        **rules_document(rules),
     }
     etag = {"ETag": f'"{stored.version}"'}
     return Response(orjson.dumps(members), media_type=JSON, headers=etag)

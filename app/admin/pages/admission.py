@@ -12,7 +12,7 @@ from app.admin.pages.forms import indented, read_form, read_model
 from app.admin.pages.page import Page, page_router, redirect, render
 from app.http.paths import parse_integer
 from app.http.problems import problem_of
-from mediator.admission.documents import described
+from mediator.admission.documents import rules_document
 from mediator.admission.installation import INSTALLATION
 from mediator.base.errors import MediatorError
 from mediator.control.admission import AdmissionControl
@@ -64,7 +64,7 @@ async def change(request: Request, control: Control, author: By) -> Response:
         return await _page(request, control, draft, error=error)
     if action == "set":
         return redirect("/admission")
-    return await _page(request, control, draft, checked=described(rules)["rules"])
+    return await _page(request, control, draft, checked=rules_document(rules)["rules"])
 
 
 def _document(events: str, rules: str) -> DryRunDocument:

@@ -1,4 +1,4 @@
-"""Lua scripts of what is in the coordination Redis, and the keys of its feeds."""
+"""Lua scripts for the state in the coordination Redis, and the keys of its feeds."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from redis_connection.scripts import Script, lua_text
 __all__ = ["RETRIED_S", "TICKS", "feed_key", "script_of", "text_of"]
 
 RETRIED_S: Final = 60
-"""Seconds within which a call may be sent again by the driver, which has lost the reply."""
+"""Seconds within which the driver may resend a call after losing the reply."""
 
 TICKS: Final = "portolan:feed:ticks"
-"""The key of the counter from which all feeds of an installation take their ticks."""
+"""The key of the counter of ticks for all feeds of an installation."""
 
 SKIPPED: Final = 3_600_000_000
-"""Numbers skipped where another server goes on, and microseconds in the ids of streams: more than
+"""Numbers skipped when another server takes over, and microseconds in the ids of streams: more than
 it can have lost."""
 
 VERSIONS_KEPT_S: Final = 900
-"""Seconds for which the version of an acknowledged change is known at least."""
+"""Minimum seconds for which the version of an acknowledged change is kept."""
 
 RETIRED_KEPT_S: Final = 86_400
-"""Seconds for which it is known at least how often a replica had appended when it was retired."""
+"""Minimum seconds for which the append count of a retired replica is kept."""
 
 
-def feed_key(database: str, what: str | int) -> str:
-    """Return a key of a database; all of them are on one node of a cluster."""
-    return f"{{portolan:feed:{database}}}:{what}"
+def feed_key(database: str, key: str | int) -> str:
+    """Return a key of a database; all its keys are on one node of a cluster."""
+    return f"{{portolan:feed:{database}}}:{key}"
 
 
 def text_of(*names: str, **constants: object) -> str:
-    """Return a script: constants, and the Lua files of this package that it consists of."""
+    """Return a script of constants and Lua files of this package."""
     locals_ = (f"local {name} = {value}" for name, value in constants.items())
     return "\n".join((*locals_, *(lua_text(__name__, name) for name in names)))
 

@@ -1,1 +1,1 @@
-"""Which results of queries a write may change: registered queries, and an index over them."""
+"""Invalidation of query results by writes: registered queries, and an index over them."""

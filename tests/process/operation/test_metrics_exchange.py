@@ -30,14 +30,14 @@ async def test_ages_are_measured_by_one_clock_and_a_silent_replica_is_dropped(
     try:
         await own.publish("own", {"lanes": [1]})
         await other.publish("other", {"lanes": [2]})
-        assert await own.others("own") == [{"lanes": [2], "age_s": 0.0}]
+        assert await own.peers("own") == [{"lanes": [2], "age_s": 0.0}]
         clock.at += 40
-        assert await own.others("own") == [{"lanes": [2], "age_s": 40.0}]
+        assert await own.peers("own") == [{"lanes": [2], "age_s": 40.0}]
         await other.publish("other", {"lanes": [2]})
-        assert await own.others("own") == [{"lanes": [2], "age_s": 0.0}]
+        assert await own.peers("own") == [{"lanes": [2], "age_s": 0.0}]
         clock.at += 61
-        assert await own.others("own") == []
-        assert await other.others("other") == []
+        assert await own.peers("own") == []
+        assert await other.peers("other") == []
     finally:
         await own.close()
         await other.close()
@@ -50,8 +50,8 @@ async def test_a_replica_that_leaves_is_gone_at_once(redis_config: SystemConfig)
         await own.publish("own", {"lanes": [1]})
         await other.publish("other", {"lanes": [2]})
         await other.leave("other")
-        assert await own.others("own") == []
-        assert await other.others("other") == [{"lanes": [1], "age_s": 0.0}]
+        assert await own.peers("own") == []
+        assert await other.peers("other") == [{"lanes": [1], "age_s": 0.0}]
     finally:
         await own.close()
         await other.close()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mediator.base.errors import Unavailable
 from mediator.staleness_probes.model import Measurement, ProbePlan
 from mediator.staleness_probes.path import Versions
-from mediator.staleness_probes.probe import PAUSE_SHARE, SHORTEST_PAUSE_S, Probe, Probed
+from mediator.staleness_probes.probe import MIN_PAUSE_S, PAUSE_SHARE, Probe, ProbeResults
 from mediator.staleness_probes.report import summary
 from mediator.stores.port import Fragment, Read, Write, WriteKind
 from tests.conformance.stale_store import (
@@ -69,8 +69,8 @@ class StalePath:
         return result.versions
 
 
-def measured(path: StalePath, plan: ProbePlan) -> Probed:
-    probed = Probed()
+def measured(path: StalePath, plan: ProbePlan) -> ProbeResults:
+    probed = ProbeResults()
     run_virtually(Probe(path, LoopClock()).run(plan, probed))
     return probed
 
@@ -95,7 +95,7 @@ def test_the_true_staleness_lies_between_the_bounds(
         assert it.lower_s <= window + 1e-9
         assert it.upper_s >= window - 1e-9
         # No wider than what the path takes, and than the pause between two reads.
-        pause = max(SHORTEST_PAUSE_S, PAUSE_SHARE * it.upper_s)
+        pause = max(MIN_PAUSE_S, PAUSE_SHARE * it.upper_s)
         assert it.upper_s - max(it.lower_s, 0) <= pause + 8 * longest + 1e-9
 
 
@@ -139,15 +139,15 @@ def test_a_probe_ends_in_time_and_leaves_no_objects(
     plan, ended = ProbePlan(count, rate, timeout_s), 0.0
     path = StalePath(Constant(window), lambda: 0.001)
 
-    async def run() -> Probed:
+    async def run() -> ProbeResults:
         nonlocal ended
-        probed = Probed()
+        probed = ProbeResults()
         await Probe(path, LoopClock()).run(plan, probed)
         ended = LoopClock().monotonic()
         return probed
 
     probed = run_virtually(run())
-    assert ended <= plan.longest_s + timeout_s + 0.1
+    assert ended <= plan.max_duration_s + timeout_s + 0.1
     assert path.written == len(probed.measurements) <= count
     assert not probed.left_behind
     assert not any(path.still_there())
@@ -180,7 +180,9 @@ def test_a_probe_that_is_stopped_removes_its_objects() -> None:
     path = StalePath(Constant(1e6), lambda: 0.001)
 
     async def stop_it() -> None:
-        task = asyncio.create_task(Probe(path, LoopClock()).run(ProbePlan(50, 50, 50), Probed()))
+        task = asyncio.create_task(
+            Probe(path, LoopClock()).run(ProbePlan(50, 50, 50), ProbeResults())
+        )
         await asyncio.sleep(0.5)
         assert path.written
         task.cancel()
@@ -192,7 +194,7 @@ def test_a_probe_that_is_stopped_removes_its_objects() -> None:
 
 
 def test_bounds_are_sorted_into_buckets_and_shares() -> None:
-    probed = Probed([Measurement(0, 0.001), Measurement(0.002, 0.02), Measurement(70, None)])
+    probed = ProbeResults([Measurement(0, 0.001), Measurement(0.002, 0.02), Measurement(70, None)])
     report = summary("fresh", probed, 0.01)
     filled = [(it.le_s, it.lower, it.upper) for it in report.histogram if it.lower or it.upper]
     assert filled == [(0.0, 1, 0), (0.001, 0, 1), (0.002, 1, 0), (0.02, 0, 1), (None, 1, 1)]

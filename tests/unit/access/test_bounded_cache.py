@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import pytest
 
-from mediator.base.bounded_cache import MOST_BYTES, BoundedCache, IdentityCache
+from mediator.base.bounded_cache import MAX_BYTES, BoundedCache, IdentityCache
 
 SIZE = 3
 
@@ -83,14 +83,14 @@ IN_COLLECTIONS: list[Callable[[str], Any]] = [
 def test_large_arguments_are_kept_within_a_bound(held: Callable[[str], Any]) -> None:
     cache: IdentityCache[None] = IdentityCache(lambda _: None, 1_000, (Holder,))
     for number in range(30):
-        cache(held(f"{number:02}" * (MOST_BYTES // 20)))
+        cache(held(f"{number:02}" * (MAX_BYTES // 20)))
         assert 0 < len(cache) <= 10
 
 
 def test_an_argument_that_is_larger_than_most_is_not_kept() -> None:
     calls: list[str] = []
     cache = BoundedCache(calls.append, SIZE)
-    small, large = "a", "b" * MOST_BYTES
+    small, large = "a", "b" * MAX_BYTES
     for _ in range(2):
         cache(small)
         cache(large)

@@ -96,6 +96,6 @@ def test_what_delays_a_request() -> None:
     delays += [meter.delay]
     tenant.clock.elapsed_s += debt_s
     delays += [meter.delay]
-    in_flight = Delay("in_flight", metering._LEAVES_S)  # noqa: SLF001
+    in_flight = Delay("in_flight", metering._RECHECK_S)  # noqa: SLF001
     assert delays == [in_flight, Delay("rate", 0.5), None, Delay("rows_rate", debt_s), None]
     meter.enter()

@@ -123,7 +123,7 @@ def test_removing_a_rate_clears_the_debt() -> None:
 def test_without_limits_nothing_is_charged() -> None:
     meter = Tenant().meter()
     meter.spend(1e9)
-    meter.grew(10**9)
+    meter.adjust(10**9)
     assert meter.debt_s <= 0
     assert meter.room == float("inf")
     assert not meter.is_over(1e9)
@@ -138,19 +138,19 @@ def test_operations_are_bounded_by_each_limit_that_is_about_them(name: str) -> N
 async def test_the_objects_of_a_tenant_are_the_last_count_and_the_writes_since() -> None:
     tenant = Tenant(objects=100)
     meter = tenant.meter()
-    meter.grew(5)
+    meter.adjust(5)
     assert meter.room == 95
     await tenant.measure(one=60, two=10)
     assert meter.room == 30
-    meter.grew(-1)
+    meter.adjust(-1)
     assert meter.room == 31
-    assert tenant.stored.known == {"acme": 69}
+    assert tenant.stored.counts == {"acme": 69}
 
 
 async def test_writes_during_a_count_are_added() -> None:
     tenant = Tenant(objects=100)
     meter = tenant.meter()
-    tenant.on_count = lambda: meter.grew(3)
+    tenant.on_count = lambda: meter.adjust(3)
     await tenant.measure(one=60)
     assert meter.room == 37
 
@@ -183,7 +183,7 @@ async def test_a_tenant_without_limits_is_forgotten() -> None:
     await tenant.measure(one=60)
     tenant.clock.elapsed_s += 1e6
     await tenant.stored.measure({})
-    assert tenant.stored.known == {}
+    assert tenant.stored.counts == {}
 
 
 def test_a_full_tenant_is_refused_with_its_limit() -> None:

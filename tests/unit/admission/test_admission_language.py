@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mediator.admission.engine import parse_rules
-from mediator.admission.parser import LONGEST, parse
+from mediator.admission.parser import MAX_CHARACTERS, parse
 from mediator.admission.problems import RulesInvalid
 from tests.unit.admission.papers_rules import FIVE_RULES, PAPER
 
@@ -119,7 +119,7 @@ def test_a_complex_event_is_refused_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("x" * (LONGEST + 1), "at most"),
+        ("x" * (MAX_CHARACTERS + 1), "at most"),
         (_HEAD + "(" * 40 + "1 < 2" + ")" * 40 + _TAIL, "nested deeper"),
         (_HEAD + "NOT " * 40 + "1 < 2" + _TAIL, "nested deeper"),
         (_HEAD + " AND ".join(["1 < 2"] * 40) + _TAIL, "64 terms"),

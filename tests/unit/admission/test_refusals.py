@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mediator.admission.refusals import LONGEST_S, Refusals
+from mediator.admission.refusals import MAX_DURATION_S, Refusals
 from mediator.base.errors import TooManyRequests, Unavailable
 
 
@@ -128,7 +128,7 @@ def test_priorities_may_be_computed(
             refusals.check_tenant("acme", refused)
 
 
-@pytest.mark.parametrize(("seconds", "longest"), [(1e9, LONGEST_S), (-5, 1.0), (0.1, 1.0)])
+@pytest.mark.parametrize(("seconds", "longest"), [(1e9, MAX_DURATION_S), (-5, 1.0), (0.1, 1.0)])
 def test_times_are_bounded(clock: Clock, seconds: float, longest: float) -> None:
     refusals = Refusals(clock)
     refusals.refuse_class("shop.orders", seconds)

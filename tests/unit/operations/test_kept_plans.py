@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 import pytest
 
-from mediator.base.bounded_cache import MOST_BYTES
+from mediator.base.bounded_cache import MAX_BYTES
 from mediator.model.filters import Compare, Comparison, Filter, In
 from mediator.model.query import Aggregate, OrderBy, Position, Query, ReverseJoin
 from mediator.query.planner import make_plan
@@ -89,7 +89,7 @@ def test_large_queries_are_kept_within_a_bound(use: Callable[[str], None]) -> No
         alive.add(text)
         use(text)
         del text
-        assert sum(map(len, alive)) <= MOST_BYTES
+        assert sum(map(len, alive)) <= MAX_BYTES
 
 
 def test_large_statements_are_kept_within_a_bound() -> None:

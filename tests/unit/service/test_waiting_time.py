@@ -37,7 +37,7 @@ def test_a_bound_that_cannot_hold_is_said_with_the_numbers() -> None:
 def test_overload_takes_the_largest_batch_that_meets_the_bound() -> None:
     costs = Costs(0.1, 0.02)
     overloaded = waiting_time(costs, 100, 0.1, 10, "work")
-    assert (overloaded.wait_s, overloaded.least_s, overloaded.is_valid) == (0.0, None, False)
+    assert (overloaded.wait_s, overloaded.lower_s, overloaded.is_valid) == (0.0, None, False)
     batch_s = costs.of_batch(overloaded.batch)
     assert batch_s / 0.1 + batch_s == pytest.approx(10)
 
@@ -71,8 +71,8 @@ def test_the_borders_are_where_their_conditions_are_equations(
 ) -> None:
     assume(rate * linear_s < 0.99)
     found = waiting_time(Costs(constant_s, linear_s), rate, selectivity, 10, "latency")
-    assert found.least_s is not None
-    batch_s = constant_s + linear_s * rate * found.least_s
-    assert batch_s == pytest.approx(found.least_s)
-    longest_s = found.most_s / selectivity + constant_s + linear_s * rate * found.most_s
+    assert found.lower_s is not None
+    batch_s = constant_s + linear_s * rate * found.lower_s
+    assert batch_s == pytest.approx(found.lower_s)
+    longest_s = found.upper_s / selectivity + constant_s + linear_s * rate * found.upper_s
     assert longest_s == pytest.approx(10)

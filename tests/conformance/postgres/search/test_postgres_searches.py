@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from mediator.base.bounded_cache import MOST_BYTES
+from mediator.base.bounded_cache import MAX_BYTES
 from mediator.model.filters import (
     ID,
     And,
@@ -109,7 +109,7 @@ async def test_large_constants_are_kept_within_a_bound(
     for number in range(100):
         await found(store, many, eq("name", f"{number:06}" * 15_000))
     alive = [each.value for each in gc.get_objects() if type(each) is Compare]
-    assert sum(len(text) for text in alive if isinstance(text, str)) <= MOST_BYTES
+    assert sum(len(text) for text in alive if isinstance(text, str)) <= MAX_BYTES
 
 
 async def test_sessions_do_not_keep_large_statements(store: PostgresStore, many: Fragment) -> None:
