@@ -1,1 +1,1 @@
-"""Matching: which objects, and which fields, of two sources denote the same."""
+"""Matching: finds objects, and fields, of two sources that denote the same."""

@@ -1,4 +1,4 @@
-"""Linking records of several owners without disclosing them: keyed encodings, compared by P4Join.
+"""Privacy-preserving record linkage of several owners: keyed encodings, compared by P4Join.
 
-Encoding is the owner's work, on the owner's machine, and needs only the base install.
+Owners encode records on their own machines, with the base install alone.
 """

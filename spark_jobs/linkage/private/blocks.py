@@ -1,7 +1,7 @@
-"""Blocks of records, and comparing two of them: what a task does.
+"""Blocks of records, and the comparison of two blocks, which is the work of a task.
 
-A block holds records of one owner, sorted by cardinality. Which kernel compares two blocks depends
-on the filters that are chosen; which pairs match does not.
+A block holds records of one owner, sorted by cardinality. The filters determine the kernel that
+compares two blocks, but not the pairs that match.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.linkage.private.kernel import TILE, Bounds, Rows, Tiles, best, beyond
+from spark_jobs.linkage.private.kernel import TILE, Bounds, Rows, Tiles, find_best, find_matches
 from spark_jobs.linkage.private.limits import ThresholdTables
-from spark_jobs.linkage.private.paper_kernel import FilterBounds, PrefixedRows, filtered, prefixes
+from spark_jobs.linkage.private.paper_kernel import (
+    FilterBounds,
+    PrefixedRows,
+    filter_pairs,
+    prefixes,
+)
 from spark_jobs.linkage.private.spec import Filters
 from spark_jobs.linkage.private.vectors import GROUP, Numbers, Words, cardinalities
 
 __all__ = [
     "BY_LENGTH",
     "MATCHES",
-    "MOST_MATCHES",
+    "MAX_MATCHES",
     "PAIRS_AT_ONCE",
     "RESULT",
     "BlockComparison",
@@ -39,13 +44,13 @@ __all__ = [
 ]
 
 BY_LENGTH: Final = Filters(prefix=False, position=False)
-"""The fastest: the length filter, and the kernel's own bound."""
+"""The fastest filters: the length filter, and the kernel's own bound."""
 
 PAIRS_AT_ONCE: Final = 1 << 16
-"""Pairs that a kernel can return at once."""
+"""Maximum pairs that a kernel returns at once."""
 
-MOST_MATCHES: Final = 20_000_000
-"""Matches of a run at most: with more, the threshold is of no use."""
+MAX_MATCHES: Final = 20_000_000
+"""Maximum matches of a run: with more, the threshold is useless."""
 
 MATCHES: Final = pa.schema(
     [
@@ -57,10 +62,10 @@ MATCHES: Final = pa.schema(
         ("union", pa.int64()),
     ]
 )
-"""A match: two owners, two ids, and how many bits they share and have in total."""
+"""A match: two owners, two ids, and the numbers of bits in the intersection and the union."""
 
 RESULT: Final = pa.schema([*MATCHES, ("tally", pa.list_(pa.int64()))])
-"""The output of a task: matches, and in rows of their own the counts."""
+"""The output of a task: matches, and separate rows with the counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class RecordBlock:
 
     @classmethod
     def of(cls, words: Words) -> tuple[RecordBlock, Numbers]:
-        """Sort records that are in the order of their ids; also return where each was."""
+        """Sort records, given in the order of ids, by cardinality; also return the permutation."""
         sizes = cardinalities(words)
         order = np.argsort(sizes, kind="stable")
         return cls(words[order], sizes[order], order), order
@@ -90,10 +95,10 @@ Pair: TypeAlias = tuple[RecordBlock, RecordBlock]
 
 @dataclass(slots=True)
 class PairCounts:
-    """Pairs left after each step; a step that was not taken leaves all pairs.
+    """Pairs that remain after each step; a skipped step removes none.
 
-    `after_position` are the pairs whose overlap was counted whole, after the position filter or the
-    kernel's bound. The bounds of kernels differ, that of a GPU and that of a processor too.
+    `after_position` counts the pairs whose overlap was counted completely, after the position
+    filter or the kernel's bound. The bound differs by kernel, also between GPU and processor.
     """
 
     pairs: int = 0
@@ -104,22 +109,22 @@ class PairCounts:
     on_gpu: int = 0
 
     def add(self, other: PairCounts) -> None:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for counter in fields(self):
+            setattr(self, counter.name, getattr(self, counter.name) + getattr(other, counter.name))
 
 
 @dataclass(frozen=True, slots=True)
 class BlockMatches:
-    """Pairs that match (row of the one, row of the other, overlap), and the counts.
+    """Matching pairs (row of the left, row of the right, overlap), and the counts.
 
-    There are no pairs, but their count, where there are more than the limit.
+    Beyond the limit there are only counts, and no pairs.
     """
 
     pairs: Numbers
     tally: PairCounts
 
 
-def _only_counted(tally: PairCounts) -> BlockMatches:
+def _without_pairs(tally: PairCounts) -> BlockMatches:
     return BlockMatches(np.empty((0, 3), dtype=np.int64), tally)
 
 
@@ -128,28 +133,28 @@ class BlockComparison:
     """Compares blocks.
 
     Attributes:
-        by_selectivity: The words in the order of comparison (`BitOrder.by_selectivity`).
-        top: Partners that each record of the left block keeps, ties by rank; None: all.
-        most: Matches of all blocks at most. Blocks that have more among them are not compared to
-            the end, and their matches are not kept.
+        by_selectivity: The order in which words are compared (`BitOrder.by_selectivity`).
+        top: Maximum partners of each record of the left block, ties by rank; None: all.
+        max_matches: Maximum matches of all blocks. The comparison of two blocks with more matches
+            is abandoned, and their matches are dropped.
     """
 
     limits: ThresholdTables
     by_selectivity: Numbers
     filters: Filters = field(default=BY_LENGTH)
     top: int | None = None
-    most: int = MOST_MATCHES
+    max_matches: int = MAX_MATCHES
 
     def compare(self, left: RecordBlock, right: RecordBlock) -> BlockMatches:
         tally = self.count_pairs(left, right)
         if not tally.after_length:
-            return _only_counted(tally)
+            return _without_pairs(tally)
         batches: list[Numbers] = []
-        compare = self._bounded if self.by_length else self._filtered
+        compare = self._compare_by_length if self.by_length else self._compare_filtered
         for batch in compare(left, right, tally):
             tally.matches += len(batch)
-            if tally.matches > self.most:
-                return _only_counted(tally)
+            if tally.matches > self.max_matches:
+                return _without_pairs(tally)
             batches.append(batch)
         return BlockMatches(np.concatenate(batches), tally)
 
@@ -159,10 +164,10 @@ class BlockComparison:
 
     @property
     def by_length(self) -> bool:
-        """Whether only the length filter is on, which every kernel has."""
+        """Whether only the length filter is on; every kernel has it."""
         return not (self.filters.prefix or self.filters.position)
 
-    def _bounded(
+    def _compare_by_length(
         self, left: RecordBlock, right: RecordBlock, tally: PairCounts
     ) -> Iterator[Numbers]:
         tally.after_prefix = tally.after_length
@@ -170,27 +175,27 @@ class BlockComparison:
         rows, tiles = _rows(left, self.by_selectivity), _tiles(right, self.by_selectivity)
         if self.top is not None:
             partners = np.zeros((len(rows.words), self.top, 4), dtype=np.int64)
-            tally.after_position = best(rows, tiles, bounds, partners)
+            tally.after_position = find_best(rows, tiles, bounds, partners)
             yield _pairs_of(partners)
             return
         matches, begin = np.empty((PAIRS_AT_ONCE, 3), dtype=np.int64), (0, 0)
         while begin[0] < len(tiles.words):
-            count, whole, *rest = beyond(rows, tiles, bounds, begin, matches)
-            begin = (rest[0], rest[1])
-            tally.after_position += whole
+            count, full_counts, *next_begin = find_matches(rows, tiles, bounds, begin, matches)
+            begin = (next_begin[0], next_begin[1])
+            tally.after_position += full_counts
             yield matches[:count].copy()
 
-    def _filtered(
+    def _compare_filtered(
         self, left: RecordBlock, right: RecordBlock, tally: PairCounts
     ) -> Iterator[Numbers]:
-        rows, others = self._with_prefixes(left), self._with_prefixes(right)
+        left_rows, right_rows = self._with_prefixes(left), self._with_prefixes(right)
         bounds = FilterBounds(self.limits.overlap, self.limits.prefix, *self.window(right.sizes))
-        by = self.filters.prefix, self.filters.position
+        enabled = self.filters.prefix, self.filters.position
         matches = np.empty((max(PAIRS_AT_ONCE, len(right.sizes)), 3), dtype=np.int64)
         begin = 0
         while begin < len(left.sizes):
-            count, after_prefix, after_position, begin = filtered(
-                rows, others, bounds, *by, begin, matches
+            count, after_prefix, after_position, begin = filter_pairs(
+                left_rows, right_rows, bounds, *enabled, begin, matches
             )
             tally.after_prefix += after_prefix
             tally.after_position += after_position
@@ -199,7 +204,7 @@ class BlockComparison:
             yield pairs if self.top is None else best_of(pairs, left, right, self.top)
 
     def window(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the rows that may meet a cardinality: the first, and the one behind the last."""
+        """Return the rows comparable with each cardinality: the first, and the end."""
         limits = self.limits
         return np.searchsorted(sizes, limits.low), np.searchsorted(sizes, limits.high, side="right")
 
@@ -222,7 +227,7 @@ def _tiles(block: RecordBlock, by_selectivity: Numbers) -> Tiles:
     return Tiles(
         np.ascontiguousarray(words.reshape(count, TILE, -1).transpose(0, 2, 1)),
         np.ascontiguousarray(rests(words).reshape(count, TILE, -1).transpose(0, 2, 1)),
-        # Empty records repeat the last cardinality: the bounds of the tile stay the same.
+        # Empty records repeat the last cardinality, so the tile's bounds do not change.
         np.pad(block.sizes, (0, empty), mode="edge").reshape(count, TILE),
         np.pad(block.ranks, (0, empty)).reshape(count, TILE),
     )
@@ -241,11 +246,11 @@ def _pairs_of(partners: Numbers) -> Numbers:
 
 def best_of(pairs: Numbers, left: RecordBlock, right: RecordBlock, top: int) -> Numbers:
     i, j, overlap = pairs.T
-    # Quotients of whole numbers this small are equal as doubles only if they are equal.
+    # Distinct quotients of integers this small are distinct as doubles.
     similarity = overlap / (left.sizes[i] + right.sizes[j] - overlap)
     sorted_ = pairs[np.lexsort((right.ranks[j], -similarity, i))]
     rows = sorted_[:, 0]
-    # `rows` is sorted: the position of a pair among those of its record.
+    # `rows` is sorted: the position of a pair among its record's pairs.
     rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
     return sorted_[rank < top]
 
@@ -265,46 +270,47 @@ class NamedBlock:
 
 
 class MatchLimit:
-    """Lets blocks be compared until all that were have more matches than a limit.
+    """Limits the matches of all compared blocks.
 
-    From then on matches are only counted, and further blocks are not compared. It may be used by
-    several threads.
+    Beyond the limit matches are only counted, and no more blocks are compared. It is thread-safe.
 
     Args:
-        most: The limit.
+        max_matches: The limit.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._found = 0
+    def __init__(self, max_matches: int) -> None:
+        self._max_matches = max_matches
+        self._matches = 0
         self._lock = Lock()
 
-    def limited(self, compare: Callable[[Pair], BlockMatches]) -> Callable[[Pair], BlockMatches]:
-        """Return a function that compares two blocks within the limit."""
+    def wrap(self, compare: Callable[[Pair], BlockMatches]) -> Callable[[Pair], BlockMatches]:
+        """Wrap a function that compares two blocks with the limit."""
 
-        def compared(pair: Pair) -> BlockMatches:
-            if self._found > self._most:
-                return _only_counted(PairCounts())
-            done = compare(pair)
+        def compare_within_limit(pair: Pair) -> BlockMatches:
+            if self._matches > self._max_matches:
+                return _without_pairs(PairCounts())
+            matches = compare(pair)
             with self._lock:
-                self._found += done.tally.matches
-                return done if self._found <= self._most else _only_counted(done.tally)
+                self._matches += matches.tally.matches
+                return (
+                    matches if self._matches <= self._max_matches else _without_pairs(matches.tally)
+                )
 
-        return compared
+        return compare_within_limit
 
 
 def to_record_batches(
-    left: NamedBlock, right: NamedBlock, done: BlockMatches
+    left: NamedBlock, right: NamedBlock, matches: BlockMatches
 ) -> Iterator[pa.RecordBatch]:
-    """Convert the matches of two blocks to rows with ids, some at a time; then follows the tally.
+    """Convert the matches of two blocks to rows with ids, in batches; the tally follows.
 
     Returns:
         Batches of `RESULT`.
     """
-    for begin in range(0, len(done.pairs), PAIRS_AT_ONCE):
-        yield _named_matches(left, right, done.pairs[begin : begin + PAIRS_AT_ONCE])
-    nothing = [[None]] * len(MATCHES)
-    yield pa.record_batch([*nothing, [astuple(done.tally)]], schema=RESULT)
+    for begin in range(0, len(matches.pairs), PAIRS_AT_ONCE):
+        yield _named_matches(left, right, matches.pairs[begin : begin + PAIRS_AT_ONCE])
+    nulls = [[None]] * len(MATCHES)
+    yield pa.record_batch([*nulls, [astuple(matches.tally)]], schema=RESULT)
 
 
 def _named_matches(left: NamedBlock, right: NamedBlock, pairs: Numbers) -> pa.RecordBatch:

@@ -1,7 +1,7 @@
 """Cryptographic long-term keys: one keyed Bloom filter for each record (docs/papers/pprl.md, 2.1).
 
-They contain what a comparison needs, and more than should reach an attacker:
-docs/linkage-security.md says what they protect against, and which attack each hardening prevents.
+They reveal what a comparison needs, and more than an attacker should get: docs/linkage-security.md
+describes what they protect against, and which attack each hardening prevents.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from functools import partial
 from random import Random
 from typing import Final, TypeAlias
 
-__all__ = ["Clk", "ClkShape", "Hardening", "Keys", "harden", "hardened_bits", "normalised"]
+__all__ = ["Clk", "ClkShape", "Hardening", "Keys", "harden", "hardened_bits", "normalise"]
 
-_MOST_REMEMBERED: Final = 200_000
-"""N-grams whose bits are remembered at most; those beyond are computed again each time."""
+_MAX_CACHED_NGRAMS: Final = 200_000
+"""Maximum n-grams whose bits are cached; the bits of others are recomputed each time."""
 
 _BLANK: Final = " "
-_FIRST: Final = "sha1"
-"""Digest under HMAC that gives the first position of an n-gram."""
-_SECOND: Final = "md5"
-"""The one that gives the distance to the next."""
+_FIRST_DIGEST: Final = "sha1"
+"""HMAC digest that gives the first position of an n-gram."""
+_SECOND_DIGEST: Final = "md5"
+"""HMAC digest that gives the distance to the next position."""
 
 
 def ngrams(value: str) -> list[str]:
-    """Cut a value into overlapping pairs of characters, after putting a blank on both sides.
+    """Cut a value, padded with a blank on both sides, into overlapping pairs of characters.
 
     ``tom`` gives ``" t", "to", "om", "m "``. A value without characters has none.
     """
@@ -39,16 +39,16 @@ def ngrams(value: str) -> list[str]:
     return [padded[at : at + 2] for at in range(len(padded) - 1)]
 
 
-def normalised(value: str) -> str:
-    """Remove what differs between records of one person: case, accents, repeated blanks.
+def normalise(value: str) -> str:
+    """Remove differences between records of one person: case, accents, repeated blanks.
 
-    Letters are decomposed (NFKD), combining characters dropped, and what is neither letter nor
-    digit counts as a blank. The result is stable: normalised again it is the same.
+    Letters are decomposed (NFKD), combining characters dropped, and characters other than letters
+    and digits become blanks. Normalisation is idempotent.
     """
     if value.isascii():
         letters = value.lower()
     else:
-        # Before as well: compatibility characters, such as №, decompose to capitals.
+        # Decomposed before folding, too: compatibility characters, such as №, give capitals.
         decomposed = unicodedata.normalize("NFKD", value).casefold()
         decomposed = unicodedata.normalize("NFKD", decomposed)
         letters = "".join([c for c in decomposed if not unicodedata.combining(c)])
@@ -59,11 +59,11 @@ def normalised(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClkShape:
-    """How records are encoded; both owners must agree on it.
+    """The parameters of the encoding; both owners must agree on them.
 
     Attributes:
-        bits: Length of the bit array (l).
-        hashes: Bits that each n-gram sets (k).
+        bits: The length of the bit array (l).
+        hashes: The bits that each n-gram sets (k).
     """
 
     bits: int = 1000
@@ -72,14 +72,14 @@ class ClkShape:
     def __post_init__(self) -> None:
         if self.bits < 2 or not 1 <= self.hashes <= self.bits:  # noqa: PLR2004
             raise ValueError("An encoding needs 2 bits and 1 hash at least.")
-        for name in (_FIRST, _SECOND):
+        for name in (_FIRST_DIGEST, _SECOND_DIGEST):
             if name not in hashlib.algorithms_available:
                 raise ValueError(f"There is no digest {name!r} here.")
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The owners' shared secrets, a key for each digest; they never leave their machines."""
+    """The owners' shared secrets, one key per digest; they never leave the owners' machines."""
 
     first: bytes = field(repr=False)
     second: bytes = field(repr=False)
@@ -88,14 +88,14 @@ class Keys:
 class Clk:
     """Encodes records.
 
-    A salt is mixed into the keys: a value that is stable for a person, so that equal n-grams of
-    different people set different bits.
+    A salt, a stable value of a person, is mixed into the keys, so that equal n-grams of different
+    people set different bits.
     """
 
     def __init__(self, shape: ClkShape, keys: Keys, salt: bytes = b"") -> None:
         self.shape = shape
-        self._first = partial(hmac.digest, keys.first + salt, digest=_FIRST)
-        self._second = partial(hmac.digest, keys.second + salt, digest=_SECOND)
+        self._first = partial(hmac.digest, keys.first + salt, digest=_FIRST_DIGEST)
+        self._second = partial(hmac.digest, keys.second + salt, digest=_SECOND_DIGEST)
         self._masks: dict[str, int] = {}
 
     def positions(self, ngram: str) -> tuple[int, ...]:
@@ -107,10 +107,10 @@ class Clk:
         return tuple([(start + number * step) % bits for number in range(1, hashes + 1)])
 
     def encode(self, values: Sequence[str]) -> int:
-        """Encode a record: the n-grams of all of its normalised values go into one array.
+        """Encode a record: the n-grams of all its normalised values set bits of one array.
 
         Returns:
-            The array as a number: position 0 is its highest bit, of `shape.bits`.
+            The array as a number of `shape.bits` bits; position 0 is the highest.
         """
         masks, record = self._masks, 0
         for value in values:
@@ -121,13 +121,13 @@ class Clk:
 
     def _mask(self, ngram: str) -> int:
         mask = mask_of(self.positions(ngram), self.shape.bits)
-        if len(self._masks) < _MOST_REMEMBERED:
+        if len(self._masks) < _MAX_CACHED_NGRAMS:
             self._masks[ngram] = mask
         return mask
 
 
 def mask_of(positions: Iterable[int], bits: int) -> int:
-    """Set positions in an array of `bits` bits, position 0 highest."""
+    """Return an array of `bits` bits with these positions set, position 0 highest."""
     mask = 0
     for position in positions:
         mask |= 1 << (bits - 1 - position)
@@ -135,17 +135,17 @@ def mask_of(positions: Iterable[int], bits: int) -> int:
 
 
 class Hardening(StrEnum):
-    """A change of a record's array after encoding."""
+    """A transformation of a record's array after encoding."""
 
     XOR_FOLD = "xor-fold"
     BALANCE = "balance"
 
 
-Hardened: TypeAlias = Callable[[int], int]
+ArrayFunction: TypeAlias = Callable[[int], int]
 
 
 def hardened_bits(bits: int, steps: Sequence[Hardening]) -> int:
-    """Return the length of the arrays after some steps; raises `ValueError` for an odd fold."""
+    """Return the length of the arrays after the steps; raise `ValueError` for an odd fold."""
     for step in steps:
         if step is Hardening.XOR_FOLD and bits % 2:
             raise ValueError(f"An array of {bits} bits cannot be folded in two.")
@@ -153,33 +153,33 @@ def hardened_bits(bits: int, steps: Sequence[Hardening]) -> int:
     return bits
 
 
-def harden(bits: int, steps: Sequence[Hardening], key: bytes) -> Hardened:
-    """Return a function that applies the steps, one after the other, to arrays of `bits` bits.
+def harden(bits: int, steps: Sequence[Hardening], key: bytes) -> ArrayFunction:
+    """Return a function that applies the steps in sequence to arrays of `bits` bits.
 
     Folding combines the two halves by XOR (Schnell and Borgs 2016). Balancing appends the
-    complement and permutes the whole by the key, so that all arrays have as many bits set.
+    complement and permutes all bits by the key, so that all arrays have the same cardinality.
     """
-    doing: list[Hardened] = []
+    functions: list[ArrayFunction] = []
     for step in steps:
-        doing.append(_folding(bits) if step is Hardening.XOR_FOLD else _balancing(bits, key))
+        functions.append(_fold(bits) if step is Hardening.XOR_FOLD else _balance(bits, key))
         bits = hardened_bits(bits, (step,))
 
     def apply(record: int) -> int:
-        for done in doing:
-            record = done(record)
+        for function in functions:
+            record = function(record)
         return record
 
     return apply
 
 
-def _folding(bits: int) -> Hardened:
+def _fold(bits: int) -> ArrayFunction:
     half = bits // 2
     low = (1 << half) - 1
     return lambda record: (record >> half) ^ (record & low)
 
 
-def _balancing(bits: int, key: bytes) -> Hardened:
-    # The order is a secret of the owners: a generator that was seeded by a keyed digest.
+def _balance(bits: int, key: bytes) -> ArrayFunction:
+    # The order is a secret of the owners: the generator is seeded by a keyed digest.
     order = list(range(2 * bits))
     Random(hmac.digest(key, b"balance", "sha256")).shuffle(order)  # noqa: S311 - see above
     ones = (1 << bits) - 1

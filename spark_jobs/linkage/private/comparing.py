@@ -1,13 +1,13 @@
-"""Comparing on Spark: records become blocks, pairs of blocks become tasks.
+"""Compares records on Spark: records become blocks, pairs of blocks become tasks.
 
 See docs/papers/pprl.md, 2.4.
 
-Pairs of blocks in which no two records can be alike by length make no task. A task is one block
-against a few others, of about as many pairs as every other task whatever the cardinalities'
-distribution. Tasks are sent in batches of a few seconds, the heaviest first, and their matches are
-collected by the driver: matches are few, or the threshold is of no use.
+Pairs of blocks whose cardinalities exclude a match get no task. A task compares one block with a
+few others; tasks have similar numbers of pairs, whatever the distribution of cardinalities. Tasks
+are sent in batches of a few seconds, the heaviest first, and the driver collects their matches:
+matches are few, or the threshold is useless.
 
-Where a GPU is used, all blocks of a batch are sent to one process, which holds it (`gpu.hybrid`).
+With a GPU, all blocks of a batch are sent to the one process that holds it (`gpu.hybrid`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
     "REWRITTEN",
     "BlockSpan",
     "blocks_of",
-    "compared",
+    "compare_blocks",
     "cut_into_blocks",
     "rewritten_batch",
     "slots_of",
@@ -54,21 +54,21 @@ __all__ = [
 ]
 
 BLOCK: Final = 8192
-"""Records of a block at most."""
+"""Maximum records of a block."""
 
 TASK_PAIRS: Final = 2**29
-"""About a second of a core."""
+"""Maximum pairs of a task of several blocks: about a second of a core."""
 
 TASKS_AT_ONCE: Final = 3
-"""Of each core in a batch."""
+"""Tasks per core in a batch."""
 
 TIMES_ON_GPU: Final = 4
-"""Factor for a batch that a GPU does most of: sending one takes a second."""
+"""Factor of a batch for a GPU: sending a batch takes a second."""
 
-_MORE_THAN_CORES: Final = 2**16
-"""More than any cluster has cores, so that no partition is empty."""
+_RANGE_ROWS: Final = 2**16
+"""More rows than any cluster has cores, so that no partition is empty."""
 
-_ROWS_OF_A_PARTITION: Final = 8 * BLOCK
+_PARTITION_ROWS: Final = 8 * BLOCK
 
 BLOCKS: Final = pa.schema(
     [
@@ -86,12 +86,12 @@ BLOCKS: Final = pa.schema(
 REWRITTEN: Final = pa.schema(
     [("party", pa.int32()), ("id", pa.string()), ("size", pa.int32()), ("words", pa.binary())]
 )
-"""Records in the common order."""
+"""Records with bits in the common order."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockSpan:
-    """A block: its owner, its number of records, and its least and greatest cardinality."""
+    """A block: its owner, its number of records, and its minimum and maximum cardinality."""
 
     block: str
     party: int
@@ -105,23 +105,23 @@ BlockT = TypeVar("BlockT", BlockSpan, NamedBlock)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One block, and those of another owner that it is compared with."""
+    """One block, and the blocks of another owner that it is compared with."""
 
-    one: BlockSpan
-    others: tuple[BlockSpan, ...]
+    span: BlockSpan
+    partners: tuple[BlockSpan, ...]
 
     @property
     def pairs(self) -> int:
-        return self.one.records * sum(other.records for other in self.others)
+        return self.span.records * sum(partner.records for partner in self.partners)
 
 
 def blocks_of(records: DataFrame, order: BitOrder, rows: int) -> DataFrame:
     """Rewrite records in the common order, sort them by cardinality and cut them into blocks.
 
-    The records are ``rows`` rows of ``party``, ``id`` and ``bits``.
+    There are ``rows`` records with ``party``, ``id`` and ``bits``.
     """
     rewritten = records.mapInArrow(
-        lambda batches: _rewritten(batches, order), from_arrow_schema(REWRITTEN)
+        lambda batches: _rewrite(batches, order), from_arrow_schema(REWRITTEN)
     )
     return cut_into_blocks(rewritten, order.words, rows)
 
@@ -129,40 +129,44 @@ def blocks_of(records: DataFrame, order: BitOrder, rows: int) -> DataFrame:
 def cut_into_blocks(records: DataFrame, words: int, rows: int) -> DataFrame:
     """Sort ``rows`` records of `REWRITTEN` by cardinality, and cut them into blocks."""
     keys = ["party", "size", "id"]
-    partitions = -(-rows // _ROWS_OF_A_PARTITION)
+    partitions = -(-rows // _PARTITION_ROWS)
     sorted_ = records.repartitionByRange(partitions, *keys).sortWithinPartitions(*keys)
-    most = BLOCK
-    return sorted_.mapInArrow(lambda batches: _cut(batches, words, most), from_arrow_schema(BLOCKS))
+    block_rows = BLOCK
+    return sorted_.mapInArrow(
+        lambda batches: _cut(batches, words, block_rows), from_arrow_schema(BLOCKS)
+    )
 
 
-def _rewritten(batches: Iterable[pa.RecordBatch], order: BitOrder) -> Iterator[pa.RecordBatch]:
+def _rewrite(batches: Iterable[pa.RecordBatch], order: BitOrder) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         words = order.rewritten(unpacked(batch.column("bits").to_pylist()))
         yield rewritten_batch(batch.column("party"), batch.column("id"), words)
 
 
 def rewritten_batch(parties: pa.Array, ids: pa.Array, words: Words) -> pa.RecordBatch:
-    """Return records in the common order as rows of `REWRITTEN`."""
+    """Return records with bits in the common order as rows of `REWRITTEN`."""
     rows = [row.tobytes() for row in words]
     return pa.record_batch([parties, ids, cardinalities(words), rows], schema=REWRITTEN)
 
 
-def _cut(batches: Iterable[pa.RecordBatch], words: int, most: int) -> Iterator[pa.RecordBatch]:
-    """Gather sorted records into blocks; the last one of a partition may be small."""
-    waiting: list[tuple[int, str, bytes]] = []
+def _cut(
+    batches: Iterable[pa.RecordBatch], words: int, block_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Collect sorted records into blocks; the last block of a partition can be small."""
+    pending: list[tuple[int, str, bytes]] = []
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("party", "id", "words")]
         for row in zip(*columns, strict=True):
-            if waiting and (len(waiting) == most or waiting[0][0] != row[0]):
-                yield _block(waiting, words)
-                waiting = []
-            waiting.append(row)
-    if waiting:
-        yield _block(waiting, words)
+            if pending and (len(pending) == block_rows or pending[0][0] != row[0]):
+                yield _block(pending, words)
+                pending = []
+            pending.append(row)
+    if pending:
+        yield _block(pending, words)
 
 
 def _block(rows: Sequence[tuple[int, str, bytes]], words: int) -> pa.RecordBatch:
-    # By id: the stable sort by cardinality then returns the ranks by id.
+    # By id, so that the permutation of the stable sort by cardinality gives the ranks by id.
     rows = sorted(rows, key=lambda row: row[1])
     flat = np.frombuffer(b"".join([row[2] for row in rows]), dtype=np.uint64)
     block, order = RecordBlock.of(flat.reshape(len(rows), words))
@@ -187,32 +191,37 @@ def sorted_spans(spans: Iterable[BlockSpan]) -> list[BlockSpan]:
 def tasks_between(
     spans: Sequence[BlockSpan],
     comparison: BlockComparison,
-    kept: Collection[str] = frozenset(),
+    stored: Collection[str] = frozenset(),
 ) -> list[Task]:
-    """Pair the blocks of owners that may hold similar records, the heaviest task first.
+    """Pair blocks of different owners that can have similar records, the heaviest task first.
 
-    Blocks that are `kept` have been compared with one another before. Each of the others is
-    compared with those of them that are of other owners, and with the others of later owners.
+    The `stored` blocks have been compared with each other before. Each new block is compared with
+    stored blocks of other owners, and with new blocks of later owners.
     """
     limits = comparison.limits
     tasks: list[Task] = []
     for one, other in permutations(sorted({span.party for span in spans}), 2):
         others = [span for span in spans if span.party == other]
         if other < one:
-            others = [span for span in others if span.block in kept]
+            others = [span for span in others if span.block in stored]
         for span in spans:
-            if span.party != one or span.block in kept:
+            if span.party != one or span.block in stored:
                 continue
             low, high = limits.low[span.low], limits.high[span.high]
-            near = [each for each in others if each.high >= low and each.low <= high]
-            tasks += [Task(span, group) for group in _groups(span, near)]
+            candidates = [
+                partner for partner in others if partner.high >= low and partner.low <= high
+            ]
+            tasks += [Task(span, group) for group in _groups(span, candidates)]
     return sorted(tasks, key=lambda task: -task.pairs)
 
 
-def _groups(one: BlockSpan, others: Sequence[BlockSpan]) -> Iterator[tuple[BlockSpan, ...]]:
+def _groups(span: BlockSpan, others: Sequence[BlockSpan]) -> Iterator[tuple[BlockSpan, ...]]:
     group: list[BlockSpan] = []
     for other in others:
-        if group and one.records * sum(each.records for each in [*group, other]) > TASK_PAIRS:
+        if (
+            group
+            and span.records * sum(partner.records for partner in [*group, other]) > TASK_PAIRS
+        ):
             yield tuple(group)
             group = []
         group.append(other)
@@ -220,7 +229,7 @@ def _groups(one: BlockSpan, others: Sequence[BlockSpan]) -> Iterator[tuple[Block
         yield tuple(group)
 
 
-def compared(
+def compare_blocks(
     blocks: DataFrame,
     tasks: Sequence[Task],
     comparison: BlockComparison,
@@ -228,45 +237,45 @@ def compared(
 ) -> tuple[pa.Table, PairCounts]:
     """Compare the blocks of all tasks.
 
-    `progress` is called with the number of finished tasks, and of all; it may raise to end them.
+    `progress` is called with the numbers of finished and of all tasks; it can raise to cancel.
 
     Returns:
-        The matches (`MATCHES`), and the pairs left after each step.
+        The matches (`MATCHES`), and the pairs that remain after each step.
 
     Raises:
         InputUnfit: There are too many matches.
     """
     cores = slots_of(blocks.sparkSession)
-    together = comparison.by_length and uses_gpu(blocks.sparkSession)
-    at_once = cores * TASKS_AT_ONCE * (TIMES_ON_GPU if together else 1)
+    on_gpu = comparison.by_length and uses_gpu(blocks.sparkSession)
+    at_once = cores * TASKS_AT_ONCE * (TIMES_ON_GPU if on_gpu else 1)
     tables, tally = [MATCHES.empty_table()], PairCounts()
-    for first in range(0, len(tasks), at_once):
-        progress(first, len(tasks))
-        batch = tasks[first : first + at_once]
-        if together:
+    for start in range(0, len(tasks), at_once):
+        progress(start, len(tasks))
+        batch = tasks[start : start + at_once]
+        if on_gpu:
             result = compare_in_one_process(blocks, batch, comparison, cores)
         else:
             result = _compare_on_cores(blocks, batch, comparison, min(cores, len(batch)))
         before = tally.on_gpu
-        tables.append(_collected(result, tally, comparison.most))
-        together = together and tally.on_gpu > before  # a GPU that has failed is not used again
+        tables.append(_collect(result, tally, comparison.max_matches))
+        on_gpu = on_gpu and tally.on_gpu > before  # a GPU that failed is not used again
     progress(len(tasks), len(tasks))
     return pa.concat_tables(tables), tally
 
 
-def _collected(result: DataFrame, tally: PairCounts, most: int) -> pa.Table:
-    """Add the counts of a batch, then collect its matches: the driver has no room for too many.
+def _collect(result: DataFrame, tally: PairCounts, max_matches: int) -> pa.Table:
+    """Add the counts of a batch, then collect its matches; too many would not fit the driver.
 
     Raises:
-        InputUnfit: There are more than `most`, with those of earlier batches.
+        InputUnfit: With earlier batches there are more than `max_matches`.
     """
-    result = result.persist()  # it is computed when the counts are read
+    result = result.persist()  # reading the counts computes it
     try:
-        counted = result.where(f.col("tally").isNotNull()).select("tally").toArrow()
-        for counts in counted.column("tally").to_pylist():
+        tallies = result.where(f.col("tally").isNotNull()).select("tally").toArrow()
+        for counts in tallies.column("tally").to_pylist():
             tally.add(PairCounts(*counts))
-        if tally.matches > most:
-            raise InputUnfit(f"There are more than {most:,} matches: raise the threshold.")
+        if tally.matches > max_matches:
+            raise InputUnfit(f"There are more than {max_matches:,} matches: raise the threshold.")
         matches = result.where(f.col("tally").isNull()).select(*MATCHES.names)
         return matches.toArrow().cast(MATCHES)
     finally:
@@ -279,17 +288,19 @@ def _compare_on_cores(
     rows = [
         (span.block, number % slots, number, role)
         for number, task in enumerate(tasks)
-        for role, span in enumerate((task.one, *task.others))
+        for role, span in enumerate((task.span, *task.partners))
     ]
     assignment = blocks.sparkSession.createDataFrame(
         rows, "block string, slot int, task int, role int"
     )
-    needed = _needed(blocks, assignment)
-    sent = needed.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
-    return sent.mapInArrow(lambda batches: _done(batches, comparison), from_arrow_schema(RESULT))
+    blocks_sent = _select_blocks(blocks, assignment)
+    sent = blocks_sent.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
+    return sent.mapInArrow(
+        lambda batches: _compare_tasks(batches, comparison), from_arrow_schema(RESULT)
+    )
 
 
-def _needed(blocks: DataFrame, assignment: DataFrame) -> DataFrame:
+def _select_blocks(blocks: DataFrame, assignment: DataFrame) -> DataFrame:
     columns = blocks.select("block", "party", "ids", "ranks", "words")
     return columns.join(f.broadcast(assignment), "block")
 
@@ -297,49 +308,49 @@ def _needed(blocks: DataFrame, assignment: DataFrame) -> DataFrame:
 def compare_in_one_process(
     blocks: DataFrame, tasks: Sequence[Task], comparison: BlockComparison, cores: int
 ) -> DataFrame:
-    """Compare the blocks of tasks in one process, with the GPU and all cores; each is sent once."""
-    ordered = sorted(tasks, key=lambda task: (task.one.party, task.one.low, task.one.block))
+    """Compare the blocks of tasks in one process, by GPU and all cores; send each block once."""
+    ordered = sorted(tasks, key=lambda task: (task.span.party, task.span.low, task.span.block))
     pairs = [
         (left.block, right.block)
         for task in ordered
-        for left, right in (_by_owner(task.one, other) for other in task.others)
+        for left, right in (_by_owner(task.span, other) for other in task.partners)
     ]
     names = sorted({name for pair in pairs for name in pair})
     assignment = blocks.sparkSession.createDataFrame([(name,) for name in names], "block string")
-    sent = _needed(blocks, assignment).coalesce(1)
+    sent = _select_blocks(blocks, assignment).coalesce(1)
     return sent.mapInArrow(
         lambda batches: compare_batch(batches, comparison, pairs, cores), from_arrow_schema(RESULT)
     )
 
 
-def _done(
+def _compare_tasks(
     batches: Iterable[pa.RecordBatch], comparison: BlockComparison
 ) -> Iterator[pa.RecordBatch]:
-    """Compare the first block of each task with those that follow it."""
-    compare = MatchLimit(comparison.most).limited(lambda pair: comparison.compare(*pair))
+    """Compare the first block of each task with the blocks that follow it."""
+    compare = MatchLimit(comparison.max_matches).wrap(lambda pair: comparison.compare(*pair))
     one: NamedBlock | None = None
     for batch in batches:
         for row in batch.to_pylist():
-            named = NamedBlock.of(row, len(comparison.by_selectivity))
+            block = NamedBlock.of(row, len(comparison.by_selectivity))
             if row["role"] == 0:
-                one = named
+                one = block
             else:
                 assert one is not None
-                left, right = _by_owner(one, named)
+                left, right = _by_owner(one, block)
                 yield from to_record_batches(left, right, compare((left.block, right.block)))
 
 
 def _by_owner(one: BlockT, other: BlockT) -> tuple[BlockT, BlockT]:
-    """Return two blocks, that of the earlier owner left: links name their owners in this order."""
+    """Return two blocks, the earlier owner's left: links name owners in this order."""
     return (one, other) if one.party < other.party else (other, one)
 
 
 @lru_cache(maxsize=8)
 def slots_of(spark: SparkSession) -> int:
-    """Return the cores of the session's cluster, or of this machine where that is the cluster.
+    """Return the cores of the session's cluster, which can be this machine.
 
-    It is the number of partitions that Spark divides a range into, which follows the cores of all
-    executors. `SparkContext.defaultParallelism` is the same, but not over Connect.
+    Measured as the partitions of a range, which follow the cores of all executors.
+    `SparkContext.defaultParallelism` has the same value, but not over Connect.
     """
-    partitions = spark.range(_MORE_THAN_CORES).select(f.spark_partition_id().alias("partition"))
+    partitions = spark.range(_RANGE_ROWS).select(f.spark_partition_id().alias("partition"))
     return partitions.distinct().count()

@@ -1,7 +1,7 @@
-"""Blocks as files: tasks write them, and merge those that have become many.
+"""Stores blocks as files: tasks write them, and merge them once there are many.
 
-A file is written whole before anything names it, and is not changed after. A task that is repeated
-writes the same file again.
+A file is complete before anything names it, and immutable afterwards. A repeated task writes the
+same file again.
 """
 
 from __future__ import annotations
@@ -31,26 +31,28 @@ from spark_jobs.linkage.private.comparing import (
 from spark_jobs.linkage.private.stream_state import BLOCKS_FOLDER, KeptBlocks
 from spark_jobs.paths import literal_path
 
-__all__ = ["merged_blocks", "read_blocks", "write_blocks"]
+__all__ = ["merge_blocks", "read_blocks", "write_blocks"]
 
 _SPANS: Final = ("block", "party", "records", "low", "high")
-_WRITTEN: Final = pa.schema([("file", pa.string()), *(BLOCKS.field(name) for name in _SPANS)])
+_FILES_AND_SPANS: Final = pa.schema(
+    [("file", pa.string()), *(BLOCKS.field(name) for name in _SPANS)]
+)
 
 
 def write_blocks(
     blocks: DataFrame, root: Path, name: str, tier: int, arrived_s: float
 ) -> KeptBlocks:
-    """Write blocks, which get a name of their own.
+    """Write blocks under new names.
 
     Args:
         root: The directory of the state.
-        name: What the names of files and blocks begin with: nothing else has it.
+        name: The unique prefix of the names of files and blocks.
     """
-    written = blocks.mapInArrow(partial(_write, root, name), from_arrow_schema(_WRITTEN)).collect()
-    spans = sorted_spans(BlockSpan(*row[1:]) for row in written)
-    return KeptBlocks(
-        tuple(sorted({row["file"] for row in written})), tier, arrived_s, tuple(spans)
-    )
+    rows = blocks.mapInArrow(
+        partial(_write, root, name), from_arrow_schema(_FILES_AND_SPANS)
+    ).collect()
+    spans = sorted_spans(BlockSpan(*row[1:]) for row in rows)
+    return KeptBlocks(tuple(sorted({row["file"] for row in rows})), tier, arrived_s, tuple(spans))
 
 
 def _write(root: Path, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,38 +73,38 @@ def _write(root: Path, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator
             names = pa.array([f"{stem}-{count + row}" for row in range(len(batch))])
             count += len(batch)
             blocks = pa.Table.from_batches([batch.cast(BLOCKS)]).set_column(0, BLOCKS[0], names)
-            # A group of rows is read at once, and a row may be some megabytes.
+            # A row group is read at once, and a row can be some megabytes.
             writer.write_table(blocks, row_group_size=1)
             spans.append(blocks.select(_SPANS))
     files = pa.array([str(path.relative_to(root))] * count)
-    written = pa.concat_tables(spans).add_column(0, _WRITTEN[0], files)
-    yield from written.combine_chunks().to_batches()
+    files_and_spans = pa.concat_tables(spans).add_column(0, _FILES_AND_SPANS[0], files)
+    yield from files_and_spans.combine_chunks().to_batches()
 
 
-def read_blocks(session: SparkSession, root: Path, kept: Iterable[KeptBlocks]) -> DataFrame:
-    paths = [literal_path(str(root / path)) for each in kept for path in each.files]
+def read_blocks(session: SparkSession, root: Path, stored: Iterable[KeptBlocks]) -> DataFrame:
+    paths = [literal_path(str(root / path)) for item in stored for path in item.files]
     return session.read.schema(from_arrow_schema(BLOCKS)).parquet(*paths)
 
 
-def merged_blocks(
-    session: SparkSession, root: Path, those: Sequence[KeptBlocks], name: str, words: int
+def merge_blocks(
+    session: SparkSession, root: Path, stored: Sequence[KeptBlocks], name: str, words: int
 ) -> KeptBlocks:
-    """Cut the records of some blocks into fewer, larger ones.
+    """Cut the records of some blocks into fewer, larger blocks.
 
     Args:
-        words: The words of a record.
+        words: The number of words of a record.
     """
-    records = read_blocks(session, root, those).mapInArrow(
+    records = read_blocks(session, root, stored).mapInArrow(
         partial(_records_in, words), from_arrow_schema(REWRITTEN)
     )
-    blocks = cut_into_blocks(records, words, sum(each.records for each in those))
-    arrived_s = max(each.arrived_s for each in those)
-    return write_blocks(blocks, root, name, those[0].tier + 1, arrived_s)
+    blocks = cut_into_blocks(records, words, sum(item.records for item in stored))
+    arrived_s = max(item.arrived_s for item in stored)
+    return write_blocks(blocks, root, name, stored[0].tier + 1, arrived_s)
 
 
 def _records_in(words: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for cells in batch.to_pylist():
-            named = NamedBlock.of(cells, words)
-            parties = pa.repeat(named.party, len(named.ids))
-            yield rewritten_batch(parties, named.ids, named.block.words)
+            block = NamedBlock.of(cells, words)
+            parties = pa.repeat(block.party, len(block.ids))
+            yield rewritten_batch(parties, block.ids, block.block.words)

@@ -1,10 +1,10 @@
-"""``linkage.private``: a kind of job that finds the pairs of encodings that are alike.
+"""``linkage.private``: a kind of job that finds pairs of similar encodings.
 
     {"kind": "linkage.private",
      "spec": {"left": {"file": "a.csv"}, "right": {"file": "b.csv"}, "threshold": 0.8}}
 
 gives rows ``left_party``, ``left``, ``right_party``, ``right`` and ``similarity``, the most similar
-first: exactly the pairs that brute force finds, whichever filters are chosen.
+first: exactly the pairs that brute force finds, with any filters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a threshold requires of cardinalities (docs/papers/pprl.md, 2.2).
+"""Bounds that a threshold implies for cardinalities (docs/papers/pprl.md, 2.2).
 
 Thresholds are fractions and all comparisons use integers: in floating point ``t / (1 + t) * n`` is
-one too high often enough to lose pairs. The tables are made once; kernels only look values up.
+one too high often enough to lose pairs. The tables are built once; kernels only look up values.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["ThresholdTables", "least_overlap", "prefix_length"]
 
 
 def least_overlap(left: int, right: int, threshold: Fraction) -> int:
-    """Return the least number of bits that records of these cardinalities share (formula 5)."""
-    part, whole = threshold.as_integer_ratio()
-    return -(-part * (left + right) // (part + whole))
+    """Return the minimum number of bits shared by records of these cardinalities (formula 5)."""
+    numerator, denominator = threshold.as_integer_ratio()
+    return -(-numerator * (left + right) // (numerator + denominator))
 
 
 def prefix_length(cardinality: int, threshold: Fraction) -> int:
-    """Return the length of the prefix in set bits (formula 6, never more than there are)."""
-    part, whole = threshold.as_integer_ratio()
-    return min(cardinality, -(-(whole - part) * cardinality // whole) + 1)
+    """Return the length of the prefix in set bits (formula 6, at most the cardinality)."""
+    numerator, denominator = threshold.as_integer_ratio()
+    return min(cardinality, -(-(denominator - numerator) * cardinality // denominator) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class ThresholdTables:
     """Tables for one threshold and one length of arrays.
 
     Attributes:
-        overlap: Least overlap of two records, by the sum of their cardinalities.
-        low: Least cardinality of a partner, by cardinality (formula 2).
-        high: Greatest cardinality of a partner.
+        overlap: Minimum overlap of two records, by the sum of their cardinalities.
+        low: Minimum cardinality of a partner, by cardinality (formula 2).
+        high: Maximum cardinality of a partner.
         prefix: Length of the prefix in set bits (formula 6).
     """
 
@@ -46,7 +46,7 @@ class ThresholdTables:
 
     @classmethod
     def of(cls, threshold: Fraction, bits: int, *, length: bool = True) -> ThresholdTables:
-        """Make the tables for arrays of `bits` bits; without `length` all may be partners.
+        """Build the tables for arrays of `bits` bits; without `length` all can be partners.
 
         Raises:
             ValueError: The threshold is not above 0 and at most 1.
@@ -64,8 +64,10 @@ class ThresholdTables:
         )
 
     def pairs_within(self, left: Numbers, right: Numbers) -> int:
-        """Count the pairs that the length filter leaves, by the records' cardinalities."""
-        known = len(self.low)
-        up_to = np.concatenate(([0], np.cumsum(np.bincount(right, minlength=known))))
-        here = np.bincount(left, minlength=known)
-        return int(here @ (up_to[self.high + 1] - up_to[np.minimum(self.low, known)]))
+        """Count the pairs that pass the length filter, by the records' cardinalities."""
+        size = len(self.low)
+        cumulative = np.concatenate(([0], np.cumsum(np.bincount(right, minlength=size))))
+        left_counts = np.bincount(left, minlength=size)
+        return int(
+            left_counts @ (cumulative[self.high + 1] - cumulative[np.minimum(self.low, size)])
+        )

@@ -1,4 +1,4 @@
-"""Encodes a file of people for their owner: a file of ids and encodings, or none at all."""
+"""Encodes a file of records for their owner into a file of ids and encodings, atomically."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from spark_jobs.linkage.private.clk import (
     Keys,
     harden,
     hardened_bits,
-    normalised,
+    normalise,
 )
 
 __all__ = ["BadRecords", "Encoding", "encode_file"]
 
 _CHUNK: Final = 5_000
-_MOST_SALTS: Final = 500
-_LONGEST_FIELD: Final = 2**20
+_MAX_SALTS: Final = 500
+_MAX_FIELD_CHARACTERS: Final = 2**20
 _JSON_LINES: Final = {".ndjson", ".jsonl"}
 
 Row: TypeAlias = tuple[str, tuple[str, ...], str]
-"""Id, values of the linkage fields, value of the salt field."""
+"""The id, the values of the linkage fields, and the value of the salt field."""
 
 ProgressCallback: TypeAlias = Callable[[int], None]
 
 
 class BadRecords(Exception):
-    """The file cannot be encoded; names the line where that shows, and no value of it."""
+    """The file cannot be encoded; names the record, but none of its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What is encoded, and how; the same for both owners, except `id_field`.
+    """The fields and parameters of an encoding; the same for both owners, except `id_field`.
 
     Attributes:
         fields: The linkage fields, which should be equal for one person in both files.
         id_field: The field with the id of a record.
-        shape: Of the encoding.
-        hardening: Changes of it afterwards.
+        shape: The parameters of the encoding.
+        hardening: Transformations after the encoding.
         salt: A field whose value never changes for a person, such as the year of birth; records
-            whose values differ never match. None: no salt.
-        normalise: Whether case and accents are removed before (`normalised`).
-        workers: Processes.
+            with different values never match. None: no salt.
+        normalise: Whether values are normalised first (`clk.normalise`).
+        workers: The number of processes.
     """
 
     fields: tuple[str, ...]
@@ -77,41 +77,41 @@ def encode_file(
 ) -> int:
     """Encode CSV or NDJSON (by suffix) to CSV or NDJSON: columns ``id`` and ``clk``, base64.
 
-    `on_progress` is called with the number of further records that are done.
+    `on_progress` is called with the number of records in each encoded chunk.
 
     Returns:
         The number of records.
 
     Raises:
-        BadRecords: A column is missing, or there twice, a record has more or fewer values than
-            there are columns, an id comes twice, a record has nothing to encode or no salt, the
-            file is empty or not what its suffix says.
+        BadRecords: A column is missing or duplicate, a record has more or fewer values than
+            columns, an id is duplicate, a record has nothing to encode or no salt, the file is
+            empty or not in the format of its suffix.
         OSError: A file cannot be read or written.
     """
     count = 0
     with _rows(source, encoding) as rows, atomic_file(target) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         write = _writer(text, as_json=target.suffix in _JSON_LINES)
-        for done in _encoded(rows, encoding, keys):
-            write(done)
-            count += len(done)
-            on_progress(len(done))
+        for encoded in _encode(rows, encoding, keys):
+            write(encoded)
+            count += len(encoded)
+            on_progress(len(encoded))
         if not count:
             raise BadRecords(f"{source} has no records.")
-        text.detach()  # else it would close the file
+        text.detach()  # otherwise it would close the file
     return count
 
 
 class _Encoder:
-    """Encodes rows in a process of its own."""
+    """Encodes rows in a worker process."""
 
     def __init__(self, encoding: Encoding, keys: Keys) -> None:
         self._shape, self._keys = encoding.shape, keys
         self._harden = harden(encoding.shape.bits, encoding.hardening, keys.first)
         self._bytes = -(-encoding.bits // 8)
         self._shift = self._bytes * 8 - encoding.bits
-        self._normalise: Callable[[str], str] = normalised if encoding.normalise else str
-        self._salted: dict[str, Clk] = {}
+        self._normalise: Callable[[str], str] = normalise if encoding.normalise else str
+        self._encoders: dict[str, Clk] = {}
 
     def encode(self, rows: Sequence[Row]) -> list[tuple[str, str]]:
         return [(id_, self._text(values, salt)) for id_, values, salt in rows]
@@ -123,79 +123,77 @@ class _Encoder:
         return base64.b64encode(bits.to_bytes(self._bytes)).decode()
 
     def _clk(self, salt: str) -> Clk:
-        clk = self._salted.get(salt)
+        clk = self._encoders.get(salt)
         if clk is None:
-            if len(self._salted) >= _MOST_SALTS:
-                self._salted.clear()
-            clk = self._salted[salt] = Clk(self._shape, self._keys, salt.encode())
+            if len(self._encoders) >= _MAX_SALTS:
+                self._encoders.clear()
+            clk = self._encoders[salt] = Clk(self._shape, self._keys, salt.encode())
         return clk
 
 
 _encoder: _Encoder | None = None
 
 
-def _begin(encoding: Encoding, keys: Keys) -> None:
-    global _encoder  # noqa: PLW0603 - what a worker process has for itself
+def _start_worker(encoding: Encoding, keys: Keys) -> None:
+    global _encoder  # noqa: PLW0603 - one per worker process
     _encoder = _Encoder(encoding, keys)
 
 
-def _work(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def _encode_chunk(rows: Sequence[Row]) -> list[tuple[str, str]]:
     assert _encoder is not None
     return _encoder.encode(rows)
 
 
-def _encoded(
-    rows: Iterator[Row], encoding: Encoding, keys: Keys
-) -> Iterator[list[tuple[str, str]]]:
-    """Encode chunks in order, a few of them ahead."""
+def _encode(rows: Iterator[Row], encoding: Encoding, keys: Keys) -> Iterator[list[tuple[str, str]]]:
+    """Encode chunks in order, a few of them in advance."""
     chunks = iter(lambda: list(islice(rows, _CHUNK)), [])
     if encoding.workers == 1:
         yield from map(_Encoder(encoding, keys).encode, chunks)
         return
     with ProcessPoolExecutor(
-        encoding.workers, get_context("spawn"), initializer=_begin, initargs=(encoding, keys)
+        encoding.workers, get_context("spawn"), initializer=_start_worker, initargs=(encoding, keys)
     ) as pool:
-        ahead: deque[Future[list[tuple[str, str]]]] = deque()
+        pending: deque[Future[list[tuple[str, str]]]] = deque()
         for chunk in chunks:
-            ahead.append(pool.submit(_work, chunk))
-            # Bounded: reading is faster than encoding, and would fill the memory with chunks.
-            if len(ahead) > 2 * encoding.workers:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+            pending.append(pool.submit(_encode_chunk, chunk))
+            # Bounded: reading is faster than encoding, and would fill memory with chunks.
+            if len(pending) > 2 * encoding.workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 @contextmanager
 def _rows(source: Path, encoding: Encoding) -> Iterator[Iterator[Row]]:
     with source.open(encoding="utf-8", newline="") as file:
         lines = _json_lines(file) if source.suffix in _JSON_LINES else _csv_lines(file)
-        yield _checked(source, lines, encoding)
+        yield _check(source, lines, encoding)
 
 
-def _checked(source: Path, lines: Iterable[dict[str, object]], encoding: Encoding) -> Iterator[Row]:
-    needed = (encoding.id_field, *encoding.fields, *([encoding.salt] if encoding.salt else ()))
+def _check(source: Path, lines: Iterable[dict[str, object]], encoding: Encoding) -> Iterator[Row]:
+    required = (encoding.id_field, *encoding.fields, *([encoding.salt] if encoding.salt else ()))
     seen: set[str] = set()
     number = 0
     try:
         for number, line in enumerate(lines, 1):
-            row = _row(line, needed, encoding, f"{source}, record {number}")
+            row = _row(line, required, encoding, f"{source}, record {number}")
             if row[0] in seen:
-                raise BadRecords(f"{source}, record {number}: its id has come before.")
+                raise BadRecords(f"{source}, record {number}: its id is a duplicate.")
             seen.add(row[0])
             yield row
-    except (ValueError, csv.Error) as error:  # no text, no JSON, a number without an end
+    except (ValueError, csv.Error) as error:  # not text, not JSON, an overlong number
         raise BadRecords(f"{source}, record {number + 1} cannot be read: {error}") from None
     except RecursionError:
         raise BadRecords(f"{source}, record {number + 1} is nested too deeply.") from None
 
 
-def _row(line: dict[str, object], needed: Sequence[str], encoding: Encoding, where: str) -> Row:
-    missing = [name for name in needed if name not in line]
+def _row(line: dict[str, object], required: Sequence[str], encoding: Encoding, where: str) -> Row:
+    missing = [name for name in required if name not in line]
     if missing:
         raise BadRecords(f"{where}: there is no column {', '.join(missing)}.")
     values = tuple([_text(line[name]) for name in encoding.fields])
-    if not any(map(normalised, values) if encoding.normalise else values):
-        raise BadRecords(f"{where}: its linkage fields are empty, so it is like every other.")
+    if not any(map(normalise, values) if encoding.normalise else values):
+        raise BadRecords(f"{where}: its linkage fields are empty, so it would match any record.")
     id_ = _text(line[encoding.id_field])
     if not id_:
         raise BadRecords(f"{where}: it has no id.")
@@ -210,13 +208,13 @@ def _text(value: object) -> str:
 
 
 def _csv_lines(file: IO[str]) -> Iterator[dict[str, object]]:
-    csv.field_size_limit(_LONGEST_FIELD)
+    csv.field_size_limit(_MAX_FIELD_CHARACTERS)
     reader = csv.DictReader(file, strict=True)
     names = Counter(reader.fieldnames or ())
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise csv.Error(f"it has several columns {', '.join(twice)}")
+    if duplicates := [name for name, count in names.items() if count > 1]:
+        raise csv.Error(f"it has several columns {', '.join(duplicates)}")
     for row in reader:
-        # What is too much has no name; names without a value have none.
+        # Extra values have the name None, missing values are None.
         if None in row or None in row.values():
             raise csv.Error("it has not as many values as there are columns")
         yield row

@@ -1,4 +1,4 @@
-"""Encoded records as frames: normalised, checked, counted and audited."""
+"""Frames of encoded records: normalisation, checks, counts and audit."""
 
 from __future__ import annotations
 
@@ -16,35 +16,42 @@ from spark_jobs.columns import quoted
 from spark_jobs.linkage.private.vectors import Numbers, frequencies, unpacked
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["audited", "checked", "frequencies_of", "repeated_patterns", "sizes_of", "united"]
+__all__ = [
+    "audit_report",
+    "check_records",
+    "frequencies_of",
+    "repeated_patterns",
+    "sizes_of",
+    "unite",
+]
 
-_MOST_BYTES: Final = 8192
+_MAX_BYTES: Final = 8192
 _ZERO: Final = "0"
 _ERRORS: Final = 2.0
-"""Standard errors that separate two frequencies."""
+"""Standard errors by which two frequencies are distinguishable."""
 
 
-def united(
+def unite(
     inputs: Mapping[str, DataFrame], bits: str, owners: Iterable[str] | None = None
 ) -> DataFrame:
     """Unite the records of owners: ``party`` (from 0), ``id``, ``bits``.
 
     Args:
-        owners: The names of all of them; None: those of the inputs.
+        owners: The names of all owners; None: those of the inputs.
 
     Raises:
-        InputUnfit: There is no column of encodings.
+        InputUnfit: The column of ids or of encodings is missing, or has another type.
     """
     frames = [
-        _normalised(name, number, inputs[name], bits)
+        _normalise(name, number, inputs[name], bits)
         for number, name in enumerate(owners or inputs)
         if name in inputs
     ]
     return reduce(DataFrame.unionByName, frames)
 
 
-def _normalised(name: str, number: int, frame: DataFrame, bits: str) -> DataFrame:
-    kinds = {each.name: each.dataType for each in frame.schema.fields}
+def _normalise(name: str, number: int, frame: DataFrame, bits: str) -> DataFrame:
+    kinds = {column.name: column.dataType for column in frame.schema.fields}
     for column in ("id", bits):
         if column not in kinds:
             raise InputUnfit(f"{name} has no column {column}.")
@@ -57,23 +64,23 @@ def _normalised(name: str, number: int, frame: DataFrame, bits: str) -> DataFram
     return frame.select(party, f.col("id").cast("string").alias("id"), vector.alias("bits"))
 
 
-def checked(
+def check_records(
     records: DataFrame, names: list[str], *, of_all: bool = True, kept_bytes: int | None = None
 ) -> dict[str, int]:
-    """Count the records of each owner, and refuse what cannot be compared.
+    """Count the records of each owner, and check that they can be compared.
 
     Args:
-        of_all: Whether every owner must have some.
-        kept_bytes: The length of the encodings that came before; None: there are none.
+        of_all: Whether every owner must have records.
+        kept_bytes: The length of earlier encodings; None: there are none.
 
     Raises:
-        InputUnfit: An input is empty, an id is, or an encoding is missing, has another length than
+        InputUnfit: An input or an id is empty, or an encoding is missing, differs in length from
             the others, or has no bit set. Names the id.
     """
-    known = {row["party"]: row for row in _statistics_of(records).collect()}
+    statistics = {row["party"]: row for row in _statistics_of(records).collect()}
     lengths = {} if kept_bytes is None else {kept_bytes: "all that came before"}
     for number, name in enumerate(names):
-        row = known.get(number)
+        row = statistics.get(number)
         if row is None:
             if of_all:
                 raise InputUnfit(f"{name} has no records.")
@@ -84,17 +91,17 @@ def checked(
         for length, id_ in ((row["shortest"], row["short_id"]), (row["longest"], row["long_id"])):
             lengths.setdefault(length, f"{name}, id {id_!r}")
     if len(lengths) > 1:
-        listed = "; ".join(f"{8 * length} bits: {where}" for length, where in lengths.items())
-        raise InputUnfit(f"The encodings are of different lengths. {listed}.")
-    if max(lengths, default=0) > _MOST_BYTES:
-        raise InputUnfit(f"The encodings are longer than {8 * _MOST_BYTES} bits.")
-    return {names[number]: known[number]["records"] for number in sorted(known)}
+        listing = "; ".join(f"{8 * length} bits: {where}" for length, where in lengths.items())
+        raise InputUnfit(f"The encodings are of different lengths. {listing}.")
+    if max(lengths, default=0) > _MAX_BYTES:
+        raise InputUnfit(f"The encodings are longer than {8 * _MAX_BYTES} bits.")
+    return {names[number]: statistics[number]["records"] for number in sorted(statistics)}
 
 
 _REASONS: Final = {
     "without_id": "a record has no id",
     "without_bits": "an encoding is missing, or is not base64",
-    "without_ones": "an encoding has no bit set, so it is like every other",
+    "without_ones": "an encoding has no bit set, so it would match any record",
 }
 
 
@@ -137,13 +144,13 @@ def _sizes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def frequencies_of(records: DataFrame) -> DataFrame:
-    """Count for each owner the records in which a position is set: ``party``, ``frequency``."""
+    """Count each owner's records with each position set: ``party``, ``frequency``."""
     schema = "party int, frequency array<bigint>"
     partial = records.select("party", "bits").mapInArrow(_frequencies, schema)
-    counted = partial.select("party", f.posexplode("frequency").alias("position", "count"))
-    summed = counted.groupBy("party", "position").agg(f.sum("count").alias("count"))
+    positions = partial.select("party", f.posexplode("frequency").alias("position", "count"))
+    totals = positions.groupBy("party", "position").agg(f.sum("count").alias("count"))
     pairs = f.array_sort(f.collect_list(f.struct("position", "count")))
-    return summed.groupBy("party").agg(pairs.getField("count").alias("frequency"))
+    return totals.groupBy("party").agg(pairs.getField("count").alias("frequency"))
 
 
 def _frequencies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,7 +167,7 @@ def _frequencies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def repeated_patterns(records: DataFrame) -> DataFrame:
-    """Count encodings that occur more than once: ``party``, ``patterns``, ``records``, ``most``."""
+    """Count repeated encodings: ``party``, ``patterns``, ``records``, ``most``."""
     same = records.groupBy("party", "bits").count().where("count > 1")
     return same.groupBy("party").agg(
         f.count("*").alias("patterns"),
@@ -169,35 +176,37 @@ def repeated_patterns(records: DataFrame) -> DataFrame:
     )
 
 
-def audited(frequency: Numbers, records: int, repeated: tuple[int, int, int]) -> dict[str, Any]:
+def audit_report(
+    frequency: Numbers, records: int, repeated: tuple[int, int, int]
+) -> dict[str, Any]:
     """Report what one owner's encodings reveal by their frequencies (docs/linkage-security.md).
 
     Published attacks first distinguish positions, or whole patterns, by their frequencies. This
-    counts how many differ so: a lower bound of what an attacker can do, no proof.
+    counts the distinguishable ones: a lower bound of an attack's power, not a proof of security.
 
     Args:
-        frequency: For each position the records in which it is set.
+        frequency: The number of records with each position set.
         records: The number of records.
-        repeated: Patterns that more than one record has, the number of such records, and how many
-            have the most frequent pattern.
+        repeated: The number of patterns that several records have, of such records, and of records
+            with the most frequent pattern.
     """
     share = np.sort(frequency / records)
     error = np.sqrt(share * (1 - share) / records)
-    apart = np.diff(share) > _ERRORS * np.hypot(error[:-1], error[1:])
-    alone = np.concatenate(([True], apart)) & np.concatenate((apart, [True]))
-    patterns, of, most = repeated
+    separated = np.diff(share) > _ERRORS * np.hypot(error[:-1], error[1:])
+    distinguished = np.concatenate(([True], separated)) & np.concatenate((separated, [True]))
+    patterns, repeated_records, max_records = repeated
     return {
         "records": records,
         "positions": len(frequency),
         "positions_never_set": int((frequency == 0).sum()),
         "positions_always_set": int((frequency == records).sum()),
-        "positions_told_apart": int(alone.sum()),
+        "positions_told_apart": int(distinguished.sum()),
         "share_set": {
             "least": float(share[0]),
             "mean": float(share.mean()),
             "most": float(share[-1]),
         },
         "patterns_repeated": patterns,
-        "records_with_repeated_pattern": of,
-        "most_frequent_pattern": most,
+        "records_with_repeated_pattern": repeated_records,
+        "most_frequent_pattern": max_records,
     }

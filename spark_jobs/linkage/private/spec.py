@@ -20,7 +20,7 @@ _NUMBER: Final = re.compile(r"[01]|[01]?\.[0-9]{1,12}|[0-9]{1,9}/[1-9][0-9]{0,8}
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What spares a comparison: by length, by common bits of the prefixes, by their positions."""
+    """Filters that avoid comparisons: by length, by common bits of prefixes, by their positions."""
 
     length: bool = True
     prefix: bool = True
@@ -31,7 +31,7 @@ _FILTERS: Final = tuple(field.name for field in fields(Filters))
 
 
 def _read_threshold(value: Any) -> Fraction:
-    # A JSON number means the decimal that was written: 0.8 is 4/5, not the double beside it.
+    # A JSON number means its decimal form: 0.8 is 4/5, not the nearest double.
     text = str(value) if isinstance(value, str | int | float) else ""
     if _NUMBER.fullmatch(text) and 0 < (threshold := Fraction(text)) <= 1:
         return threshold
@@ -68,16 +68,16 @@ class PrivateSpec(Specification):
     """A specification of `linkage.private`.
 
     Attributes:
-        left: The first owner's records, where there are two owners.
-        right: The second owner's.
-        parties: The owners' records by name, instead; links are of two different owners, the
-            earlier left.
-        bits: The field that holds the encodings, binary or base64.
-        threshold: Least Tanimoto similarity.
-        filters: What spares comparisons; the result is the same with any.
-        top_k: How many partners of each other owner a left record keeps at most; None: all.
-        one_to_one: Whether a record is linked to one of each other owner at most.
-        mode: Whether all records are there, or are compared as they arrive.
+        left: The first owner's records, if there are two owners.
+        right: The second owner's records.
+        parties: Instead, the owners' records by name; a link joins two different owners, the
+            earlier one left.
+        bits: The field with the encodings, binary or base64.
+        threshold: Minimum Tanimoto similarity.
+        filters: The filters that avoid comparisons; they do not change the result.
+        top_k: Maximum partners of each other owner for a left record; None: all.
+        one_to_one: Whether a record is linked to at most one record of each other owner.
+        mode: Whether all records exist at the start, or are compared as they arrive.
     """
 
     left: Source | None = None
@@ -99,9 +99,9 @@ class PrivateSpec(Specification):
 
     @model_validator(mode="after")
     def _check_mode(self) -> Self:
-        for name, given in (("top_k", self.top_k is not None), ("one_to_one", self.one_to_one)):
-            if self.endless and given:
-                reason = "a stream cannot take back a link when a record arrives that is more alike"
+        for name, is_set in (("top_k", self.top_k is not None), ("one_to_one", self.one_to_one)):
+            if self.endless and is_set:
+                reason = "a stream cannot retract a link when a more similar record arrives"
                 raise SpecInvalid(f"/{name}", reason)
         return self
 

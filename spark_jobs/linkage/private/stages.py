@@ -1,4 +1,4 @@
-"""The forecast of a run, and its stages: each follows from inputs and what earlier ones kept."""
+"""The forecast of a run, and its stages: each reads inputs and frames of earlier stages."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from spark_jobs.linkage.private.blocks import BlockComparison
 from spark_jobs.linkage.private.comparing import (
     BlockSpan,
     blocks_of,
-    compared,
+    compare_blocks,
     slots_of,
     spans_of,
     tasks_between,
 )
 from spark_jobs.linkage.private.limits import ThresholdTables
 from spark_jobs.linkage.private.records import (
-    audited,
-    checked,
+    audit_report,
+    check_records,
     frequencies_of,
     repeated_patterns,
     sizes_of,
-    united,
+    unite,
 )
 from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.vectors import BitOrder, Numbers
 from spark_jobs.runner.port import HEAVIEST, Block, Forecast, StageContext
 
-__all__ = ["all_pairs", "comparison_of", "forecast", "linked", "order_in"]
+__all__ = ["all_pairs", "comparison_of", "forecast", "name_links", "order_in"]
 
 _WORD_BITS: Final = 64
 _ENDS: Final = ("left_party", "left", "right_party", "right")
@@ -55,20 +55,20 @@ def comparison_of(spec: PrivateSpec, order: BitOrder) -> BlockComparison:
     return BlockComparison(limits, order.by_selectivity, spec.filters, spec.top_k)
 
 
-def linked(matches: DataFrame, names: list[str], top_k: int | None) -> DataFrame:
-    """Name owners and similarities, the most similar pairs first; keep the best partners only."""
-    known = f.array(*[f.lit(name) for name in names])
-    # Quotients of whole numbers this small are equal as doubles only if they are equal.
+def name_links(matches: DataFrame, names: list[str], top_k: int | None) -> DataFrame:
+    """Add names of owners and similarities, most similar pairs first; keep the best partners."""
+    owner_names = f.array(*[f.lit(name) for name in names])
+    # Distinct quotients of integers this small are distinct as doubles.
     links = matches.select(
-        known[f.col("left_party")].alias("left_party"),
+        owner_names[f.col("left_party")].alias("left_party"),
         "left",
-        known[f.col("right_party")].alias("right_party"),
+        owner_names[f.col("right_party")].alias("right_party"),
         "right",
         (f.col("overlap") / f.col("union")).alias("similarity"),
     )
     if top_k is not None:
-        of = Window.partitionBy("left_party", "left", "right_party")
-        rank = f.row_number().over(of.orderBy(f.desc("similarity"), "right"))
+        partners = Window.partitionBy("left_party", "left", "right_party")
+        rank = f.row_number().over(partners.orderBy(f.desc("similarity"), "right"))
         links = links.withColumn("rank", rank).where(f.col("rank") <= top_k).drop("rank")
     return links.orderBy(*_best_first())
 
@@ -77,30 +77,34 @@ def _best_first() -> list[Column]:
     return [f.desc("similarity"), *map(f.col, _ENDS)]
 
 
-def assigned(links: DataFrame) -> DataFrame:
-    """Leave each record at most one partner of each other owner: the most similar pair first.
+def assign_one_to_one(links: DataFrame) -> DataFrame:
+    """Assign each record at most one partner of each other owner: the most similar pair first.
 
-    Greedy, and stable in the sense of Gale and Shapley: no two records that were not linked are
-    both more similar to each other than to their partners. Of equally similar pairs the one of
-    lower ids comes first, so the result is the same every time. It is not the assignment with the
-    greatest sum, which would separate good pairs to make room for mediocre ones.
+    Greedy, and stable in the sense of Gale and Shapley: no two unlinked records are both more
+    similar to each other than to their partners. Of equally similar pairs the one with lower ids
+    comes first, so the result is deterministic. It is not the assignment with the maximum sum,
+    which would separate good pairs in favour of mediocre ones.
 
-    Each link depends on all pairs before, so one task processes them in order. Spark sorts them, on
-    the disk if they are many; the task holds one batch, and each end that is taken: of every record
-    at most one for each other owner, however many pairs there are. That is in the forecast of
-    memory.
+    Each link depends on all earlier pairs, so one task processes them in order. Spark sorts them,
+    on the disk if they are many; the task holds one batch, and the assigned ends: at most one per
+    record and other owner, however many pairs there are. The memory forecast includes them.
     """
     sorted_ = links.repartition(1).sortWithinPartitions(*_best_first())
     return sorted_.mapInArrow(first_come, links.schema)
 
 
 def first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Keep the links of which no end was taken by an earlier, better link."""
-    taken: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    """Keep the links whose ends have no earlier, better link."""
+    assigned_ends: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for batch in batches:
         free = []
-        for one, left, other, right in zip(*(batch[n].to_pylist() for n in _ENDS), strict=True):
-            lefts, rights = taken[one, other], taken[other, one]
+        for left_party, left, right_party, right in zip(
+            *(batch[n].to_pylist() for n in _ENDS), strict=True
+        ):
+            lefts, rights = (
+                assigned_ends[left_party, right_party],
+                assigned_ends[right_party, left_party],
+            )
             free.append(left not in lefts and right not in rights)
             if free[-1]:
                 lefts.add(left)
@@ -109,48 +113,48 @@ def first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 _PAIRS_PER_S: Final = 400_000_000
-"""Of a core: measured for the kernel on a busy machine (`portolan bench pprl`)."""
+"""Pairs per core: measured for the kernel on a busy machine (`portolan bench pprl`)."""
 
 _ROWS_PER_S: Final = 50_000
 _START_S: Final = 10.0
-"""Until the comparing processes have loaded their kernels."""
+"""Seconds until the comparing processes have loaded their kernels."""
 
 _BYTES_PER_RECORD: Final = 1_000
 BYTES_PER_END: Final = 160
-"""Of a record that is linked one to one; `assigned` says why."""
+"""Bytes of a record that is linked one to one, for each other owner (`assign_one_to_one`)."""
 
 
 def forecast(spec: PrivateSpec, context: StageContext) -> Forecast:
-    whole = _records(spec, context)
-    rows = checked(whole, list(spec.owners))
-    pairs = _pairs_by_size(spec, sizes_of(whole, len(rows)))
+    records = _records(spec, context)
+    rows = check_records(records, list(spec.owners))
+    pairs = _pairs_by_size(spec, sizes_of(records, len(rows)))
     total, people = sum(block.pairs for block in pairs), sum(rows.values())
     rate = _PAIRS_PER_S * slots_of(context.spark)
     return Forecast(
         rows,
         total,
         tuple(sorted(pairs, key=lambda block: -block.pairs)[:HEAVIEST]),
-        people * (_BYTES_PER_RECORD + _bytes_of_ends(spec)),
+        people * (_BYTES_PER_RECORD + _bytes_per_linked_record(spec)),
         _START_S + people / _ROWS_PER_S + total / rate,
     )
 
 
-def _bytes_of_ends(spec: PrivateSpec) -> int:
-    """The memory of a record at the end of links: one partner of each other owner is remembered."""
+def _bytes_per_linked_record(spec: PrivateSpec) -> int:
+    """Return the memory of a record's assigned ends: one partner of each other owner."""
     return (len(spec.owners) - 1) * BYTES_PER_END if spec.one_to_one else 0
 
 
 def _records(spec: PrivateSpec, context: StageContext) -> DataFrame:
-    return united({name: context.input(name) for name in spec.owners}, spec.bits)
+    return unite({name: context.input(name) for name in spec.owners}, spec.bits)
 
 
 def _pairs_by_size(spec: PrivateSpec, sizes: Sequence[Numbers]) -> list[Block]:
-    """Count the pairs that the length filter leaves, by the left record's cardinality."""
+    """Count the pairs that pass the length filter, by the left record's cardinality."""
     limits = ThresholdTables.of(spec.threshold, len(sizes[0]) - 1, length=spec.filters.length)
     blocks = []
     for left, right in combinations(range(len(sizes)), 2):
-        up_to = np.concatenate(([0], np.cumsum(sizes[right])))
-        partners = up_to[limits.high + 1] - up_to[limits.low]
+        cumulative = np.concatenate(([0], np.cumsum(sizes[right])))
+        partners = cumulative[limits.high + 1] - cumulative[limits.low]
         for size in np.flatnonzero(sizes[left]).tolist():
             records = int(sizes[left][size])
             name = f"{list(spec.owners)[left]}, {size} bits set"
@@ -163,12 +167,12 @@ def _order(spec: PrivateSpec, context: StageContext) -> DataFrame:
 
 
 def _blocks(spec: PrivateSpec, context: StageContext) -> DataFrame:
-    whole = _records(spec, context)
-    rows = whole.groupBy("party").count().collect()
+    records = _records(spec, context)
+    rows = records.groupBy("party").count().collect()
     counts = {row["party"]: row["count"] for row in rows}
     _audit(spec, context, counts)
     total = sum(counts.values())
-    return blocks_of(whole, order_in(context.output("order"), total), total)
+    return blocks_of(records, order_in(context.output("order"), total), total)
 
 
 def _audit(spec: PrivateSpec, context: StageContext, counts: Mapping[int, int]) -> None:
@@ -178,7 +182,7 @@ def _audit(spec: PrivateSpec, context: StageContext, counts: Mapping[int, int]) 
     }
     frequency = {row["party"]: row["frequency"] for row in context.output("order").collect()}
     report = {
-        name: audited(np.array(frequency[n]), counts[n], repeated.get(n, (0, 0, 1)))
+        name: audit_report(np.array(frequency[n]), counts[n], repeated.get(n, (0, 0, 1)))
         for n, name in enumerate(spec.owners)
     }
     context.report("audit", report)
@@ -190,8 +194,8 @@ def _compare(spec: PrivateSpec, context: StageContext) -> DataFrame:
     order = order_in(context.output("order"), sum(span.records for span in spans))
     comparison = comparison_of(spec, order)
     tasks = tasks_between(spans, comparison)
-    matches, tally = compared(blocks, tasks, comparison, context.progress)
-    tally.pairs = all_pairs(spans)  # those of skipped blocks are pairs, too
+    matches, tally = compare_blocks(blocks, tasks, comparison, context.progress)
+    tally.pairs = all_pairs(spans)  # including pairs of skipped blocks
     for name, count in asdict(tally).items():
         context.count(name, count)
     return context.spark.createDataFrame(matches)
@@ -205,8 +209,8 @@ def all_pairs(spans: Sequence[BlockSpan]) -> int:
 
 
 def _links(spec: PrivateSpec, context: StageContext) -> DataFrame:
-    links = linked(context.output("compare"), list(spec.owners), spec.top_k)
-    return assigned(links) if spec.one_to_one else links
+    links = name_links(context.output("compare"), list(spec.owners), spec.top_k)
+    return assign_one_to_one(links) if spec.one_to_one else links
 
 
 STAGES: Final[Mapping[str, Callable[[PrivateSpec, StageContext], DataFrame]]] = {

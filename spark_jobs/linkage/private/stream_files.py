@@ -1,7 +1,7 @@
-"""Files of records as they arrive in the directories of their owners, as one streaming query.
+"""Reads files of records that arrive in the directories of their owners, by one streaming query.
 
-Spark says which files are of which batch, and repeats a batch with the same ones. They are read as
-the inputs of a run are.
+Spark assigns files to batches, and repeats a batch with the same files. They are read like the
+inputs of a run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.linkage.private.records import united
+from spark_jobs.linkage.private.records import unite
 from spark_jobs.linkage.private.stream import LinkageStream
 from spark_jobs.linkage.private.stream_state import LinkageCommit
 from spark_jobs.paths import literal_path
@@ -28,7 +28,7 @@ from spark_jobs.streaming_queries import EVER, start_batches
 __all__ = ["start"]
 
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
-"""What Spark lists of files; contents are read if they are asked for."""
+"""Spark's columns of files; contents are read only if selected."""
 
 
 def start(
@@ -41,24 +41,24 @@ def start(
     """Start to link the records of files that arrive in the directories of their owners.
 
     Args:
-        files: How many of each owner a batch has at most, the oldest first.
-        on_commit: Called after each batch, and again for the last one when it is repeated.
-        trigger: When batches begin, as `DataStreamWriter.trigger` takes it.
+        files: Maximum files of each owner in a batch, the oldest first.
+        on_commit: Called after each batch, and again when the last batch is repeated.
+        trigger: When batches start; the arguments of `DataStreamWriter.trigger`.
 
     Raises:
-        InputUnfit: There is no such directory.
+        InputUnfit: A directory does not exist.
     """
 
     def process(batch: DataFrame, number: int) -> None:
         on_commit(linkage.process(number, partial(_records, linkage, inputs, batch)))
 
-    arriving = [_arriving(linkage.session, each, files) for each in inputs]
+    streams = [_new_files(linkage.session, input_, files) for input_ in inputs]
     checkpoint = linkage.directory.checkpoint
-    return start_batches(reduce(DataFrame.union, arriving), process, checkpoint, trigger)
+    return start_batches(reduce(DataFrame.union, streams), process, checkpoint, trigger)
 
 
-def _arriving(session: SparkSession, input_: Input, files: int) -> DataFrame:
-    """Return the paths of files as they arrive in a directory, and whose they are."""
+def _new_files(session: SparkSession, input_: Input, files: int) -> DataFrame:
+    """Return the paths of files that arrive in a directory, with their owner."""
     path = _source(input_).path
     if not Path(path).is_dir():
         raise InputUnfit(f"{input_.name}: there is no directory {path}.")
@@ -72,11 +72,13 @@ def _records(linkage: LinkageStream, inputs: Sequence[Input], files: DataFrame) 
     for row in files.collect():
         paths[row["owner"]].append(literal_path(row["path"]))
     frames = {
-        each.name: read_files(linkage.session, each, _source(each), sorted(paths[each.name]))
-        for each in inputs
-        if each.name in paths
+        input_.name: read_files(
+            linkage.session, input_, _source(input_), sorted(paths[input_.name])
+        )
+        for input_ in inputs
+        if input_.name in paths
     }
-    return united(frames, linkage.spec.bits, [each.name for each in inputs])
+    return unite(frames, linkage.spec.bits, [input_.name for input_ in inputs])
 
 
 def _source(input_: Input) -> FileSource:

@@ -1,6 +1,6 @@
-"""The state of a stream of records after a batch, and the directory that it is committed in.
+"""The state of a stream of records after a batch, and the directory in which it is committed.
 
-blocks/    the records that are kept, as blocks
+blocks/    the stored records, as blocks
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["BLOCKS_FOLDER", "KeptBlocks", "LinkageCommit", "LinkageDirectory"]
 BLOCKS_FOLDER: Final = "blocks"
 
 _FORMAT: Final = 1
-"""Of blocks and commits; other versions cannot read them."""
+"""The version of blocks and commits; other versions cannot read them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptBlocks:
-    """Blocks of records that were cut together.
+    """Stored blocks of records that were cut together.
 
     Attributes:
-        files: Those that hold them, as paths below the directory.
-        tier: How often the records have been merged with others.
-        arrived_s: When the latest of them arrived, in seconds since the epoch.
+        files: Their files, as paths below the directory.
+        tier: How often the records have been merged.
+        arrived_s: When the latest record arrived, in seconds since the epoch.
     """
 
     files: tuple[str, ...]
@@ -48,16 +48,17 @@ class LinkageCommit:
     """The state after a batch.
 
     Attributes:
-        batch: Its id; -1 before the first one.
-        attempt: Which of its executions this was.
+        batch: The id of the batch; -1 before the first one.
+        attempt: The id of its execution.
         job: The fingerprint of the job.
         arrived_s: When its records arrived, by a clock that never goes back.
-        frequency: For each position in how many records of the first batch it is set; and
+        frequency: The number of records of the first batch with each position set; and
         ordered: the number of these records. The order of positions follows from both.
+        kept: The stored blocks.
         records: Records of all batches;
         pairs: pairs that were compared, or excluded by their lengths; and
-        links: links that were found.
-        has_results: Whether this batch had any.
+        links: their links.
+        has_results: Whether this batch has links.
     """
 
     batch: int = -1
@@ -74,27 +75,27 @@ class LinkageCommit:
 
     @property
     def files(self) -> frozenset[str]:
-        return frozenset(path for each in self.kept for path in each.files)
+        return frozenset(path for blocks in self.kept for path in blocks.files)
 
     @property
     def spans(self) -> list[BlockSpan]:
-        return [span for each in self.kept for span in each.spans]
+        return [span for blocks in self.kept for span in blocks.spans]
 
     @property
     def order(self) -> BitOrder | None:
-        """The order in which all records are rewritten; None: there were none so far."""
+        """The order in which all records are rewritten; None: there are no records yet."""
         if not self.frequency:
             return None
         return BitOrder(np.array(self.frequency, dtype=np.int64), self.ordered)
 
     def to_json(self) -> dict[str, Any]:
         kept = [
-            [each.files, each.tier, each.arrived_s, list(map(astuple, each.spans))]
-            for each in self.kept
+            [blocks.files, blocks.tier, blocks.arrived_s, list(map(astuple, blocks.spans))]
+            for blocks in self.kept
         ]
         return {
             "format": _FORMAT,
-            **{each.name: getattr(self, each.name) for each in fields(self)},
+            **{field.name: getattr(self, field.name) for field in fields(self)},
             "kept": kept,
         }
 

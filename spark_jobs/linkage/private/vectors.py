@@ -2,8 +2,8 @@
 
 See docs/papers/pprl.md, 2.3.
 
-The order is made of all owners' frequencies: rare positions first, ties by position, unused
-positions last. Those are kept, not dropped, so that a later record may use them.
+The order follows all owners' frequencies: rare positions first, ties by position, unused positions
+last. Unused positions are kept, because a later record can use them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_jobs.linkage.compiled import compiled
 __all__ = ["GROUP", "BitOrder", "Numbers", "Words", "cardinalities", "frequencies", "unpacked"]
 
 GROUP: Final = 4
-"""Words that a kernel compares in one step; records have a multiple of it."""
+"""Words that a kernel compares in one step; a record's number of words is a multiple."""
 
 _WORD_BITS: Final = 64
 
@@ -48,15 +48,15 @@ class BitOrder:
 
     @cached_property
     def by_selectivity(self) -> Numbers:
-        """The words in the order in which a kernel compares them: the most selective first.
+        """The order in which a kernel compares words: the most selective first.
 
-        Two records differ at a position that a share p of them has set with probability ``2 p (1 -
-        p)``; so after the first few words most pairs have differed too often.
+        At a position that a share p of records has set, two records differ with probability ``2 p
+        (1 - p)``; after the first few words most pairs have thus differed too often.
         """
-        spread = np.zeros(self.words * _WORD_BITS)
+        variances = np.zeros(self.words * _WORD_BITS)
         ordered = self.frequency[self.positions].astype(np.float64)
-        spread[: len(ordered)] = ordered * (self.records - ordered)
-        return np.argsort(-spread.reshape(self.words, _WORD_BITS).sum(axis=1), kind="stable")
+        variances[: len(ordered)] = ordered * (self.records - ordered)
+        return np.argsort(-variances.reshape(self.words, _WORD_BITS).sum(axis=1), kind="stable")
 
     def rewritten(self, arrays: Bytes) -> Words:
         """Rewrite arrays of bytes in this order; rank 0 is the highest bit of the first word."""

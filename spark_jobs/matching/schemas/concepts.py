@@ -20,22 +20,22 @@ from spark_jobs.matching.schemas.translations import Label, Translations
 
 __all__ = ["concept_candidates"]
 
-KEPT: Final = 10
-"""Candidates that are kept for each concept of the left."""
+MAX_CANDIDATES: Final = 10
+"""Maximum candidates for each concept of the left."""
 
 _THRESHOLDS: Final = (-1.0, -2.0, -2.5, -3.0, -3.0)
-"""Bits from which on pairs teach the translations, round by round."""
+"""Minimum bits of the pairs that train the translations, by round."""
 _SYNONYM: Final = 0.5
-"""Bits that it costs that a label is not the preferred one."""
+"""Cost in bits of a label that is not preferred."""
 _STRUCTURE: Final = 1.5
-"""Bits for a pair of which something above corresponds; against one of which nothing does."""
-_ABOVE: Final = 3
-"""Steps upward, by is-a and part-of, that count as above."""
-_LEAST: Final = -8.0
+"""Bits for a pair whose ancestors correspond, and against a pair whose ancestors do not."""
+_MAX_STEPS: Final = 3
+"""Maximum steps to an ancestor, by is-a and part-of."""
+_MIN_BITS: Final = -8.0
 _OFFSET: Final = 1.0
-"""Bits that make the confidences of all candidates those that pairs of known truth have."""
-_MOST_PATHS: Final = 3
-_REPORTED: Final = 20_000
+"""Bits added to all candidates, calibrated by pairs of known truth."""
+_MAX_PATHS: Final = 3
+_REPORT_INTERVAL: Final = 20_000
 """Pairs between two reports of progress."""
 _ROUNDS: Final = len(_THRESHOLDS) + 1
 
@@ -51,7 +51,7 @@ _Pairs = Mapping[tuple[int, int], _Pair]
 
 
 class _Side:
-    """An ontology by numbers: labels of all concepts one after the other."""
+    """An ontology by numbers, with the labels of all concepts in sequence."""
 
     def __init__(self, ontology: Ontology, words: Labels) -> None:
         self.concepts: Sequence[Concept] = list(ontology.values())
@@ -74,21 +74,21 @@ class _Side:
 
     @cached_property
     def above(self) -> Sequence[frozenset[int]]:
-        """What each concept is or is part of, some steps upward; a cycle ends where it began."""
+        """The ancestors of each concept, by is-a and part-of; a cycle ends at its start."""
         direct = [
-            [self._numbers[one] for one in (*concept.parents, *concept.wholes)]
+            [self._numbers[parent] for parent in (*concept.parents, *concept.wholes)]
             for concept in self.concepts
         ]
         return [self._upward(number, direct) for number in range(len(direct))]
 
     @staticmethod
     def _upward(number: int, direct: Sequence[Sequence[int]]) -> frozenset[int]:
-        found: set[int] = set()
+        ancestors: set[int] = set()
         last = {number}
-        for _ in range(_ABOVE):
-            last = {up for one in last for up in direct[one]} - found - {number}
-            found |= last
-        return frozenset(found)
+        for _ in range(_MAX_STEPS):
+            last = {up for node in last for up in direct[node]} - ancestors - {number}
+            ancestors |= last
+        return frozenset(ancestors)
 
     @cached_property
     def words_above(self) -> Sequence[frozenset[str]]:
@@ -103,45 +103,50 @@ def concept_candidates(
     right: Ontology,
     background: Background,
     *,
-    least: float = 0.6,
+    min_score: float = 0.6,
     accepted: Iterable[tuple[str, str]] = (),
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Iterator[Candidate]:
     """Yield the best candidates of each concept on the left, best first.
 
     Args:
-        least: The score of a path in the background graph.
-        accepted: Pairs that people accepted; they teach the translations in every round.
-        progress: Is called with what is done, and all of it: labels that are looked up, pairs of
-            all rounds, concepts whose relations are. It may raise, which ends the search.
+        min_score: The minimum score of a path in the background graph.
+        accepted: Pairs that users accepted; they train the translations in every round.
+        progress: Called with finished and total steps: labels looked up, pairs of all rounds,
+            concepts whose relations are looked up. It can raise to end the search.
     """
-    texts = (text for side in (left, right) for each in side.values() for text in each.labels)
+    texts = (text for side in (left, right) for concept in side.values() for text in concept.labels)
     words = Labels(texts)
     one, other = (_Side(side, words) for side in (left, right))
     senses = Senses(background, words)
-    # Of both sides senses and what they teach, of the left its pairs and its relations.
-    others = 3 * len(one.labels) + 2 * len(other.labels) + len(one.concepts)
-    steps = Steps(progress, others + _ROUNDS * NEAREST * len(one.labels))
+    # Both sides: senses and their synonyms; the left: its label pairs and its relations.
+    other_steps = 3 * len(one.labels) + 2 * len(other.labels) + len(one.concepts)
+    steps = Steps(progress, other_steps + _ROUNDS * NEAREST * len(one.labels))
     shared = SharedSenses(senses, (one.labels, one.owners), (other.labels, other.owners), steps)
     pairs = [*label_pairs(one.labels, other.labels, steps), *shared.pairs.values()]
-    steps.total = others + _ROUNDS * len(pairs)
+    steps.total = other_steps + _ROUNDS * len(pairs)
     translations = Translations((*one.labels, *other.labels))
-    known = frozenset(accepted)
-    taught = [*_taught(known, one, other), *senses.taught(one.labels, other.labels, steps)]
-    found: _Pairs = {}
+    accepted_pairs = frozenset(accepted)
+    lessons = [
+        *_lessons(accepted_pairs, one, other),
+        *senses.lessons(one.labels, other.labels, steps),
+    ]
+    candidates: _Pairs = {}
     selected: dict[int, int] = {}
     compare = _Comparison(one, other, shared, translations, steps)
     for threshold in (*_THRESHOLDS, None):
-        found = _with_structure(compare.all_of(pairs), one, other, selected)
+        candidates = _with_structure(compare.all_of(pairs), one, other, selected)
         if threshold is not None:
-            selected = _selected(found, threshold)
-            learned = [found[pair] for pair in selected.items()]
-            translations.learn([*taught, *((each.left, each.right) for each in learned)])
-    yield from _equal(found, one, other, shared)
-    yield from _stated(one, shared, _Relations(_owners(other), senses, background, least), steps)
+            selected = _select(candidates, threshold)
+            learned = [candidates[pair] for pair in selected.items()]
+            translations.learn([*lessons, *((pair.left, pair.right) for pair in learned)])
+    yield from _equal(candidates, one, other, shared)
+    yield from _stated_relations(
+        one, shared, _Relations(_owners(other), senses, background, min_score), steps
+    )
 
 
-def _taught(
+def _lessons(
     accepted: frozenset[tuple[str, str]], one: _Side, other: _Side
 ) -> Iterator[tuple[Label, Label]]:
     first = [_first_labels(side) for side in (one, other)]
@@ -159,7 +164,7 @@ def _first_labels(side: _Side) -> dict[str, Label]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """Compares pairs of labels, with the present translations."""
+    """Compares pairs of labels, with the current translations."""
 
     one: _Side
     other: _Side
@@ -168,17 +173,17 @@ class _Comparison:
     steps: Steps
 
     def all_of(self, pairs: Sequence[tuple[int, int]]) -> _Pairs:
-        """Return the best labels of each pair of concepts."""
-        found: dict[tuple[int, int], _Pair] = {}
-        for left, right in self.steps.over(pairs, _REPORTED):
+        """Return the best pair of labels of each pair of concepts."""
+        best: dict[tuple[int, int], _Pair] = {}
+        for left, right in self.steps.over(pairs, _REPORT_INTERVAL):
             owners = self.one.owners[left], self.other.owners[right]
             pair = self._of_labels(left, right, owners)
-            kept = pair.bits >= _LEAST or owners in self.shared.pairs
-            if kept and (owners not in found or pair.bits > found[owners].bits):
-                found[owners] = pair
+            is_candidate = pair.bits >= _MIN_BITS or owners in self.shared.pairs
+            if is_candidate and (owners not in best or pair.bits > best[owners].bits):
+                best[owners] = pair
         return {
-            owners: _Pair(self.shared.weighed(pair.bits, owners), pair.left, pair.right)
-            for owners, pair in found.items()
+            owners: _Pair(self.shared.weigh(pair.bits, owners), pair.left, pair.right)
+            for owners, pair in best.items()
         }
 
     def _of_labels(self, left: int, right: int, owners: tuple[int, int]) -> _Pair:
@@ -189,7 +194,7 @@ class _Comparison:
 
 
 def _with_structure(pairs: _Pairs, one: _Side, other: _Side, selected: Mapping[int, int]) -> _Pairs:
-    """Add what the correspondences above a pair say."""
+    """Add the evidence of the correspondences above a pair."""
     if not selected:
         return pairs
     reached = frozenset(selected.values())
@@ -215,9 +220,9 @@ def _structure(
     return -_STRUCTURE if images and reached & right else 0.0
 
 
-def _selected(pairs: _Pairs, threshold: float) -> dict[int, int]:
-    weighed = [(pair.bits, *owners) for owners, pair in pairs.items() if pair.bits >= threshold]
-    return dict(one_to_one(weighed))
+def _select(pairs: _Pairs, threshold: float) -> dict[int, int]:
+    weighted = [(pair.bits, *owners) for owners, pair in pairs.items() if pair.bits >= threshold]
+    return dict(one_to_one(weighted))
 
 
 def _equal(pairs: _Pairs, one: _Side, other: _Side, shared: SharedSenses) -> Iterator[Candidate]:
@@ -225,7 +230,7 @@ def _equal(pairs: _Pairs, one: _Side, other: _Side, shared: SharedSenses) -> Ite
     for (left, right), pair in pairs.items():
         of_left[left].append((-pair.bits, right))
     for left in sorted(of_left):
-        for _, right in sorted(of_left[left])[:KEPT]:
+        for _, right in sorted(of_left[left])[:MAX_CANDIDATES]:
             pair = pairs[left, right]
             elements = one.concepts[left].identifier, other.concepts[right].identifier
             reasons = _reason(pair), shared.reason((left, right))
@@ -240,23 +245,23 @@ def _reason(pair: _Pair) -> str:
 
 
 def _owners(side: _Side) -> Mapping[Label, str]:
-    """The first concept that has a label."""
+    """Return the first concept of each label."""
     owners = zip(reversed(side.labels), reversed(side.owners), strict=True)
     return {label: side.concepts[owner].identifier for label, owner in owners}
 
 
 @dataclass(frozen=True, slots=True)
 class _Relations:
-    """What the background states between senses and concepts of the right, besides equality.
+    """The background's relations between senses and concepts of the right, besides equality.
 
-    Each sense is looked up once, however many concepts have it, and so are labels of terms.
+    Each sense is looked up once, however many concepts have it; so are the labels of terms.
     """
 
     owners: Mapping[Label, str]
     senses: Senses
     background: Background
-    least: float
-    _known: dict[str, Sequence[tuple[str, Path]]] = field(default_factory=dict, init=False)
+    min_score: float
+    _cache: dict[str, Sequence[tuple[str, Path]]] = field(default_factory=dict, init=False)
     _targets: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -264,36 +269,36 @@ class _Relations:
             self._targets.update(dict.fromkeys(self.senses.terms(label), owner))
 
     def of(self, sense: str) -> Sequence[tuple[str, Path]]:
-        """Return the best concepts: no other one is among the best of all senses of a concept."""
-        if sense not in self._known:
-            self._known[sense] = _ranked(self._stated(sense))
-        return self._known[sense]
+        """Return the best concepts for a sense, which include a concept's best for all senses."""
+        if sense not in self._cache:
+            self._cache[sense] = _best_paths(self._find(sense))
+        return self._cache[sense]
 
-    def _stated(self, sense: str) -> Iterator[tuple[str, Path]]:
-        for term, path in self.background.reachable(sense, least=self.least):
+    def _find(self, sense: str) -> Iterator[tuple[str, Path]]:
+        for term, path in self.background.reachable(sense, min_score=self.min_score):
             if path.relation is not Relation.EQUAL and term in self._targets:
                 yield self._targets[term], path
 
 
-def _ranked(found: Iterable[tuple[str, Path]]) -> Sequence[tuple[str, Path]]:
-    """The best paths, each to another concept; of equal ones to one concept the first."""
+def _best_paths(paths: Iterable[tuple[str, Path]]) -> Sequence[tuple[str, Path]]:
+    """Return the best paths, one per concept; ties to one concept keep the first path."""
     best: dict[str, Path] = {}
-    for target, path in found:
+    for target, path in paths:
         if target not in best or path.bits > best[target].bits:
             best[target] = path
-    return sorted(best.items(), key=lambda each: (-each[1].bits, each[0]))[:_MOST_PATHS]
+    return sorted(best.items(), key=lambda item: (-item[1].bits, item[0]))[:_MAX_PATHS]
 
 
-def _stated(
+def _stated_relations(
     one: _Side, shared: SharedSenses, relations: _Relations, steps: Steps
 ) -> Iterator[Candidate]:
-    """Relations that the background states between senses; equality is that of senses."""
-    for number in steps.over(range(len(one.concepts)), _REPORTED):
-        found: list[tuple[str, Path]] = []
+    """Yield relations that the background states between senses; equal senses are not included."""
+    for number in steps.over(range(len(one.concepts)), _REPORT_INTERVAL):
+        paths: list[tuple[str, Path]] = []
         for sense in shared.of_left(number):
-            found += relations.of(sense)
+            paths += relations.of(sense)
             steps.add()
-        for target, path in _ranked(found):
+        for target, path in _best_paths(paths):
             reason = f"the background says {path.relation}: {path}"
             identifier = one.concepts[number].identifier
             yield Candidate(identifier, target, path.bits, path.relation, (reason,))

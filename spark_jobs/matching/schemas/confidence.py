@@ -1,4 +1,4 @@
-"""From bits to confidence: probabilities that keep their promise, and how far they do."""
+"""Converts bits to calibrated confidences, and measures the calibration error."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 __all__ = ["Calibration", "calibration_error"]
 
 _PRECISION: Final = 2.0
-"""How strongly the curve is held to what it is without feedback."""
+"""The weight of the prior, the curve without feedback."""
 _STEPS: Final = 50
 _BINS: Final = 10
-_MOST: Final = 500.0
+_MAX_LOG_ODDS: Final = 500.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Calibration:
     """A logistic curve over bits.
 
     Attributes:
-        slope: How far bits are to be believed; 1 as they are.
-        offset: Bits that are added.
+        slope: The factor of bits; 1 by default.
+        offset: Bits added.
     """
 
     slope: float = 1.0
@@ -31,15 +31,18 @@ class Calibration:
 
     def confidence(self, bits: float) -> float:
         """Return the probability that a pair with these bits is right."""
-        return float(1 / (1 + 2.0 ** -max(-_MOST, min(self.slope * bits + self.offset, _MOST))))
+        return float(
+            1
+            / (1 + 2.0 ** -max(-_MAX_LOG_ODDS, min(self.slope * bits + self.offset, _MAX_LOG_ODDS)))
+        )
 
     @classmethod
-    def learned(cls, decided: Iterable[tuple[float, bool]]) -> Calibration:
+    def fit(cls, decisions: Iterable[tuple[float, bool]]) -> Calibration:
         """Fit the curve to bits of pairs and whether they are right, by Newton's method.
 
-        The more decisions there are, the further it may leave the curve without them.
+        With more decisions, the curve can deviate more from the prior.
         """
-        points = sorted(decided)
+        points = sorted(decisions)
         if not points:
             return cls()
         design = np.array([(bits, 1.0) for bits, _ in points])
@@ -48,13 +51,13 @@ class Calibration:
         weights = prior.copy()
         natural = np.log(2.0)
         for _ in range(_STEPS):
-            scores = np.clip(design @ weights * natural, -_MOST, _MOST)
-            expected = 1 / (1 + np.exp(-scores))
-            gradient = natural * design.T @ (expected - truth) + _PRECISION * (weights - prior)
-            spread = expected * (1 - expected) * natural**2
-            curvature = (design.T * spread) @ design + _PRECISION * np.eye(2)
+            scores = np.clip(design @ weights * natural, -_MAX_LOG_ODDS, _MAX_LOG_ODDS)
+            probability = 1 / (1 + np.exp(-scores))
+            gradient = natural * design.T @ (probability - truth) + _PRECISION * (weights - prior)
+            curvature_weights = probability * (1 - probability) * natural**2
+            curvature = (design.T * curvature_weights) @ design + _PRECISION * np.eye(2)
             weights = weights - np.linalg.solve(curvature, gradient)
-            weights[0] = max(weights[0], 0.05)  # more evidence never means less confidence
+            weights[0] = max(weights[0], 0.05)  # more evidence never lowers confidence
         return cls(float(weights[0]), float(weights[1]))
 
 
@@ -62,9 +65,10 @@ def calibration_error(confidences: Sequence[float], right: Sequence[bool]) -> fl
     """Return the expected calibration error, from 0 to 1, over ten bins of equal width."""
     if not confidences:
         return 0.0
-    stated, truth = np.asarray(confidences), np.asarray(right, dtype=np.float64)
-    bins = np.minimum((stated * _BINS).astype(int), _BINS - 1)
+    predicted, truth = np.asarray(confidences), np.asarray(right, dtype=np.float64)
+    bins = np.minimum((predicted * _BINS).astype(int), _BINS - 1)
     gaps = (
-        abs(float(stated[bins == one].sum() - truth[bins == one].sum())) for one in range(_BINS)
+        abs(float(predicted[bins == bin_].sum() - truth[bins == bin_].sum()))
+        for bin_ in range(_BINS)
     )
-    return sum(gaps) / len(stated)
+    return sum(gaps) / len(predicted)

@@ -1,4 +1,4 @@
-"""What is matched: fields of classes, columns of tables, properties of JSON schemas."""
+"""The matched elements: fields of classes, columns of tables, properties of JSON schemas."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Element:
     """One field of a schema.
 
     Attributes:
-        path: Names that lead to it, from the root; a column has its name alone.
-        type: The JSON type of its values; empty if it is not known.
-        profile: Of its values; None: there are none to look at.
+        path: The names from the root to it; for a column only its name.
+        type: The JSON type of its values; empty if unknown.
+        profile: The profile of its values; None: no values are available.
     """
 
     path: tuple[str, ...]
@@ -31,7 +31,7 @@ class Element:
 
     @cached_property
     def identifier(self) -> str:
-        """One text, however many candidates it is in."""
+        """The path as text, cached because many candidates share it."""
         return ".".join(self.path)
 
 
@@ -40,8 +40,8 @@ class Candidate:
     """A pair that may correspond.
 
     Attributes:
-        bits: Of evidence for the relation; 0 is as probable as not.
-        evidence: In sentences without an end, the weightiest first.
+        bits: The evidence for the relation; 0 means equal odds.
+        evidence: Reasons, as sentences without a full stop, the strongest first.
     """
 
     left: str

@@ -1,8 +1,8 @@
-"""What is learned from accepted and rejected pairs.
+"""Feedback: decisions on pairs, which the matching learns from.
 
-A decision binds its own pair: an accepted one is in the result, a rejected one is not. Beyond it,
-decisions bend the curve from evidence to confidence, and words in which accepted names differ
-count as equal in all others.
+A decision binds its own pair: an accepted pair is in the result, a rejected pair is not. Decisions
+also calibrate the curve from evidence to confidence, and a single word in which accepted names
+differ counts as equal in all other names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["Decisions", "parse_decisions"]
 
-_ACCEPTED: Final = {"true": True, "1": True, "false": False, "0": False}
+_TRUTH_VALUES: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Decisions:
     """Pairs of elements, and whether they were accepted.
 
     Attributes:
-        pairs: By both elements.
+        pairs: Whether each pair of elements was accepted.
     """
 
     pairs: Mapping[tuple[str, str], bool]
@@ -37,7 +37,7 @@ class Decisions:
         return frozenset(pair for pair, accepted in self.pairs.items() if accepted)
 
     def statements(self) -> Iterator[Statement]:
-        """Yield words that are equal, as accepted pairs differ in nothing but them."""
+        """Yield pairs of words that are equal, because accepted pairs differ only in them."""
         for left, right in sorted(self.accepted):
             one, other = (set(words_of(element.rpartition(".")[2])) for element in (left, right))
             before, after = one - other, other - one
@@ -45,22 +45,22 @@ class Decisions:
                 yield Statement(before.pop(), after.pop(), Relation.EQUAL)
 
 
-def parse_decisions(given: Iterable[Decision], rows: Iterable[Mapping[str, Any]]) -> Decisions:
+def parse_decisions(decisions: Iterable[Decision], rows: Iterable[Mapping[str, Any]]) -> Decisions:
     """Join decisions of the specification and of rows.
 
     Raises:
-        InputUnfit: One pair is accepted and rejected, or a row is no decision.
+        InputUnfit: A pair is both accepted and rejected, or a row is not a decision.
     """
     pairs: dict[tuple[str, str], bool] = {}
-    decided = [(each.left, each.right, each.accepted) for each in given]
-    for left, right, accepted in (*decided, *map(_decision, rows)):
+    triples = [(decision.left, decision.right, decision.accepted) for decision in decisions]
+    for left, right, accepted in (*triples, *map(_decision, rows)):
         if pairs.setdefault((left, right), accepted) != accepted:
             raise InputUnfit(f"feedback: {left} and {right} are accepted and rejected.")
     return Decisions(pairs)
 
 
 def _decision(row: Mapping[str, Any]) -> tuple[str, str, bool]:
-    accepted = _ACCEPTED.get(str(row["accepted"]).lower())
+    accepted = _TRUTH_VALUES.get(str(row["accepted"]).lower())
     if not row["left"] or not row["right"] or accepted is None:
         raise InputUnfit(
             f"feedback: the row {row['id']} needs left, right, and accepted as true or false."

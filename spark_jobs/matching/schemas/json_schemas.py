@@ -1,4 +1,4 @@
-"""JSON schemas as elements: each property with its type, by the names that lead to it."""
+"""Parses JSON schemas into elements: each property with its path and type."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["parse_json_schema"]
 
-MOST_TEXT: Final = 4 * 2**20
-"""Characters of a schema."""
-MOST_ELEMENTS: Final = 2_000
-MOST_STEPS: Final = 200_000
-"""Visits of subschemas: a few dozen references are enough to lead to one for ever."""
-MOST_CHARACTERS: Final = 1_000
-"""Of the names that lead to a property; candidates, and what is said of them, have both."""
-_DEEPEST: Final = 8
-_MOST_TYPES: Final = 8
-"""Of one schema; JSON has seven."""
+MAX_TEXT: Final = 4 * 2**20
+"""Maximum characters of a schema."""
+MAX_ELEMENTS: Final = 2_000
+MAX_STEPS: Final = 200_000
+"""Maximum visits of subschemas: a few dozen references suffice for an endless number."""
+MAX_CHARACTERS: Final = 1_000
+"""Maximum characters of a property's path; candidates and their evidence repeat it."""
+_MAX_DEPTH: Final = 8
+_MAX_TYPES: Final = 8
+"""Maximum types of one schema; JSON has seven."""
 _TYPES: Final = frozenset(
     ("array", "boolean", "integer", "null", "number", "object", "string"),
 )
@@ -30,15 +30,15 @@ _VARIANTS: Final = ("allOf", "anyOf", "oneOf")
 def parse_json_schema(text: str, name: str) -> list[Element]:
     """Return the properties of a JSON schema, in the order of their paths.
 
-    References are followed within the document alone, and not in circles; properties below eight
-    others are left out.
+    References are followed only within the document, and not in cycles; properties nested deeper
+    than eight others are skipped.
 
     Raises:
-        InputUnfit: It is too large, is no JSON object, has no properties, or names of these that
-            are too long, or its references lead to too many subschemas.
+        InputUnfit: It is too large, is not a JSON object, has no properties or too long paths, or
+            its references lead to too many subschemas.
     """
-    if len(text) > MOST_TEXT:
-        raise InputUnfit(f"{name}: a JSON schema has {MOST_TEXT:,} characters at most.")
+    if len(text) > MAX_TEXT:
+        raise InputUnfit(f"{name}: a JSON schema has {MAX_TEXT:,} characters at most.")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -52,7 +52,7 @@ def parse_json_schema(text: str, name: str) -> list[Element]:
 
 
 class _Subschema(NamedTuple):
-    """A part of the document, with the names and the references that led to it."""
+    """A part of the document, with its path and the references that led to it."""
 
     schema: Any
     path: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class _Subschema(NamedTuple):
 
 
 class _Walk:
-    """Visits the subschemas of a document, depth first; the first of several types counts."""
+    """Visits the subschemas of a document, depth first; of several types the first counts."""
 
     def __init__(self, document: Mapping[str, Any], name: str) -> None:
         self._document = document
@@ -73,28 +73,28 @@ class _Walk:
         """Return the properties by their paths.
 
         Raises:
-            InputUnfit: They are too many, or the way to them is too long.
+            InputUnfit: They are too many, or a path is too long.
         """
-        waiting = [_Subschema(self._document)]
-        while waiting:
-            each = waiting.pop()
-            below: list[_Subschema] = []
-            for child in self._below(each):
+        pending = [_Subschema(self._document)]
+        while pending:
+            subschema = pending.pop()
+            children: list[_Subschema] = []
+            for child in self._below(subschema):
                 self._step()
-                below.append(child)
-            waiting += reversed(below)
+                children.append(child)
+            pending += reversed(children)
         return self._elements
 
-    def _below(self, given: _Subschema) -> Iterator[_Subschema]:
-        if not isinstance(given.schema, dict) or len(given.path) > _DEEPEST:
+    def _below(self, subschema: _Subschema) -> Iterator[_Subschema]:
+        if not isinstance(subschema.schema, dict) or len(subschema.path) > _MAX_DEPTH:
             return
-        schema, path, seen = self._resolved(given)
+        schema, path, seen = self._resolve(subschema)
         properties = schema.get("properties")
         for key, value in properties.items() if isinstance(properties, dict) else ():
             if key:
-                below = _Subschema(value, (*path, key), seen)
-                self._add(Element(below.path, _type(self._resolved(below).schema)))
-                yield below
+                child = _Subschema(value, (*path, key), seen)
+                self._add(Element(child.path, _type(self._resolve(child).schema)))
+                yield child
         if "items" in schema:
             yield _Subschema(schema["items"], path, seen)
         for variant in _VARIANTS:
@@ -103,43 +103,43 @@ class _Walk:
                 yield _Subschema(option, path, seen)
 
     def _add(self, element: Element) -> None:
-        if sum(map(len, element.path)) > MOST_CHARACTERS:
+        if sum(map(len, element.path)) > MAX_CHARACTERS:
             raise InputUnfit(
                 f"{self._name}: the names that lead to a property of a JSON schema have "
-                f"{MOST_CHARACTERS:,} characters at most together."
+                f"{MAX_CHARACTERS:,} characters at most together."
             )
         self._elements.setdefault(element.path, element)
-        if len(self._elements) > MOST_ELEMENTS:
+        if len(self._elements) > MAX_ELEMENTS:
             raise InputUnfit(
-                f"{self._name}: a JSON schema has {MOST_ELEMENTS:,} properties at most."
+                f"{self._name}: a JSON schema has {MAX_ELEMENTS:,} properties at most."
             )
 
     def _step(self, steps: int = 1) -> None:
         self._steps += steps
-        if self._steps > MOST_STEPS:
+        if self._steps > MAX_STEPS:
             raise InputUnfit(
-                f"{self._name}: the JSON schema has more than {MOST_STEPS:,} subschemas, each "
+                f"{self._name}: the JSON schema has more than {MAX_STEPS:,} subschemas, each "
                 "counted as often as references lead to it."
             )
 
-    def _resolved(self, given: _Subschema) -> _Subschema:
-        """Follow references; one that leads elsewhere, nowhere or in a circle gives nothing."""
-        schema, path, seen = given
+    def _resolve(self, subschema: _Subschema) -> _Subschema:
+        """Follow references; an external, dangling or cyclic reference gives an empty schema."""
+        schema, path, seen = subschema
         while isinstance(schema, dict) and isinstance(reference := schema.get("$ref"), str):
             if reference in seen:
                 return _Subschema({}, path, seen)
-            self._step(1 + len(seen))  # those are copied
+            self._step(1 + len(seen))  # `seen` is copied
             seen |= {reference}
             schema = self._target(reference)
         return _Subschema(schema if isinstance(schema, dict) else {}, path, seen)
 
     def _target(self, reference: str) -> Any:
         if reference not in self._targets:
-            self._targets[reference] = _found(reference, self._document)
+            self._targets[reference] = _find(reference, self._document)
         return self._targets[reference]
 
 
-def _found(reference: str, root: Mapping[str, Any]) -> Any:
+def _find(reference: str, root: Mapping[str, Any]) -> Any:
     target: Any = root
     if not reference.startswith("#"):
         return None
@@ -150,8 +150,8 @@ def _found(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    stated = schema.get("type")
-    if isinstance(stated, list):
-        types = [each for each in stated[:_MOST_TYPES] if each != "null"]
-        stated = types[0] if len(types) == 1 else None
-    return stated if isinstance(stated, str) and stated in _TYPES else ""
+    type_ = schema.get("type")
+    if isinstance(type_, list):
+        types = [name for name in type_[:_MAX_TYPES] if name != "null"]
+        type_ = types[0] if len(types) == 1 else None
+    return type_ if isinstance(type_, str) and type_ in _TYPES else ""

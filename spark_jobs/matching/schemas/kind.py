@@ -19,11 +19,11 @@ from spark_jobs.runner.port import (
 
 __all__ = ["SchemaMatching"]
 
-_NEEDED: Final = ("rapidfuzz", "rdflib")
+_REQUIRED: Final = ("rapidfuzz", "rdflib")
 
 
 class SchemaMatching:
-    """Finds out which fields of two tables, or concepts of two ontologies, correspond."""
+    """Finds corresponding fields of two tables, or concepts of two ontologies."""
 
     name = "matching.schema"
     summary = "Matches the fields of two schemas, or the concepts of two ontologies, with reasons."
@@ -49,7 +49,7 @@ class SchemaMatching:
         }
 
     def forecast(self, spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
-        if missing := [module for module in _NEEDED if find_spec(module) is None]:
+        if missing := [module for module in _REQUIRED if find_spec(module) is None]:
             raise InputUnfit(
                 f'{", ".join(missing)} is missing here: pip install "portolan[matching]".'
             )

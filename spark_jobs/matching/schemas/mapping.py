@@ -1,8 +1,8 @@
 """Correspondences as a change of the right class: fields with the names of the left.
 
 The patch is a merge patch of the schema, and the copies are arguments of `portolan schema copy`.
-Who wants no copy takes the renames instead, as arguments of `portolan schema apply --rename`. And a
-job that reads the right table under the names of the left takes ``rename`` into its source.
+Instead of copies, use the renames as arguments of `portolan schema apply --rename`. A job that
+reads the right table under the names of the left uses ``rename`` in its source.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def field_mapping(
 ) -> dict[str, Any]:
     """Return the patch, copies and renames for pairs of a left and a right field.
 
-    Names on the right are those in the table, whatever it calls them in this job.
+    Names on the right are those in the table, not their names in this job.
 
     Args:
         class_name: The class of the right.
-        types: Of the fields on the right, by their names, as types of a schema.
+        types: The schema types of the fields on the right, by name.
     """
     patch: dict[str, dict[str, str]] = {}
     rename: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""Evidence of names: how much more probable one is as a form of the other than by chance.
+"""Evidence of names: log2 of how much more probable one is as a form of the other than by chance.
 
-Evidence is counted in bits, so that evidence of different origin adds up.
+In bits, evidence from different sources adds up.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from spark_jobs.matching.schemas.words import words_of
 
 __all__ = ["Name", "NameEvidence", "Vocabulary", "name_evidence", "names_of", "word_similarity"]
 
-_LETTER: Final = 3.5
-"""Bits of a letter that is equal; in a word that many names have, down to two fifths of it."""
-_FREQUENT: Final = 0.6
-_CUT: Final = 2.0
-"""Bits that it costs to keep only the beginning of a word."""
-_VOWEL: Final = 0.7
-_CONSONANT: Final = 5.0
-"""Bits that a letter costs that is left out inside a word."""
-_SKIPPED: Final = 3.0
-"""Bits that a word costs that is left out: one in eight is."""
-_UNEXPLAINED: Final = 6.0
-"""Bits that a letter costs which comes from no word."""
-_SPLIT: Final = 3.0
-"""Bits that it costs if words of both names do not begin at the same letter."""
-_LEAST: Final = -6.0
-_EXPLAINED: Final = 0.75
-"""Share of an abbreviation's letters that must occur in the name, in their order."""
-_SIMILAR: Final = 0.88
-"""Jaro-Winkler similarity from which on words are spellings of each other."""
-_PREFIX: Final = 0.95
-"""Share of the names that a first word must have, to be taken for that of their table."""
-_SHORTEST: Final = 4
-"""Letters of words whose spelling is compared."""
-_LONGEST: Final = 64
-"""Letters of a name that are looked at."""
+_LETTER_BITS: Final = 3.5
+"""Bits of an equal letter; in a word that many names have, down to two fifths of it."""
+_FREQUENCY_DISCOUNT: Final = 0.6
+_TRUNCATION_COST: Final = 2.0
+"""Cost in bits of a truncated word."""
+_VOWEL_COST: Final = 0.7
+_CONSONANT_COST: Final = 5.0
+"""Cost in bits of a consonant omitted inside a word."""
+_OMITTED_WORD_COST: Final = 3.0
+"""Cost in bits of an omitted word: one in eight is omitted."""
+_UNEXPLAINED_COST: Final = 6.0
+"""Cost in bits of a letter that no word explains."""
+_SPLIT_COST: Final = 3.0
+"""Cost in bits if words of both names do not start at the same letter."""
+_MIN_BITS: Final = -6.0
+_MIN_EXPLAINED: Final = 0.75
+"""Minimum share of an abbreviation's letters that occur in the name, in order."""
+_MIN_SIMILARITY: Final = 0.88
+"""Minimum Jaro-Winkler similarity of spelling variants."""
+_MIN_PREFIX_SHARE: Final = 0.95
+"""Minimum share of the names with a first word that counts as their table's name."""
+_MIN_WORD_LENGTH: Final = 4
+"""Minimum letters of words whose spelling is compared."""
+_MAX_LETTERS: Final = 64
+"""Maximum letters of a name that are compared."""
 _VOWELS: Final = frozenset("aeiouyäöüáéíóúàèìòùâêîôû")
 
 
@@ -52,7 +52,7 @@ class Name:
     """A name as words.
 
     Attributes:
-        words: Without the word that all names beside it begin with.
+        words: The words, without a common first word of all names of the schema.
     """
 
     text: str
@@ -60,21 +60,21 @@ class Name:
 
     @cached_property
     def letters(self) -> str:
-        return "".join(self.words)[:_LONGEST]
+        return "".join(self.words)[:_MAX_LETTERS]
 
     @cached_property
     def starts(self) -> frozenset[int]:
-        """Where a word begins in `letters`."""
+        """The starts of words in `letters`."""
         return frozenset(sum(map(len, self.words[:n])) for n in range(len(self.words)))
 
 
 @dataclass(frozen=True, slots=True)
 class NameEvidence:
-    """What two names say.
+    """The evidence of two names.
 
     Attributes:
-        bits: For one meaning; negative: against it.
-        reason: In words; empty if the names say nothing.
+        bits: The evidence for one meaning; negative: against it.
+        reason: The reason as text; empty without evidence.
     """
 
     bits: float
@@ -82,10 +82,10 @@ class NameEvidence:
 
 
 class Vocabulary:
-    """What is known of words: how many names have them, and which are equal.
+    """The frequencies of words in names, and equal words.
 
     Args:
-        background: Relations of words; `EQUAL` is used here.
+        background: Relations of words; only `EQUAL` is used.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Vocabulary:
         }
 
     def rarity(self, word: str) -> float:
-        """Return bits: a word is worth more, the fewer names have it."""
+        """Return the bits of a word; the fewer names have it, the more bits."""
         return self._rarity[word]
 
     def share(self, word: str) -> float:
-        """Return the share of names that have a word, on the side where more have it."""
+        """Return the share of names with a word, on the side with the higher share."""
         return max(shares.get(word, 0.0) for shares in self._shares)
 
     def are_equal(self, one: str, other: str) -> bool:
@@ -113,27 +113,27 @@ class Vocabulary:
 
 
 def names_of(texts: Sequence[str]) -> list[Name]:
-    """Return the names of one schema, without a first word that nearly all have."""
+    """Return the names of one schema, without a first word common to nearly all."""
     split = [words_of(text) for text in texts]
     firsts = Counter(words[0] for words in split if len(words) > 1)
-    least = max(3.0, _PREFIX * len(texts))
+    min_count = max(3.0, _MIN_PREFIX_SHARE * len(texts))
     return [
-        Name(text, words[1:] if len(words) > 1 and firsts[words[0]] >= least else words)
+        Name(text, words[1:] if len(words) > 1 and firsts[words[0]] >= min_count else words)
         for text, words in zip(texts, split, strict=True)
     ]
 
 
 def name_evidence(left: Name, right: Name, vocabulary: Vocabulary) -> NameEvidence:
-    """Compare two names by the form that explains most."""
+    """Compare two names by the form that gives the most evidence."""
     if not left.words or not right.words:
         return NameEvidence(0.0)
-    found = [
-        NameEvidence(_abbreviated(left, right, vocabulary), _reason(left, right)),
-        NameEvidence(_abbreviated(right, left, vocabulary), _reason(right, left)),
-        NameEvidence(_alike(left, right, vocabulary), "the names have similar words"),
+    forms = [
+        NameEvidence(_abbreviation_bits(left, right, vocabulary), _reason(left, right)),
+        NameEvidence(_abbreviation_bits(right, left, vocabulary), _reason(right, left)),
+        NameEvidence(_similarity_bits(left, right, vocabulary), "the names have similar words"),
     ]
-    best = max(found, key=lambda each: each.bits)
-    return best if best.bits > 0 else NameEvidence(max(best.bits, _LEAST))
+    best = max(forms, key=lambda evidence: evidence.bits)
+    return best if best.bits > 0 else NameEvidence(max(best.bits, _MIN_BITS))
 
 
 def _reason(full: Name, short: Name) -> str:
@@ -142,70 +142,70 @@ def _reason(full: Name, short: Name) -> str:
     return f"“{short.text}” is short for “{full.text}”"
 
 
-def _alike(left: Name, right: Name, vocabulary: Vocabulary) -> float:
-    """Words that are equal or spelled alike, less those without a counterpart."""
-    rest = list(right.words)
+def _similarity_bits(left: Name, right: Name, vocabulary: Vocabulary) -> float:
+    """Return the bits of words that are equal or spelled alike, less unmatched words."""
+    unmatched = list(right.words)
     bits = 0.0
     for word in left.words:
         best, at = max(
-            ((_likeness(word, other, vocabulary), -n) for n, other in enumerate(rest)),
+            ((_similarity(word, other, vocabulary), -n) for n, other in enumerate(unmatched)),
             default=(0.0, 0),
         )
-        if best >= _SIMILAR:
+        if best >= _MIN_SIMILARITY:
             bits += best**4 * (2.0 + vocabulary.rarity(word))
-            rest.pop(-at)
+            unmatched.pop(-at)
         else:
-            bits -= _SKIPPED
-    return bits - _SKIPPED * len(rest)
+            bits -= _OMITTED_WORD_COST
+    return bits - _OMITTED_WORD_COST * len(unmatched)
 
 
-def _likeness(one: str, other: str, vocabulary: Vocabulary) -> float:
+def _similarity(one: str, other: str, vocabulary: Vocabulary) -> float:
     return 1.0 if vocabulary.are_equal(one, other) else word_similarity(one, other)
 
 
 @lru_cache(maxsize=65_536)
 def word_similarity(one: str, other: str) -> float:
-    """Return how alike two words are spelled, from 0 to 1; numbers and short words are or not."""
+    """Return the spelling similarity of two words, from 0 to 1; 0 or 1 for numbers, short words."""
     if one == other:
         return 1.0
-    if min(len(one), len(other)) < _SHORTEST or any(map(str.isdigit, one + other)):
+    if min(len(one), len(other)) < _MIN_WORD_LENGTH or any(map(str.isdigit, one + other)):
         return 0.0
     return float(JaroWinkler.similarity(one, other))
 
 
-def _abbreviated(full: Name, short: Name, vocabulary: Vocabulary) -> float:
-    """Explain each letter of `short` by one of `full`, in their order; the best explanation counts.
+def _abbreviation_bits(full: Name, short: Name, vocabulary: Vocabulary) -> float:
+    """Explain each letter of `short` by a letter of `full`, in order; return the best bits.
 
-    Words may be left out, cut, and lose letters, above all vowels. All prefixes of `short` are
+    Words can be omitted, truncated, and lose letters, mainly vowels. All prefixes of `short` are
     explained at once: `best[n]` are the bits of its first n letters by the words so far.
     """
     letters = short.letters
-    if LCSseq.similarity(letters, full.letters) < _EXPLAINED * len(letters):
-        return _LEAST
-    best = [-_UNEXPLAINED * n for n in range(len(letters) + 1)]
+    if LCSseq.similarity(letters, full.letters) < _MIN_EXPLAINED * len(letters):
+        return _MIN_BITS
+    best = [-_UNEXPLAINED_COST * n for n in range(len(letters) + 1)]
     for word in full.words:
-        gain = _LETTER * (1 - _FREQUENT * vocabulary.share(word))
+        gain = _LETTER_BITS * (1 - _FREQUENCY_DISCOUNT * vocabulary.share(word))
         best = _with_word(best, word, short, gain)
     return best[-1]
 
 
 def _with_word(best: Sequence[float], word: str, short: Name, gain: float) -> list[float]:
     letters, cuts = short.letters, short.starts
-    split = _SPLIT if len(cuts) > 1 else 0.0
-    following = [bits - _SKIPPED for bits in best]
+    split = _SPLIT_COST if len(cuts) > 1 else 0.0
+    following = [bits - _OMITTED_WORD_COST for bits in best]
     within = [bits - (0.0 if n in cuts else split) for n, bits in enumerate(best)]
     for position, letter in enumerate(word):
-        dropped = _VOWEL if letter in _VOWELS else _CONSONANT
-        reached = [bits - dropped for bits in within]
-        cut = 0.0 if position == len(word) - 1 else _CUT
+        omission = _VOWEL_COST if letter in _VOWELS else _CONSONANT_COST
+        next_within = [bits - omission for bits in within]
+        cut = 0.0 if position == len(word) - 1 else _TRUNCATION_COST
         for n, other in enumerate(letters):
             if other == letter:
-                bits = within[n] + gain - (_SPLIT if position and n in cuts else 0.0)
-                reached[n + 1] = max(reached[n + 1], bits)
-                following[n + 1] = max(following[n + 1], reached[n + 1] - cut)
-        within = reached
+                bits = within[n] + gain - (_SPLIT_COST if position and n in cuts else 0.0)
+                next_within[n + 1] = max(next_within[n + 1], bits)
+                following[n + 1] = max(following[n + 1], next_within[n + 1] - cut)
+        within = next_within
     for n in range(1, len(following)):
-        following[n] = max(following[n], within[n], following[n - 1] - _UNEXPLAINED)
+        following[n] = max(following[n], within[n], following[n - 1] - _UNEXPLAINED_COST)
     return following
 
 

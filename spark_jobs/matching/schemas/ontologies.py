@@ -1,7 +1,7 @@
-"""OWL and SKOS ontologies as concepts: labels, synonyms, and typed relations between concepts.
+"""Parses OWL and SKOS ontologies into concepts: labels, synonyms, and typed relations.
 
 Nothing is fetched: imports are not followed, external entities are not read, and JSON-LD, whose
-contexts may lie elsewhere, is not accepted.
+contexts can be external, is not accepted.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["Concept", "Ontology", "check_labels", "parse_ontology"]
 
-MOST_TEXT: Final = 64 * 2**20
-"""Characters of an ontology's text."""
-MOST_TERMS: Final = 8 * MOST_TEXT
-"""Characters of the terms of all statements; prefixes and bases make long ones of a short text."""
-MOST_CONCEPTS: Final = 50_000
-MOST_LABELS: Final = 100
-"""Labels and synonyms that are kept of one concept."""
-MOST_COMPARED: Final = 250_000
-"""Labels of all concepts of a side: each one of the left is looked for among all of the right."""
-MOST_RUN: Final = 100_000
-"""Characters without markup in RDF/XML; the parser appends them piece by piece."""
-MOST_ENTITIES: Final = 1_000
-"""Texts that RDF/XML gives names to; files have some dozens, for namespaces."""
+MAX_TEXT: Final = 64 * 2**20
+"""Maximum characters of an ontology's text."""
+MAX_TERMS: Final = 8 * MAX_TEXT
+"""Maximum characters of all statements' terms; prefixes and bases can expand a short text."""
+MAX_CONCEPTS: Final = 50_000
+MAX_LABELS: Final = 100
+"""Maximum labels and synonyms of one concept."""
+MAX_COMPARED: Final = 250_000
+"""Maximum labels of a side: each label of the left is looked up among all of the right."""
+MAX_RUN: Final = 100_000
+"""Maximum characters without markup in RDF/XML; the parser appends them piece by piece."""
+MAX_ENTITIES: Final = 1_000
+"""Maximum entities of RDF/XML; files have some dozens, for namespaces."""
 
 _ENTITY: Final = re.compile(
     r"""<!ENTITY\s+(?:(?P<name>[\w.:-]+)\s+(?:"(?P<quoted>[^"&%]*)"|'(?P<single>[^'&%]*)')\s*>)?"""
 )
-_DEFAULTS: Final = "<!ATTLIST"
-"""Declares attributes that the parser adds to each element: a short text makes long ones of all."""
+_ATTRIBUTE_LIST: Final = "<!ATTLIST"
+"""Declares attributes that the parser adds to each element, which expands a short text."""
 _REFERENCE: Final = re.compile(r"&([\w.:-]++);")
 _LABELS: Final = (RDFS.label, SKOS.prefLabel)
 _SYNONYM: Final = re.compile(r"(?i)synonym|altLabel|hiddenLabel|IAO_0000118")
-_PART: Final = re.compile(r"(?i)part[_ -]?of|BFO_0000050")
+_PART_OF: Final = re.compile(r"(?i)part[_ -]?of|BFO_0000050")
 _CLASSES: Final = (OWL.Class, RDFS.Class, SKOS.Concept)
-_OF_FORMATS: Final = ("http://www.geneontology.org/formats/", "http://www.w3.org/2002/07/owl#")
-"""Classes of the formats themselves, which some files list among their own."""
+_FORMAT_PREFIXES: Final = ("http://www.geneontology.org/formats/", "http://www.w3.org/2002/07/owl#")
+"""Prefixes of the formats' own classes, which some files include."""
 
 
 @dataclass(slots=True)
@@ -53,9 +53,9 @@ class Concept:
     """One concept.
 
     Attributes:
-        labels: What it is called, the preferred name first; never empty.
-        preferred: How many of the labels are preferred names, not synonyms.
-        parents: Concepts that it is one of.
+        labels: Its names, preferred names first; never empty.
+        preferred: The number of labels that are preferred names, not synonyms.
+        parents: Its superclasses.
         wholes: Concepts that it is part of.
     """
 
@@ -67,48 +67,48 @@ class Concept:
 
     @property
     def statements(self) -> int:
-        """How much is stated of it: names, and relations to other concepts."""
+        """The number of statements about it: names, and relations to other concepts."""
         return len(self.labels) + len(self.parents) + len(self.wholes)
 
 
 Ontology = Mapping[str, Concept]
-"""Concepts by their identifiers, in the order of these."""
+"""Concepts by their identifiers, in the order of identifiers."""
 
 
 def parse_ontology(text: str, name: str) -> Ontology:
     """Read RDF/XML or Turtle.
 
     Raises:
-        InputUnfit: It is too large, is not one of these, or has no concepts.
+        InputUnfit: It is too large, in neither format, or has no concepts.
     """
-    if len(text) > MOST_TEXT:
-        raise InputUnfit(f"{name}: an ontology has {MOST_TEXT:,} characters at most.")
+    if len(text) > MAX_TEXT:
+        raise InputUnfit(f"{name}: an ontology has {MAX_TEXT:,} characters at most.")
     graph = _parse(text, name)
-    concepts = {str(one): _concept(graph, one) for one in sorted(_concepts_of(graph))}
+    concepts = {str(node): _concept(graph, node) for node in sorted(_concepts_of(graph))}
     if not concepts:
         raise InputUnfit(f"{name}: the ontology has no OWL classes and no SKOS concepts.")
-    if len(concepts) > MOST_CONCEPTS:
-        raise InputUnfit(f"{name}: an ontology has {MOST_CONCEPTS:,} concepts at most.")
+    if len(concepts) > MAX_CONCEPTS:
+        raise InputUnfit(f"{name}: an ontology has {MAX_CONCEPTS:,} concepts at most.")
     for concept in concepts.values():
-        concept.parents = [one for one in concept.parents if one in concepts]
-        concept.wholes = [one for one in concept.wholes if one in concepts]
+        concept.parents = [parent for parent in concept.parents if parent in concepts]
+        concept.wholes = [whole for whole in concept.wholes if whole in concepts]
     return concepts
 
 
 def check_labels(ontology: Ontology, name: str) -> int:
-    """Return how many labels an ontology has, if it may be a side; a background may have more.
+    """Return the number of labels of an ontology that is a side; a background can have more.
 
     Raises:
-        InputUnfit: They are too many to be compared.
+        InputUnfit: They are too many to compare.
     """
     labels = sum(len(concept.labels) for concept in ontology.values())
-    if labels > MOST_COMPARED:
-        raise InputUnfit(f"{name} has {labels:,} labels; {MOST_COMPARED:,} are compared at most.")
+    if labels > MAX_COMPARED:
+        raise InputUnfit(f"{name} has {labels:,} labels; {MAX_COMPARED:,} are compared at most.")
     return labels
 
 
 class _BoundedGraph(Graph):
-    """Statements with so many characters as `MOST_TERMS`, however short the text is."""
+    """A graph whose terms have at most `MAX_TERMS` characters, however short the text is."""
 
     def __init__(self, name: str) -> None:
         super().__init__(bind_namespaces="none")
@@ -119,16 +119,16 @@ class _BoundedGraph(Graph):
         """Add a statement.
 
         Raises:
-            InputUnfit: The terms are too long together.
+            InputUnfit: The terms together are too long.
         """
         self._characters += sum(map(_length, triple))
-        if self._characters > MOST_TERMS:
-            raise InputUnfit(f"{self._name}: its terms have {MOST_TERMS:,} characters at most.")
+        if self._characters > MAX_TERMS:
+            raise InputUnfit(f"{self._name}: its terms have {MAX_TERMS:,} characters at most.")
         return super().add(triple)
 
 
 def _length(term: Node) -> int:
-    """Characters of a term, with those of the datatype that a literal has."""
+    """Return the characters of a term, including a literal's datatype."""
     datatype = term.datatype if isinstance(term, Literal) else None
     return len(str(term)) + len(datatype or "")
 
@@ -140,9 +140,9 @@ def _parse(text: str, name: str) -> Graph:
     form = "xml" if re.match(r"<(\?xml|!--|!DOCTYPE|rdf:RDF)", beginning) else "turtle"
     if form == "xml":
         _check_xml(text, name)
-    logger = logging.getLogger("rdflib.term")  # warns of each literal that is not of its type
+    logger = logging.getLogger("rdflib.term")  # warns of each literal that does not fit its type
     logger.setLevel(logging.ERROR)
-    rdflib.NORMALIZE_LITERALS = False  # writes decimals out, with as many digits as they say
+    rdflib.NORMALIZE_LITERALS = False  # would expand decimals to all their digits
     graph = _BoundedGraph(name)
     try:
         graph.parse(data=text.lstrip("\ufeff"), format=form)
@@ -155,74 +155,74 @@ def _parse(text: str, name: str) -> Graph:
 
 
 def _check_xml(text: str, name: str) -> None:
-    """Refuse entities that are external or refer to others, and what would multiply the text."""
-    if _DEFAULTS in text:
+    """Refuse external or nested entities, and declarations that would expand the text."""
+    if _ATTRIBUTE_LIST in text:
         raise InputUnfit(f"{name}: a document type that declares attributes is not read.")
     lengths: dict[str, int] = {}
-    for found in _ENTITY.finditer(text):
-        if found["name"] is None:
+    for match in _ENTITY.finditer(text):
+        if match["name"] is None:
             raise InputUnfit(f"{name}: entities must be texts that refer to no other entity.")
-        length = len(found["quoted"] or found["single"] or "")
-        lengths[found["name"]] = max(length, lengths.get(found["name"], 0))
-        if len(lengths) > MOST_ENTITIES:
-            raise InputUnfit(f"{name}: an ontology has {MOST_ENTITIES:,} entities at most.")
+        length = len(match["quoted"] or match["single"] or "")
+        lengths[match["name"]] = max(length, lengths.get(match["name"], 0))
+        if len(lengths) > MAX_ENTITIES:
+            raise InputUnfit(f"{name}: an ontology has {MAX_ENTITIES:,} entities at most.")
     references = _REFERENCE.finditer(text) if lengths else ()
-    size = len(text) + sum(lengths.get(each[1], 0) for each in references)
-    if size > MOST_TEXT or max(map(len, text.split("<"))) > MOST_RUN:
-        raise InputUnfit(f"{name}: its texts, or what its entities make of them, are too long.")
+    size = len(text) + sum(lengths.get(reference[1], 0) for reference in references)
+    if size > MAX_TEXT or max(map(len, text.split("<"))) > MAX_RUN:
+        raise InputUnfit(f"{name}: its texts, or their expansions by entities, are too long.")
 
 
 def _concepts_of(graph: Graph) -> Iterator[URIRef]:
-    found = {one for kind in _CLASSES for one in graph.subjects(RDF.type, kind)}
-    for one in found:
+    nodes = {node for kind in _CLASSES for node in graph.subjects(RDF.type, kind)}
+    for node in nodes:
         if (
-            isinstance(one, URIRef)
-            and not str(one).startswith(_OF_FORMATS)
-            and not _deprecated(graph, one)
+            isinstance(node, URIRef)
+            and not str(node).startswith(_FORMAT_PREFIXES)
+            and not _is_deprecated(graph, node)
         ):
-            yield one
+            yield node
 
 
-def _deprecated(graph: Graph, one: Node) -> bool:
-    return str(graph.value(one, OWL.deprecated) or "").lower() in {"true", "1"}
+def _is_deprecated(graph: Graph, node: Node) -> bool:
+    return str(graph.value(node, OWL.deprecated) or "").lower() in {"true", "1"}
 
 
-def _concept(graph: Graph, one: URIRef) -> Concept:
-    names = [str(each) for label in _LABELS for each in graph.objects(one, label)]
-    synonyms = sorted(_synonyms(graph, one))
-    names = sorted(set(names)) or [_local(one)]
-    labels = tuple(dict.fromkeys([*names, *synonyms]))[:MOST_LABELS]
-    concept = Concept(str(one), labels, len(names))
-    for parent in graph.objects(one, RDFS.subClassOf):
+def _concept(graph: Graph, node: URIRef) -> Concept:
+    names = [str(name) for label in _LABELS for name in graph.objects(node, label)]
+    synonyms = sorted(_synonyms(graph, node))
+    names = sorted(set(names)) or [_local(node)]
+    labels = tuple(dict.fromkeys([*names, *synonyms]))[:MAX_LABELS]
+    concept = Concept(str(node), labels, len(names))
+    for parent in graph.objects(node, RDFS.subClassOf):
         if isinstance(parent, URIRef):
             concept.parents.append(str(parent))
         elif isinstance(parent, BNode):
             concept.wholes += _wholes(graph, parent)
     for broader in (SKOS.broader, SKOS.broaderTransitive, SKOS.broadMatch):
-        concept.parents += [str(each) for each in graph.objects(one, broader)]
-    concept.parents += [str(each) for each in graph.subjects(SKOS.narrower, one)]
-    concept.parents = sorted({*concept.parents} - {str(one)})
-    concept.wholes = sorted({*concept.wholes} - {str(one)})
+        concept.parents += [str(parent) for parent in graph.objects(node, broader)]
+    concept.parents += [str(parent) for parent in graph.subjects(SKOS.narrower, node)]
+    concept.parents = sorted({*concept.parents} - {str(node)})
+    concept.wholes = sorted({*concept.wholes} - {str(node)})
     return concept
 
 
-def _synonyms(graph: Graph, one: URIRef) -> Iterator[str]:
-    for predicate, value in graph.predicate_objects(one):
+def _synonyms(graph: Graph, node: URIRef) -> Iterator[str]:
+    for predicate, value in graph.predicate_objects(node):
         if not _SYNONYM.search(_local(predicate)):
             continue
         if isinstance(value, Literal):
             yield str(value)
         else:  # OBO in OWL: the synonym is a node with a label
-            yield from (str(each) for each in graph.objects(value, RDFS.label))
+            yield from (str(name) for name in graph.objects(value, RDFS.label))
 
 
 def _wholes(graph: Graph, restriction: BNode) -> Iterator[str]:
     property_ = graph.value(restriction, OWL.onProperty)
-    if property_ is None or not _PART.search(_local(property_)):
+    if property_ is None or not _PART_OF.search(_local(property_)):
         return
     for filler in (OWL.someValuesFrom, OWL.allValuesFrom, OWL.hasValue):
         yield from (
-            str(each) for each in graph.objects(restriction, filler) if isinstance(each, URIRef)
+            str(whole) for whole in graph.objects(restriction, filler) if isinstance(whole, URIRef)
         )
 
 

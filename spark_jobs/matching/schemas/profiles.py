@@ -1,4 +1,4 @@
-"""Profiles of columns: what a bounded sample of the values says about them."""
+"""Profiles of columns, from a bounded sample of their values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 __all__ = ["ColumnProfile", "profile_of"]
 
 QUANTILES: Final = np.linspace(0.05, 0.95, 19)
-_MOST_SHAPES: Final = 50
-_MOST_WORDS: Final = 1_000
+_MAX_SHAPES: Final = 50
+_MAX_WORDS: Final = 1_000
 _NUMBER: Final = re.compile(r"[+-]?\d{1,30}([.,]\d{1,30})?([eE][+-]?\d{1,2})?")
 _WORD: Final = re.compile(r"[^\W_]+")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
@@ -26,16 +26,16 @@ _DIGITS: Final = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class ColumnProfile:
-    """What values of a column look like. Shares are of the rows that have a value.
+    """The profile of a column's values. Shares are of the rows with a value.
 
     Attributes:
         rows: Rows of the table.
-        present: How many of them have a value.
-        values: A sample of the different values, and how often each occurs.
+        present: Rows with a value.
+        values: A sample of distinct values, and the count of each.
         numbers: Share of numbers.
         words: Share of the rows whose value has the word.
         shapes: Share of each shape, such as ``A-9`` for ``AB-12``.
-        quantiles: Of the numbers; empty without any.
+        quantiles: Quantiles of the numbers; empty without numbers.
         lengths: Quantiles of the number of characters; empty without values.
     """
 
@@ -50,7 +50,7 @@ class ColumnProfile:
 
 
 def profile_of(rows: int, present: int, values: Mapping[str, int]) -> ColumnProfile:
-    """Profile a column by different values and how often each occurs."""
+    """Profile a column by distinct values and their counts."""
     texts = list(values)
     counts = np.array([values[text] for text in texts], dtype=np.float64)
     total = float(counts.sum())
@@ -61,8 +61,8 @@ def profile_of(rows: int, present: int, values: Mapping[str, int]) -> ColumnProf
         present=present,
         values=values,
         numbers=float(counts[is_number].sum()) / total if total else 0.0,
-        words=_shares(_words(values), total, _MOST_WORDS),
-        shapes=_shares(_shapes(values), total, _MOST_SHAPES),
+        words=_shares(_words(values), total, _MAX_WORDS),
+        shapes=_shares(_shapes(values), total, _MAX_SHAPES),
         quantiles=_quantiles(numbers, counts[is_number]),
         lengths=_quantiles([len(text) for text in texts], counts),
     )
@@ -70,7 +70,7 @@ def profile_of(rows: int, present: int, values: Mapping[str, int]) -> ColumnProf
 
 def _number(text: str) -> float:
     value = float(text.replace(",", "."))
-    return math.copysign(math.log1p(abs(value)), value)  # so that scales can be compared
+    return math.copysign(math.log1p(abs(value)), value)  # makes scales comparable
 
 
 def _quantiles(values: list[float] | list[int], counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -78,25 +78,25 @@ def _quantiles(values: list[float] | list[int], counts: NDArray[np.float64]) -> 
         return np.empty(0)
     array = np.asarray(values, dtype=np.float64)
     order = np.argsort(array, kind="stable")
-    reached = np.cumsum(counts[order])
-    positions = np.searchsorted(reached, QUANTILES * reached[-1])
-    chosen: NDArray[np.float64] = array[order][np.minimum(positions, len(array) - 1)]
-    return chosen
+    cumulative = np.cumsum(counts[order])
+    positions = np.searchsorted(cumulative, QUANTILES * cumulative[-1])
+    quantiles: NDArray[np.float64] = array[order][np.minimum(positions, len(array) - 1)]
+    return quantiles
 
 
 def _words(values: Mapping[str, int]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for text, count in values.items():
         for word in set(_WORD.findall(text.casefold())):
-            found[word] += count
-    return found
+            counts[word] += count
+    return counts
 
 
 def _shapes(values: Mapping[str, int]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for text, count in values.items():
-        found[_shape(text)] += count
-    return found
+        counts[_shape(text)] += count
+    return counts
 
 
 @lru_cache(maxsize=65_536)
@@ -110,7 +110,7 @@ def _kind(letters: re.Match[str]) -> str:
     return "a" if word.islower() else "A" if word.isupper() else "Aa"
 
 
-def _shares(counted: Counter[str], total: float, most: int) -> dict[str, float]:
-    # Equal counts follow by the text: the same values give the same profile.
-    frequent = sorted(counted.items(), key=lambda each: (-each[1], each[0]))[:most]
+def _shares(counts: Counter[str], total: float, limit: int) -> dict[str, float]:
+    # Ties are broken by the text, so the same values give the same profile.
+    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
     return {text: count / total for text, count in frequent}

@@ -9,9 +9,9 @@ __all__ = ["INVERSE", "RELATED_COST", "Relation", "compose", "type_confidence"]
 
 
 class Relation(StrEnum):
-    """How the first of two terms relates to the second.
+    """The relation of the first of two terms to the second.
 
-    `RELATED` is derived from others, and is never stored.
+    `RELATED` is derived from other relations, and never stored.
     """
 
     EQUAL = "equal"
@@ -27,7 +27,7 @@ _E, _I, _V, _H, _P, _R = Relation
 INVERSE: Final = {_E: _E, _I: _V, _V: _I, _H: _P, _P: _H, _R: _R}
 
 RELATED_COST: Final = 0.15
-"""Is subtracted once from the score of a path whose result is `RELATED`."""
+"""Subtracted once from the score of a path whose result is `RELATED`."""
 
 _STORED: Final = (_E, _I, _V, _H, _P)
 _TABLE: Final = {
@@ -37,15 +37,15 @@ _TABLE: Final = {
     _H: (_H, _H, _H, _H, None),
     _P: (_P, _P, _P, _R, _P),
 }
-"""The result of a row's relation, and then a column's, in the order of `_STORED`."""
+"""The composition of a row's relation with a column's, in the order of `_STORED`."""
 
 _CONFIDENCE: Final = {_E: 0.98, _I: 0.96, _V: 0.96, _H: 0.8, _P: 0.8}
 
 
 def compose(first: Relation, second: Relation) -> Relation | None:
-    """Return the relation over a middle term; None: nothing follows.
+    """Return the composition of two relations; None: there is none.
 
-    `RELATED` may only be the last result of a path, so nothing follows from it.
+    `RELATED` can only be the final result of a path, so it has no composition.
     """
     if first is Relation.RELATED:
         return None
@@ -53,5 +53,5 @@ def compose(first: Relation, second: Relation) -> Relation | None:
 
 
 def type_confidence(relation: Relation) -> float:
-    """Return how far a stored relation of this type is to be trusted, from 0 to 1."""
+    """Return the confidence in a stored relation of this type, from 0 to 1."""
     return _CONFIDENCE[relation]

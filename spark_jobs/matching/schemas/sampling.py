@@ -1,8 +1,8 @@
-"""Samples of the values of all columns of a table, in one pass, of bounded size.
+"""Samples the values of all columns of a table, in one pass, with bounded size.
 
-Of each column the different values with the least hashes are kept, and how often they occur. Both
-tables keep the same values of those they share, so that an overlap is seen even where a million
-values are different; and what is kept of the parts of a table is merged without loss.
+A column's sample has the distinct values with the least hashes, and their counts. Both tables
+sample the same shared values, so an overlap is visible even among a million distinct values; and
+the samples of a table's partitions merge without loss.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from spark_jobs.matching.schemas.elements import Element
 from spark_jobs.matching.schemas.profiles import profile_of
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["MOST_COLUMNS", "SAMPLES", "column_names", "elements_of", "sampled"]
+__all__ = ["MAX_COLUMNS", "SAMPLES", "column_names", "elements_of", "sample_table"]
 
-MOST_COLUMNS: Final = 1_000
+MAX_COLUMNS: Final = 1_000
 VALUES: Final = 1_000
-"""Different values that are kept of a column."""
-_LONGEST: Final = 200
-"""Characters of a value that are looked at."""
+"""Maximum distinct values of a column's sample."""
+_MAX_CHARACTERS: Final = 200
+"""Maximum characters of a value that are read."""
 _TOTALS: Final = -1
-"""The hash of the row that counts a column's rows and values."""
+"""The hash of the row with a column's numbers of rows and values."""
 SAMPLES: Final = pa.schema(
     [
         ("column", pa.string()),
@@ -58,33 +58,33 @@ _JSON_TYPES: Final[Mapping[str, str]] = {
 
 
 def column_names(frame: DataFrame, name: str) -> list[str]:
-    """Return the columns that are matched: all but the id.
+    """Return the matched columns: all but the id.
 
     Raises:
-        InputUnfit: There are none, or too many.
+        InputUnfit: There are no columns, or too many.
     """
     columns = [column for column in frame.columns if column != "id"]
     if not columns:
         raise InputUnfit(f"{name} has no column besides its id.")
-    if len(columns) > MOST_COLUMNS:
+    if len(columns) > MAX_COLUMNS:
         raise InputUnfit(
-            f"{name} has {len(columns):,} columns; {MOST_COLUMNS:,} are matched at most."
+            f"{name} has {len(columns):,} columns; {MAX_COLUMNS:,} are matched at most."
         )
     return columns
 
 
-def sampled(frame: DataFrame, side: str) -> DataFrame:
+def sample_table(frame: DataFrame, side: str) -> DataFrame:
     """Return the sample of a table: rows `side`, `column`, `value`, `hash`, `count`, `rows`."""
     names = column_names(frame, side)
-    # Names of our own: Spark finds no column again whose name has a dot or a backtick.
+    # Generated names: Spark cannot resolve a column whose name has a dot or a backtick.
     texts = frame.select(*(_text(frame, name).alias(f"v{at}") for at, name in enumerate(names)))
     parts = texts.mapInArrow(_kernel(names), from_arrow_schema(SAMPLES))
     merged = parts.groupBy("column", "value", "hash").agg(
         f.sum("count").alias("count"), f.sum("rows").alias("rows")
     )
     rank = f.row_number().over(Window.partitionBy("column").orderBy("hash", "value"))
-    kept = merged.withColumn("rank", rank).where(f.col("rank") <= VALUES + 1).drop("rank")
-    return kept.select(f.lit(side).alias("side"), *kept.columns)
+    sample = merged.withColumn("rank", rank).where(f.col("rank") <= VALUES + 1).drop("rank")
+    return sample.select(f.lit(side).alias("side"), *sample.columns)
 
 
 def _text(frame: DataFrame, name: str) -> Column:
@@ -94,14 +94,14 @@ def _text(frame: DataFrame, name: str) -> Column:
         column = f.to_json(column)
     elif isinstance(type_, BinaryType):
         column = f.base64(column)
-    trimmed = f.trim(f.substring(column.cast("string"), 1, _LONGEST))
+    trimmed = f.trim(f.substring(column.cast("string"), 1, _MAX_CHARACTERS))
     return f.when(trimmed != "", trimmed)
 
 
 def _kernel(
     names: Sequence[str],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what samples one partition, in one pass over its batches."""
+    """Return a function that samples one partition, in one pass over its batches."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = [_Part(name) for name in names]
@@ -127,8 +127,8 @@ class _Part:
     def add(self, values: pa.Array) -> None:
         self.rows += len(values)
         self._present += len(values) - values.null_count
-        counted = pc.value_counts(values.drop_null())
-        texts, counts = (counted.field(name).to_pylist() for name in ("values", "counts"))
+        value_counts = pc.value_counts(values.drop_null())
+        texts, counts = (value_counts.field(name).to_pylist() for name in ("values", "counts"))
         for text, count in zip(texts, counts, strict=True):
             key = mmh3.hash64(text, signed=False)[0] >> 1, text
             self._counts[key] = self._counts.get(key, 0) + count
@@ -136,9 +136,9 @@ class _Part:
             self._shrink()
 
     def _shrink(self) -> None:
-        # A value among the least of the table is among the least of each part, from its beginning.
-        least = heapq.nsmallest(VALUES, self._counts)
-        self._counts = {key: self._counts[key] for key in least}
+        # A value among the table's least hashes is always among each partition's least.
+        smallest = heapq.nsmallest(VALUES, self._counts)
+        self._counts = {key: self._counts[key] for key in smallest}
 
     def batch(self) -> pa.RecordBatch:
         self._shrink()
@@ -152,10 +152,10 @@ class _Part:
 
 def elements_of(frame: DataFrame, sample: DataFrame, side: str) -> list[Element]:
     """Return the columns of a table with the profiles of their samples."""
-    kept = sample.where(f.col("side") == side).orderBy("column", "hash", "value").toArrow()
+    rows = sample.where(f.col("side") == side).orderBy("column", "hash", "value").toArrow()
     values: dict[str, dict[str, int]] = {}
     totals: dict[str, tuple[int, int]] = {}
-    for row in kept.to_pylist():
+    for row in rows.to_pylist():
         if row["hash"] == _TOTALS:
             totals[row["column"]] = row["rows"], row["count"]
         else:

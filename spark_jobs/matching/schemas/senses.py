@@ -1,9 +1,9 @@
-"""What concepts mean in a background, and what that says about pairs of them.
+"""The senses of concepts in a background, and their evidence about pairs of concepts.
 
-The senses of a concept are what the background states to be equal to one of its labels: concepts
-of an ontology that have this name, or other terms. Labels of the two sides are compared with each
-other by senses, never with those of the background by likeness: a synonym that only resembles a
-label would join what nobody stated to be equal.
+The senses of a concept are the concepts of an ontology, or terms, that the background states to be
+equal to one of its labels. Labels of the two sides are compared by senses, never with the
+background's labels by similarity: a synonym that only resembles a label would join concepts that
+nobody stated to be equal.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from spark_jobs.matching.schemas.translations import Label
 
 __all__ = ["Senses", "SharedSenses"]
 
-_COMMON: Final = 1.0
-"""Bits for a pair with a common sense, whose labels then count as -1 at worst."""
-_APART: Final = 3.0
-"""Bits against a pair of which the background knows both, without a common sense."""
-_MOST_SENSES: Final = 100
-"""Senses that are kept of one concept."""
-_MOST_NAMES: Final = 100
-"""Names of the senses of a label that are looked at."""
-_REPORTED: Final = 1_000
+_COMMON_BITS: Final = 1.0
+"""Bits for a pair with a common sense; its labels then count as -1 at least."""
+_SEPARATE_BITS: Final = 3.0
+"""Bits against a pair of concepts that both have senses, but none in common."""
+_MAX_SENSES: Final = 100
+"""Maximum senses of one concept."""
+_MAX_NAMES: Final = 100
+"""Maximum names of the senses of a label."""
+_REPORT_INTERVAL: Final = 1_000
 """Labels between two reports of progress."""
-_MOST_PAIRS: Final = 30
-"""Concepts of the right that are paired with one of the left for common senses."""
+_MAX_PAIRS: Final = 30
+"""Maximum concepts of the right paired with a concept of the left for common senses."""
 
 
 class Senses:
-    """The senses of labels, which are compared with the background's terms without word order."""
+    """The senses of labels; labels match the background's terms regardless of word order."""
 
     def __init__(self, background: Background, words: Labels) -> None:
         self._background = background
@@ -49,34 +49,38 @@ class Senses:
         return frozenset(sense for term in terms for sense in self._background.senses(term))
 
     def terms(self, label: Label) -> Sequence[str]:
-        """Return the terms of the background that have a label."""
+        """Return the background's terms with a label."""
         return self._terms.get(label, [])
 
     def other_names(self, label: Label) -> Iterator[Label]:
-        """Yield what else the senses of a label are called, in a fixed order."""
+        """Yield other names of the senses of a label, in a fixed order."""
         names = (
             name
             for sense in sorted(self.of(label))
             for name in sorted(self._background.senses(sense) - self._background.concepts)
         )
-        found = dict.fromkeys(self._words.label(name) for name in islice(names, _MOST_NAMES))
-        yield from (name for name in found if name and name != label)
+        labels = dict.fromkeys(self._words.label(name) for name in islice(names, _MAX_NAMES))
+        yield from (name for name in labels if name and name != label)
 
-    def taught(
+    def lessons(
         self, left: Sequence[Label], right: Sequence[Label], steps: Steps
     ) -> Iterator[tuple[Label, Label]]:
-        """Yield names of one sense that differ in a single word, which the words thus have, too.
+        """Yield names of one sense that differ in a single word: these words are synonyms.
 
-        Only those whose words the other side uses: the names of a background have habits of its
-        own. Each label of either side is a step.
+        Only names whose words the other side uses are yielded, because a background has its own
+        naming habits. Each label of either side is a step.
         """
-        known = [{word for label in side for word in label} for side in (left, right)]
-        ours, theirs = (steps.over(side, _REPORTED) for side in (left, right))
-        found = {(label, name): None for label in ours for name in self.other_names(label)}
-        found |= {(name, label): None for label in theirs for name in self.other_names(label)}
-        for one, other in found:
+        vocabularies = [{word for label in side for word in label} for side in (left, right)]
+        ours, theirs = (steps.over(side, _REPORT_INTERVAL) for side in (left, right))
+        names = {(label, name): None for label in ours for name in self.other_names(label)}
+        names |= {(name, label): None for label in theirs for name in self.other_names(label)}
+        for one, other in names:
             before, after = set(one) - set(other), set(other) - set(one)
-            if len(before) == len(after) == 1 and before <= known[0] and after <= known[1]:
+            if (
+                len(before) == len(after) == 1
+                and before <= vocabularies[0]
+                and after <= vocabularies[1]
+            ):
                 yield one, other
 
 
@@ -84,8 +88,8 @@ class SharedSenses:
     """The senses of the concepts of two sides, by numbers.
 
     Args:
-        left: Labels of concepts, and the number of the concept that has each.
-        steps: Each label of either side is one.
+        left: Labels of concepts, and the number of each label's concept.
+        steps: Counts the labels of both sides.
     """
 
     def __init__(
@@ -101,18 +105,18 @@ class SharedSenses:
     def _common_pairs(
         self, owners: Sequence[int]
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """Concepts with a common sense, and positions of labels that have it."""
-        having: dict[str, list[int]] = defaultdict(list)
+        """Yield concepts with a common sense, and positions of labels with that sense."""
+        positions: dict[str, list[int]] = defaultdict(list)
         for number in sorted(self._right):
             for sense, position in self._right[number].items():
-                having[sense].append(position)
+                positions[sense].append(position)
         for number in sorted(self._left):
             pairs = (
                 ((number, owners[other]), (position, other))
                 for sense, position in self._left[number].items()
-                for other in having.get(sense, ())
+                for other in positions.get(sense, ())
             )
-            yield from islice(pairs, _MOST_PAIRS)
+            yield from islice(pairs, _MAX_PAIRS)
 
     @property
     def pairs(self) -> Mapping[tuple[int, int], tuple[int, int]]:
@@ -122,33 +126,37 @@ class SharedSenses:
     def of_left(self, concept: int) -> Sequence[str]:
         return list(self._left.get(concept, ()))
 
-    def weighed(self, bits: float, pair: tuple[int, int]) -> float:
-        """Add what the background says to the bits of a pair's labels."""
+    def weigh(self, bits: float, pair: tuple[int, int]) -> float:
+        """Add the background's evidence to the bits of a pair's labels."""
         if pair in self._pairs:
-            return max(bits, -_COMMON) + _COMMON
-        return bits - _APART if self._known(pair) else bits
+            return max(bits, -_COMMON_BITS) + _COMMON_BITS
+        return bits - _SEPARATE_BITS if self._both_have_senses(pair) else bits
 
-    def _known(self, pair: tuple[int, int]) -> bool:
+    def _both_have_senses(self, pair: tuple[int, int]) -> bool:
         return pair[0] in self._left and pair[1] in self._right
 
     def reason(self, pair: tuple[int, int]) -> str:
-        """Return what the background says, in words; empty: it says nothing."""
+        """Return the background's evidence as text; empty: none."""
         if pair in self._pairs:
             left, right = self._left[pair[0]], self._right[pair[1]]
-            sense = next(each for each in left if each in right)
+            sense = next(candidate for candidate in left if candidate in right)
             return f"the background knows both as “{sense}”"
-        return "the background knows both, and tells them apart" if self._known(pair) else ""
+        return (
+            "the background knows both, and tells them apart"
+            if self._both_have_senses(pair)
+            else ""
+        )
 
 
 def _positions(
     senses: Senses, labels: Sequence[Label], owners: Sequence[int], steps: Steps
 ) -> Mapping[int, Mapping[str, int]]:
-    """The senses of each concept that has some, and the position of the first label with each."""
-    found: dict[int, dict[str, int]] = {}
-    for position, label in enumerate(steps.over(labels, _REPORTED)):
-        kept = found.get(owner := owners[position], {})
-        for sense in sorted(senses.of(label))[: _MOST_SENSES - len(kept)]:
-            kept.setdefault(sense, position)
-        if kept:
-            found[owner] = kept
-    return found
+    """Return each concept's senses, if any, and the position of the first label with each sense."""
+    concepts: dict[int, dict[str, int]] = {}
+    for position, label in enumerate(steps.over(labels, _REPORT_INTERVAL)):
+        concept_senses = concepts.get(owner := owners[position], {})
+        for sense in sorted(senses.of(label))[: _MAX_SENSES - len(concept_senses)]:
+            concept_senses.setdefault(sense, position)
+        if concept_senses:
+            concepts[owner] = concept_senses
+    return concepts

@@ -1,4 +1,4 @@
-"""Specifications of `matching.schema`: what is matched with what, and what is known beforehand."""
+"""Specifications of `matching.schema`: the two sides, background knowledge and feedback."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = [
 ]
 
 FEEDBACK: Final = "feedback"
-_MOST_BACKGROUNDS: Final = 8
-_MOST_DECISIONS: Final = 10_000
+_MAX_BACKGROUNDS: Final = 8
+_MAX_DECISIONS: Final = 10_000
 
 
 class Assignment(StrEnum):
-    """How often an element may be in the result."""
+    """How often an element can be in the result."""
 
     ONE_TO_ONE = "one_to_one"
     MANY_TO_MANY = "many_to_many"
 
 
 class Form(StrEnum):
-    """What a side is."""
+    """The form of a side."""
 
     TABLE = "table"
     JSON_SCHEMA = "json_schema"
@@ -50,7 +50,7 @@ class Form(StrEnum):
 
 
 class SchemaSide(Specification):
-    """One of the two schemas; exactly one member is given.
+    """One of the two schemas; exactly one member must be set.
 
     Attributes:
         table: A class or a table: its columns are matched, by names, types and values.
@@ -72,12 +72,12 @@ class SchemaSide(Specification):
         return source
 
     @property
-    def forms_given(self) -> int:
+    def form_count(self) -> int:
         return sum(getattr(self, form) is not None for form in Form)
 
 
 class BackgroundOntology(Specification):
-    """An ontology that is matched with nothing, but known.
+    """An ontology that is background knowledge, not a side.
 
     Attributes:
         ontology: Rows with `text`, which together are RDF/XML or Turtle.
@@ -97,24 +97,27 @@ def _number(document: Any) -> str:
     return "(list)" if isinstance(document, list | tuple) else "(one)"
 
 
-_One: TypeAlias = Annotated[
+_BackgroundSource: TypeAlias = Annotated[
     Annotated[FileSource, Tag("(file)")]
     | Annotated[ClassSource, Tag("(class)")]
     | Annotated[BackgroundOntology, Tag("(ontology)")],
     Discriminator(_branch),
 ]
-_Several: TypeAlias = Annotated[tuple[_One, ...], Field(min_length=1, max_length=_MOST_BACKGROUNDS)]
-_Known: TypeAlias = Annotated[
-    Annotated[_One, Tag("(one)")] | Annotated[_Several, Tag("(list)")], Discriminator(_number)
+_BackgroundList: TypeAlias = Annotated[
+    tuple[_BackgroundSource, ...], Field(min_length=1, max_length=_MAX_BACKGROUNDS)
+]
+_Background: TypeAlias = Annotated[
+    Annotated[_BackgroundSource, Tag("(one)")] | Annotated[_BackgroundList, Tag("(list)")],
+    Discriminator(_number),
 ]
 
 
 class Decision(Specification):
-    """What a person decided about a pair.
+    """A user's decision about a pair.
 
     Attributes:
-        left: An element: the name of a column, the names that lead to a property, joined by dots,
-            or the IRI of a concept.
+        left: An element: the name of a column, the path of a property, joined by dots, or the IRI
+            of a concept.
     """
 
     left: Text
@@ -123,22 +126,22 @@ class Decision(Specification):
 
 
 class SchemaMatchingSpec(Specification):
-    """Two schemas, and what is known beforehand.
+    """Two schemas, background knowledge and feedback.
 
     Attributes:
         background: Rows `source`, `target`, `relation`, `confidence`: relations of terms; or an
             ontology; or several of these.
-        feedback: Rows `left`, `right`, `accepted`: decisions of people, as in `decisions`.
-        min_confidence: Of the correspondences in the result.
-        longest_path: Relations that a path in the background graph may have.
-        min_path_score: The score that it must have.
+        feedback: Rows `left`, `right`, `accepted`: decisions of users, as in `decisions`.
+        min_confidence: The minimum confidence of the correspondences in the result.
+        longest_path: Maximum relations of a path in the background graph.
+        min_path_score: The minimum score of such a path.
     """
 
     left: SchemaSide
     right: SchemaSide
-    background: _Known | None = None
+    background: _Background | None = None
     feedback: Source | None = None
-    decisions: Annotated[tuple[Decision, ...], Field(max_length=_MOST_DECISIONS)] = ()
+    decisions: Annotated[tuple[Decision, ...], Field(max_length=_MAX_DECISIONS)] = ()
     assignment: Assignment = Assignment.ONE_TO_ONE
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.5
     longest_path: Annotated[int, Field(ge=1, le=4)] = 2
@@ -147,7 +150,7 @@ class SchemaMatchingSpec(Specification):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for name, side in (("left", self.left), ("right", self.right)):
-            if side.forms_given != 1:
+            if side.form_count != 1:
                 reason = "one of table, json_schema and ontology is expected"
                 raise SpecInvalid(f"/{name}", reason)
         forms = {self.left.form, self.right.form}
@@ -169,21 +172,21 @@ class SchemaMatchingSpec(Specification):
 
     @property
     def statements(self) -> Mapping[str, Input]:
-        """The inputs of the background whose rows are statements, by their names."""
+        """The inputs of the background whose rows are statements, by name."""
         columns = ("source", "target", "relation", "confidence")
         return {
-            name: Input(name, known, columns)
-            for name, known in self._named_backgrounds
-            if not isinstance(known, BackgroundOntology)
+            name: Input(name, source, columns)
+            for name, source in self._named_backgrounds
+            if not isinstance(source, BackgroundOntology)
         }
 
     @property
     def ontologies(self) -> Mapping[str, Input]:
-        """The inputs of the background that are ontologies, by their names."""
+        """The inputs of the background that are ontologies, by name."""
         return {
-            name: Input(name, known.ontology, ("text",))
-            for name, known in self._named_backgrounds
-            if isinstance(known, BackgroundOntology)
+            name: Input(name, source.ontology, ("text",))
+            for name, source in self._named_backgrounds
+            if isinstance(source, BackgroundOntology)
         }
 
     @property
@@ -194,4 +197,4 @@ class SchemaMatchingSpec(Specification):
             return ()
         if not isinstance(self.background, tuple):
             return (("background", self.background),)
-        return [(f"background {n}", known) for n, known in enumerate(self.background, 1)]
+        return [(f"background {n}", source) for n, source in enumerate(self.background, 1)]

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.matching.schemas.assignment import one_to_one
 from spark_jobs.matching.schemas.background import (
-    MOST_STATEMENTS,
+    MAX_STATEMENTS,
     Background,
     Path,
     parse_statement,
@@ -25,7 +25,7 @@ from spark_jobs.matching.schemas.fields import field_candidates
 from spark_jobs.matching.schemas.json_schemas import parse_json_schema
 from spark_jobs.matching.schemas.mapping import field_mapping
 from spark_jobs.matching.schemas.relations import Relation
-from spark_jobs.matching.schemas.sampling import SAMPLES, column_names, elements_of, sampled
+from spark_jobs.matching.schemas.sampling import SAMPLES, column_names, elements_of, sample_table
 from spark_jobs.matching.schemas.spec import (
     FEEDBACK,
     Assignment,
@@ -50,12 +50,12 @@ _LABEL_PAIRS_PER_S: Final = 200_000_000
 _BASE_BYTES: Final = 256 * 2**20
 _BYTES_PER_COLUMN: Final = 500_000
 _BYTES_PER_LABEL: Final = 10_000
-_BYTES_PER_KNOWN: Final = 20_000
-"""Memory for a concept of the background, most of it while its text is read."""
-_MOST_TEXTS: Final = 10_000
-_MOST_CHARACTERS: Final = 64 * 2**20
-_MOST_FEEDBACK: Final = 100_000
-_DECIDED: Final = "people accepted it"
+_BYTES_PER_CONCEPT: Final = 20_000
+"""Memory for a concept of the background, mostly while its text is read."""
+_MAX_TEXTS: Final = 10_000
+_MAX_CHARACTERS: Final = 64 * 2**20
+_MAX_FEEDBACK: Final = 100_000
+_ACCEPTED_REASON: Final = "people accepted it"
 _CANDIDATES: Final = pa.schema(
     [
         ("left", pa.string()),
@@ -87,18 +87,18 @@ _FIELD_TYPES: Final[Mapping[str, str]] = {
     "timestamp": "timestamp",
     "binary": "binary",
 }
-"""Types of a schema for those of Spark; all others are texts, as they are read."""
+"""Schema types of Spark's types; all others are read as texts."""
 
 
 def forecast(spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
-    """Count rows, and the pairs of columns or labels; ontologies are read, but not compared.
+    """Count rows, and the pairs of columns or labels; read ontologies, but compare nothing.
 
     Raises:
-        InputUnfit: A side has no columns, properties or concepts, or too many, or too many labels.
+        InputUnfit: A side has no columns, properties or concepts, too many, or too many labels.
     """
     rows = {input_.name: context.input_rows(input_.name) for input_ in spec.inputs}
     sizes = [_size(spec, context, side) for side in _SIDES]
-    known = sum(len(_ontology(context, name)) for name in spec.ontologies)
+    concept_count = sum(len(_ontology(context, name)) for name in spec.ontologies)
     tables = [side for side in _SIDES if getattr(spec, side).form is Form.TABLE]
     pairs = sizes[0] * sizes[1]
     if spec.left.form is Form.ONTOLOGY:
@@ -110,13 +110,13 @@ def forecast(spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
         memory = _BYTES_PER_COLUMN * sum(sizes)
     empty = [side for side in tables if not rows[side]]
     notes = tuple(f"{side} has no rows: only names and types are compared." for side in empty)
-    seconds += known / _CONCEPTS_PER_S
-    memory += _BASE_BYTES + _BYTES_PER_KNOWN * known
+    seconds += concept_count / _CONCEPTS_PER_S
+    memory += _BASE_BYTES + _BYTES_PER_CONCEPT * concept_count
     return Forecast(rows, pairs, memory_bytes=memory, time_s=seconds, notes=notes)
 
 
 def _size(spec: SchemaMatchingSpec, context: StageContext, side: str) -> int:
-    """Count what is compared: columns, properties, or labels of concepts."""
+    """Count the compared columns, properties, or labels of concepts."""
     match getattr(spec, side).form:
         case Form.TABLE:
             return len(column_names(context.input(side), side))
@@ -127,15 +127,15 @@ def _size(spec: SchemaMatchingSpec, context: StageContext, side: str) -> int:
 
 
 def _text(context: StageContext, side: str) -> str:
-    """The rows of a document, one behind the other in the order of their ids."""
+    """Return the concatenated rows of a document, in the order of their ids."""
     frame = context.input(side).where(f.col("text").isNotNull())
     size = frame.agg(f.count("*"), f.sum(f.length("text"))).first() or (0, 0)
     if not size[0]:
         raise InputUnfit(f"{side} has no row with a text.")
-    if size[0] > _MOST_TEXTS or size[1] > _MOST_CHARACTERS:
+    if size[0] > _MAX_TEXTS or size[1] > _MAX_CHARACTERS:
         raise InputUnfit(
             f"{side} has {size[0]:,} rows and {size[1]:,} characters; "
-            f"{_MOST_TEXTS:,} and {_MOST_CHARACTERS:,} are read at most."
+            f"{_MAX_TEXTS:,} and {_MAX_CHARACTERS:,} are read at most."
         )
     rows = frame.select("id", "text").toArrow().sort_by("id")
     return "".join(str(text) for text in rows.column("text").to_pylist())
@@ -154,12 +154,12 @@ def _labels(context: StageContext, side: str) -> int:
 
 
 def _profiles(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
-    """The samples of the tables; none of other forms."""
+    """Return the samples of the tables; other forms have none."""
     schema = pa.schema([("side", pa.string()), *SAMPLES])
     frame = context.spark.createDataFrame([], from_arrow_schema(schema))
     for side in _SIDES:
         if getattr(spec, side).form is Form.TABLE:
-            frame = frame.unionByName(sampled(context.input(side), side))
+            frame = frame.unionByName(sample_table(context.input(side), side))
     return frame
 
 
@@ -167,13 +167,13 @@ def _candidates(spec: SchemaMatchingSpec, context: StageContext) -> pa.Table:
     decisions = _decisions(spec, context)
     background = _background(spec, context, decisions)
     ontologies = spec.left.form is Form.ONTOLOGY
-    found = _of_concepts if ontologies else _of_fields
-    rows = [asdict(each) for each in found(spec, context, background, decisions)]
+    find = _concept_candidates if ontologies else _field_candidates
+    rows = [asdict(candidate) for candidate in find(spec, context, background, decisions)]
     context.count("candidates", len(rows))
     return pa.Table.from_pylist(rows, _CANDIDATES)
 
 
-def _of_fields(
+def _field_candidates(
     spec: SchemaMatchingSpec,
     context: StageContext,
     background: Background,
@@ -181,8 +181,10 @@ def _of_fields(
 ) -> Iterator[Candidate]:
     left, right = (_elements(spec, context, side) for side in _SIDES)
 
-    def query(one: str, other: str) -> Path | None:
-        return background.query(one, other, longest=spec.longest_path, least=spec.min_path_score)
+    def query(candidate: str, other: str) -> Path | None:
+        return background.query(
+            candidate, other, max_length=spec.longest_path, min_score=spec.min_path_score
+        )
 
     def progress(done: int) -> None:
         context.progress(done, len(left))
@@ -197,7 +199,7 @@ def _elements(spec: SchemaMatchingSpec, context: StageContext, side: str) -> Seq
     return elements_of(context.input(side), context.output("profiles"), side)
 
 
-def _of_concepts(
+def _concept_candidates(
     spec: SchemaMatchingSpec,
     context: StageContext,
     background: Background,
@@ -210,7 +212,7 @@ def _of_concepts(
         left,
         right,
         background,
-        least=spec.min_path_score,
+        min_score=spec.min_path_score,
         accepted=decisions.accepted,
         progress=context.progress,
     )
@@ -221,17 +223,17 @@ def _background(
 ) -> Background:
     background = Background(decisions.statements())
     rows = sum(map(context.input_rows, spec.statements))
-    if rows > MOST_STATEMENTS:
-        raise InputUnfit(f"background has more than {MOST_STATEMENTS:,} rows.")
+    if rows > MAX_STATEMENTS:
+        raise InputUnfit(f"background has more than {MAX_STATEMENTS:,} rows.")
     for name in spec.statements:
         for row in context.input_table(name).to_pylist():
             background.add(parse_statement(row))
     for name in spec.ontologies:
         concepts = _ontology(context, name).values()
         rows += sum(concept.statements for concept in concepts)
-        if rows > MOST_STATEMENTS:
+        if rows > MAX_STATEMENTS:
             raise InputUnfit(
-                f"{name} states too much: a background has {MOST_STATEMENTS:,} "
+                f"{name} states too much: a background has {MAX_STATEMENTS:,} "
                 "names and relations at most."
             )
         for concept in concepts:
@@ -244,8 +246,8 @@ def _background(
 def _decisions(spec: SchemaMatchingSpec, context: StageContext) -> Decisions:
     if spec.feedback is None:
         return parse_decisions(spec.decisions, ())
-    if context.input_rows(FEEDBACK) > _MOST_FEEDBACK:
-        raise InputUnfit(f"feedback has more than {_MOST_FEEDBACK:,} rows.")
+    if context.input_rows(FEEDBACK) > _MAX_FEEDBACK:
+        raise InputUnfit(f"feedback has more than {_MAX_FEEDBACK:,} rows.")
     return parse_decisions(spec.decisions, context.input_table(FEEDBACK).sort_by("id").to_pylist())
 
 
@@ -257,34 +259,36 @@ def _correspondences(spec: SchemaMatchingSpec, context: StageContext) -> pa.Tabl
         )
         for row in context.output_table("candidates").to_pylist()
     ]
-    curve = _calibrated(candidates, decisions, context)
-    chosen = sorted(
-        _chosen(spec, candidates, decisions, curve),
-        key=lambda each: (-each[1], each[0].left, each[0].right, each[0].relation),
+    curve = _calibrate(candidates, decisions, context)
+    correspondences = sorted(
+        _choose(spec, candidates, decisions, curve),
+        key=lambda pair: (-pair[1], pair[0].left, pair[0].right, pair[0].relation),
     )
-    context.count("correspondences", len(chosen))
-    _report_mapping(spec, context, [each for each, _ in chosen])
-    rows = [_row(candidate, confidence) for candidate, confidence in chosen]
+    context.count("correspondences", len(correspondences))
+    _report_mapping(spec, context, [candidate for candidate, _ in correspondences])
+    rows = [_row(candidate, confidence) for candidate, confidence in correspondences]
     return pa.Table.from_pylist(rows, _RESULT)
 
 
-def _calibrated(
+def _calibrate(
     candidates: Sequence[Candidate], decisions: Decisions, context: StageContext
 ) -> Calibration:
-    """Fit the curve to decisions; report how far the one before them was off."""
-    decided = [
-        (each.bits, decisions.pairs[each.left, each.right])
-        for each in candidates
-        if each.relation is Relation.EQUAL and (each.left, each.right) in decisions.pairs
+    """Fit the curve to decisions; report the calibration error without them."""
+    labelled = [
+        (candidate.bits, decisions.pairs[candidate.left, candidate.right])
+        for candidate in candidates
+        if candidate.relation is Relation.EQUAL
+        and (candidate.left, candidate.right) in decisions.pairs
     ]
-    curve = Calibration.learned(decided)
-    usual = Calibration()
+    curve = Calibration.fit(labelled)
+    default_curve = Calibration()
     context.report(
         "calibration",
         {
-            "decisions": len(decided),
+            "decisions": len(labelled),
             "error_before": calibration_error(
-                [usual.confidence(bits) for bits, _ in decided], [right for _, right in decided]
+                [default_curve.confidence(bits) for bits, _ in labelled],
+                [right for _, right in labelled],
             ),
             "slope": curve.slope,
             "offset": curve.offset,
@@ -293,39 +297,43 @@ def _calibrated(
     return curve
 
 
-def _chosen(
+def _choose(
     spec: SchemaMatchingSpec,
     candidates: Sequence[Candidate],
     decisions: Decisions,
     curve: Calibration,
 ) -> Iterator[tuple[Candidate, float]]:
     accepted = decisions.accepted
-    best = {(each.left, each.right): each for each in candidates if each.relation is Relation.EQUAL}
+    best = {
+        (candidate.left, candidate.right): candidate
+        for candidate in candidates
+        if candidate.relation is Relation.EQUAL
+    }
     for left, right in sorted(accepted):
         evidence = best[left, right].evidence if (left, right) in best else ()
         bits = best[left, right].bits if (left, right) in best else 0.0
-        yield Candidate(left, right, bits, Relation.EQUAL, (_DECIDED, *evidence)), 1.0
+        yield Candidate(left, right, bits, Relation.EQUAL, (_ACCEPTED_REASON, *evidence)), 1.0
     used = {left for left, _ in accepted}, {right for _, right in accepted}
     open_ = [
-        (each, confidence)
-        for each in candidates
-        if (each.left, each.right) not in decisions.pairs
-        and (confidence := curve.confidence(each.bits)) >= spec.min_confidence
+        (candidate, confidence)
+        for candidate in candidates
+        if (candidate.left, candidate.right) not in decisions.pairs
+        and (confidence := curve.confidence(candidate.bits)) >= spec.min_confidence
     ]
     if spec.assignment is Assignment.MANY_TO_MANY:
         yield from open_
         return
     equal = {
-        (each.left, each.right): (each, confidence)
-        for each, confidence in open_
-        if each.relation is Relation.EQUAL
-        and each.left not in used[0]
-        and each.right not in used[1]
+        (candidate.left, candidate.right): (candidate, confidence)
+        for candidate, confidence in open_
+        if candidate.relation is Relation.EQUAL
+        and candidate.left not in used[0]
+        and candidate.right not in used[1]
     }
-    pairs = list(one_to_one((each.bits, *pair) for pair, (each, _) in equal.items()))
+    pairs = list(one_to_one((candidate.bits, *pair) for pair, (candidate, _) in equal.items()))
     yield from (equal[pair] for pair in pairs)
-    # Other relations say nothing about identity: a car is a vehicle, whatever else is one.
-    yield from (found for found in open_ if found[0].relation is not Relation.EQUAL)
+    # Other relations are not exclusive: a car is a vehicle, and so are other things.
+    yield from (pair for pair in open_ if pair[0].relation is not Relation.EQUAL)
 
 
 def _row(candidate: Candidate, confidence: float) -> dict[str, Any]:
@@ -338,9 +346,9 @@ def _row(candidate: Candidate, confidence: float) -> dict[str, Any]:
 
 
 def _report_mapping(
-    spec: SchemaMatchingSpec, context: StageContext, chosen: Sequence[Candidate]
+    spec: SchemaMatchingSpec, context: StageContext, correspondences: Sequence[Candidate]
 ) -> None:
-    """Report a change of the right class, if it is one, by what is equal one to one."""
+    """Report a change of the right side's table, by its one-to-one equalities."""
     source = spec.right.source
     if spec.right.form is not Form.TABLE:
         return
@@ -350,9 +358,11 @@ def _report_mapping(
         for field in context.input("right").schema
         if field.name != "id"
     }
-    equal = [each for each in chosen if each.relation is Relation.EQUAL]
-    weighed = ((each.bits, each.left, source.in_table(each.right)) for each in equal)
-    context.report("mapping", field_mapping(name, one_to_one(weighed), types))
+    equal = [candidate for candidate in correspondences if candidate.relation is Relation.EQUAL]
+    weighted = (
+        (candidate.bits, candidate.left, source.in_table(candidate.right)) for candidate in equal
+    )
+    context.report("mapping", field_mapping(name, one_to_one(weighted), types))
 
 
 STAGES: Final[Mapping[str, Callable[[SchemaMatchingSpec, StageContext], Frame]]] = {

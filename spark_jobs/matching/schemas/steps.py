@@ -1,4 +1,4 @@
-"""Progress of a stage that is several loops, one behind the other: there it is cancelled, too."""
+"""Progress, and cancellation, of a stage of several consecutive loops."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ItemT = TypeVar("ItemT")
 
 
 class Steps:
-    """Counts what is done.
+    """Counts finished steps.
 
     Args:
-        report: Is called with what is done, and the total; it may raise.
+        report: Called with the numbers of finished and all steps; it can raise.
 
     Attributes:
-        total: What there is to do; it is corrected when it is known.
+        total: The number of all steps; an estimate until it is known.
     """
 
     def __init__(self, report: Callable[[int, int], None], total: int) -> None:
@@ -26,12 +26,12 @@ class Steps:
         self.total = total
 
     def add(self, number: int = 0) -> None:
-        """Report that so much more is done."""
+        """Add finished steps, and report."""
         self._done += number
         self._report(self._done, self.total)
 
     def over(self, items: Sequence[ItemT], size: int) -> Iterator[ItemT]:
-        """Yield items; report whenever so many more of them are done."""
+        """Yield items; report after each `size` of them."""
         for number, item in enumerate(items, 1):
             yield item
             if number % size == 0:

@@ -1,4 +1,4 @@
-"""Words of names and labels, in whatever script."""
+"""Words of names and labels, in any script."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["MOST_WORDS", "words_of"]
+__all__ = ["MAX_WORDS", "words_of"]
 
-MOST_WORDS: Final = 64
-"""Words of a name or label that are looked at."""
+MAX_WORDS: Final = 64
+"""Maximum words of a name or label."""
 
-_LONGEST: Final = 1_000
+_MAX_CHARACTERS: Final = 1_000
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f\u0900-\u0dff])+")
 
@@ -19,7 +19,7 @@ _WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f\u0900-\u0dff])+")
 def words_of(text: str) -> tuple[str, ...]:
     """Return the words of a text, folded: cut at punctuation, underscores and capitals.
 
-    Compatible characters (NFKC) are equal, so that full-width letters and ligatures are found.
+    Text is normalised (NFKC), so full-width letters and ligatures equal plain letters.
     """
-    normal = _CAMEL.sub(" ", unicodedata.normalize("NFKC", text[:_LONGEST]))
-    return tuple(word.casefold() for word in _WORD.findall(normal))[:MOST_WORDS]
+    normal = _CAMEL.sub(" ", unicodedata.normalize("NFKC", text[:_MAX_CHARACTERS]))
+    return tuple(word.casefold() for word in _WORD.findall(normal))[:MAX_WORDS]

@@ -270,9 +270,9 @@ def test_more_matches_than_the_limit_are_refused(context: SampleContext) -> None
     count = len(brute(T8, left=LEFT, right=RIGHT))
 
     def compared(most: int) -> pa.Table:
-        comparison = replace(comparison_of(of, order), most=most)
+        comparison = replace(comparison_of(of, order), max_matches=most)
         tasks = comparing.tasks_between(spans, comparison)
-        return comparing.compared(blocks, tasks, comparison, lambda *_: None)[0]
+        return comparing.compare_blocks(blocks, tasks, comparison, lambda *_: None)[0]
 
     assert len(compared(count)) == count
     with pytest.raises(InputUnfit, match=f"more than {count - 1} matches: raise the threshold"):

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mediator.base.clock import Clock, SystemClock
 from spark_jobs.commit_directory import StateMismatch
 from spark_jobs.linkage.private import comparing, stream
-from spark_jobs.linkage.private.records import united
+from spark_jobs.linkage.private.records import unite
 from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.stream import LinkageStream
 from spark_jobs.linkage.private.stream_files import start
@@ -112,7 +112,7 @@ class Feed:
             )
             for owner, of in of_owners(arrived).items()
         }
-        return united(frames, "clk", self.spec.owners)
+        return unite(frames, "clk", self.spec.owners)
 
     def check(self, commit: LinkageCommit) -> None:
         """Check that there is nothing on the disk but what a commit has."""

@@ -259,7 +259,7 @@ def test_the_labels_of_ontologies_are_forecast(
     )
     context = FolderContext(spark, tmp_path, rows)
     assert SchemaMatching().forecast(spec, context).pairs == 3 * 2
-    monkeypatch.setattr("spark_jobs.matching.schemas.ontologies.MOST_COMPARED", 2)
+    monkeypatch.setattr("spark_jobs.matching.schemas.ontologies.MAX_COMPARED", 2)
     with pytest.raises(InputUnfit, match="left has 3 labels"):
         SchemaMatching().forecast(spec, context)
 
@@ -299,7 +299,7 @@ def test_rows_and_ontologies_are_known_together(
     found = matched(spec, spark, tmp_path / "run")
     assert "telephone > urn:b:x > cst mobile" in found["telephone", "cst_mobile"]["evidence"]
     assert "city > cst town" in found["city", "cst_town"]["evidence"]
-    monkeypatch.setattr("spark_jobs.matching.schemas.stages.MOST_STATEMENTS", 2)
+    monkeypatch.setattr("spark_jobs.matching.schemas.stages.MAX_STATEMENTS", 2)
     assert "background 2 states too much" in refused(spec, spark, tmp_path / "bounded")
     broken = [background[0], {"ontology": text(tmp_path / "broken.json", "<rdf:RDF")}]
     reason = refused({**sample.spec, "background": broken}, spark, tmp_path / "broken")

@@ -110,6 +110,6 @@ def test_o7_pairs_of_blocks_before_any_is_skipped(people: int, pairs: int) -> No
         for party, records in enumerate((people // 5, people * 4 // 5))
         for number in range(records // 2_000)
     ]
-    assert sum(len(task.others) for task in tasks_between(spans, comparison)) == pairs
+    assert sum(len(task.partners) for task in tasks_between(spans, comparison)) == pairs
     separate = [replace(span, low=100, high=110) if span.party else span for span in spans]
     assert tasks_between(separate, comparison) == []

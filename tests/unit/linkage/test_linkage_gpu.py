@@ -37,11 +37,11 @@ SIMULATED = "simulator" in gpu()
 from spark_jobs.linkage.private.gpu import kernel  # noqa: E402 - only where there is one
 
 if SIMULATED:  # each thread is one of the processor's; small blocks are as many as large ones
-    vars(kernel).update(THREADS=16, OTHERS=8)
+    vars(kernel).update(THREADS=16, TILE_RECORDS=8)
 
 from spark_jobs.linkage.private.gpu import device  # noqa: E402 - it takes those sizes over
 
-THREADS, OTHERS = kernel.THREADS, kernel.OTHERS
+THREADS, TILE_RECORDS = kernel.THREADS, kernel.TILE_RECORDS
 
 
 class BlockPair:
@@ -97,9 +97,9 @@ def test_the_kernel_finds_the_pairs_of_brute_force_and_the_cpu(
     ("left", "right", "bits", "threshold"),
     [
         (1, 1, 1000, T8),
-        (THREADS + 1, OTHERS + 1, 1000, T8),
-        (3, 3 * OTHERS + 2, 2000, Fraction(1, 2)),
-        (THREADS + OTHERS + 2, 1, 64, Fraction(1, 3)),
+        (THREADS + 1, TILE_RECORDS + 1, 1000, T8),
+        (3, 3 * TILE_RECORDS + 2, 2000, Fraction(1, 2)),
+        (THREADS + TILE_RECORDS + 2, 1, 64, Fraction(1, 3)),
     ],
     ids=["one of each", "one more than a block and a tile", "four tiles", "two blocks"],
 )
@@ -150,7 +150,7 @@ def test_blocks_that_lengths_keep_apart_have_nothing_in_common() -> None:
 
 def test_tiles_that_only_some_records_of_a_block_meet() -> None:
     """Records of each cardinality, of which one of n bits has all those of one of fewer."""
-    sizes = range(1, THREADS + 2 * OTHERS)
+    sizes = range(1, THREADS + 2 * TILE_RECORDS)
     ramp = [frozenset(range(n)) for n in sizes]
     blocks = BlockPair(ramp, ramp, len(ramp))
     done = blocks.check(blocks.comparison(T8))
@@ -175,7 +175,7 @@ def test_more_pairs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> N
 def test_more_pairs_than_there_can_be_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor finds them."""
     monkeypatch.setattr(device, "ROOM", 7)
-    monkeypatch.setattr(device, "MOST", 500)
+    monkeypatch.setattr(device, "MAX_ROOM", 500)
     blocks = BlockPair(
         similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300
     )
@@ -193,10 +193,10 @@ def test_the_blocks_of_the_last_comparison_are_not_sent_again() -> None:
         (other.left, other.right),
         (one.left, other.right),  # the first one was released
     ):
-        before = [id(copy) for copy in used.kept]
+        before = [id(copy) for copy in used.copies]
         used.compare(left, right)
-        assert [id(copy.block) for copy in used.kept] == [id(left), id(right)]
-        sent += [copy for copy in used.kept if id(copy) not in before]
+        assert [id(copy.block) for copy in used.copies] == [id(left), id(right)]
+        sent += [copy for copy in used.copies if id(copy) not in before]
     expected = [one.left, one.right, other.right, other.left, one.left]
     assert [id(copy.block) for copy in sent] == [id(block) for block in expected]
 
@@ -207,7 +207,7 @@ def test_the_most_selective_words_are_compared_first() -> None:
     used = device.OnGpu(comparison := blocks.comparison(T8))
     used.compare(blocks.left, blocks.right)
     assert comparison.by_selectivity.tolist() != sorted(comparison.by_selectivity.tolist())
-    for block, copy in zip((blocks.left, blocks.right), used.kept, strict=True):
+    for block, copy in zip((blocks.left, blocks.right), used.copies, strict=True):
         words = copy.words.copy_to_host().T
         assert words.tolist() == block.words[:, comparison.by_selectivity].tolist()
         left = [int(np.bitwise_count(row[GROUP:]).sum()) for row in words]

@@ -67,7 +67,7 @@ def test_what_is_not_among_the_best_is_no_match(pair: tuple[RecordBlock, RecordB
 
 
 def test_blocks_that_follow_are_not_compared(pair: tuple[RecordBlock, RecordBlock]) -> None:
-    compare = MatchLimit(PAIRS + 1).limited(lambda job: comparison(PAIRS).compare(*job))
+    compare = MatchLimit(PAIRS + 1).wrap(lambda job: comparison(PAIRS).compare(*job))
     done = [compare(pair) for _ in range(3)]
     assert [len(one.pairs) for one in done] == [PAIRS, 0, 0]
     assert [one.tally.matches for one in done] == [PAIRS, PAIRS, 0]

@@ -25,7 +25,7 @@ from spark_jobs.linkage.private.clk import (
     hardened_bits,
     mask_of,
     ngrams,
-    normalised,
+    normalise,
 )
 from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
 from spark_jobs.linkage.private.limits import least_overlap, prefix_length
@@ -76,14 +76,14 @@ def test_tokens_are_those_of_the_paper() -> None:
     ],
 )
 def test_differences_between_records_of_one_person_are_normalised(value: str, form: str) -> None:
-    assert normalised(value) == form
+    assert normalise(value) == form
 
 
 def test_what_is_normalised_stays_as_it_is() -> None:
     """For every character: what one decomposes to may have case, and the other way round."""
     for code in range(sys.maxunicode + 1):
-        once = normalised(chr(code))
-        assert normalised(once) == once, hex(code)
+        once = normalise(chr(code))
+        assert normalise(once) == once, hex(code)
 
 
 def test_positions_are_the_double_hashing_of_the_sheet() -> None:
@@ -173,7 +173,7 @@ def test_a_file_of_people_is_encoded_in_its_order(
         pairs = [list(json.loads(line).values()) for line in text]
     assert [id_ for id_, _ in pairs] == [row["id"] for row in rows]
     for (_, clk), row in zip(pairs, rows, strict=True):
-        expected = Clk(ClkShape(), KEYS, row["born"].encode()).encode([normalised(row["name"])])
+        expected = Clk(ClkShape(), KEYS, row["born"].encode()).encode([normalise(row["name"])])
         assert int.from_bytes(base64.b64decode(clk)) == expected
     assert {path.name for path in tmp_path.iterdir()} == {source.name, target.name}
 

@@ -58,10 +58,10 @@ def test_two_blocks_are_compared_once_unless_both_are_kept(drawn: list[Any], mos
         patched.setattr(comparing, "TASK_PAIRS", most)
         tasks = tasks_between(spans, comparison, kept)
     found = Counter(
-        frozenset((task.one.block, other.block)) for task in tasks for other in task.others
+        frozenset((task.span.block, other.block)) for task in tasks for other in task.partners
     )
     assert found == expected
-    assert all(task.pairs <= most or len(task.others) == 1 for task in tasks)
+    assert all(task.pairs <= most or len(task.partners) == 1 for task in tasks)
 
 
 def test_a_commit_is_read_as_it_was_written() -> None:

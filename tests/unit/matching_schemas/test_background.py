@@ -74,7 +74,7 @@ def test_scores_of_the_sheet(
     relation: Relation,
     score: float,
 ) -> None:
-    found = graph(*statements).query(*ends, least=0.0)
+    found = graph(*statements).query(*ends, min_score=0.0)
     assert found is not None
     assert found.relation is relation
     assert found.score == pytest.approx(score, abs=5e-5)
@@ -104,7 +104,9 @@ def test_scores_of_the_sheet(
 def test_types_of_the_sheet(
     statements: list[tuple[str, Relation, str]], ends: tuple[str, str], relation: Relation | None
 ) -> None:
-    found = graph(*((a, r, b, 1.0) for a, r, b in statements)).query(*ends, longest=4, least=0.0)
+    found = graph(*((a, r, b, 1.0) for a, r, b in statements)).query(
+        *ends, max_length=4, min_score=0.0
+    )
     assert (found and found.relation) == relation
 
 
@@ -118,7 +120,7 @@ statements = st.lists(
 @given(statements, terms, terms)
 def test_what_relates_forth_relates_back(stated: list[Statement], a: str, b: str) -> None:
     background = Background(stated)
-    forth, back = background.query(a, b, least=0.0), background.query(b, a, least=0.0)
+    forth, back = background.query(a, b, min_score=0.0), background.query(b, a, min_score=0.0)
     assert (forth is None) == (back is None)
     if forth and back:
         assert forth.score == pytest.approx(back.score)
@@ -128,7 +130,7 @@ def test_what_relates_forth_relates_back(stated: list[Statement], a: str, b: str
 def test_paths_are_those_that_a_search_through_the_graph_finds(
     stated: list[Statement], a: str, b: str, longest: int
 ) -> None:
-    found = Background(stated).query(a, b, longest=longest, least=0.0)
+    found = Background(stated).query(a, b, max_length=longest, min_score=0.0)
     expected = searched(stated, a, b, longest)
     assert (found is None) == (expected is None)
     if found and expected and a != b:
@@ -204,7 +206,7 @@ def test_a_compound_is_one_of_its_head_if_that_is_certain_enough(
 ) -> None:
     terms = f"kitchen {head}", head
     for pair in (terms, terms[::-1]):
-        assert (KITCHEN.query(*pair, least=least) is not None) == found
+        assert (KITCHEN.query(*pair, min_score=least) is not None) == found
 
 
 def test_terms_are_words_in_any_script_and_case() -> None:

@@ -36,7 +36,7 @@ def test_each_element_is_chosen_once_whatever_the_order(
 
 
 def test_without_decisions_bits_are_believed() -> None:
-    assert Calibration.learned(()) == Calibration()
+    assert Calibration.fit(()) == Calibration()
     assert Calibration().confidence(0) == 0.5
     assert Calibration().confidence(1) == pytest.approx(2 / 3)
     assert Calibration().confidence(-1e9) < Calibration().confidence(1e9) == 1
@@ -48,7 +48,7 @@ def test_decisions_bend_the_curve_towards_what_people_say() -> None:
     for _ in range(400):  # evidence that promises twice as much as it keeps
         bits = source.uniform(-8, 8)
         points.append((bits, source.random() < Calibration(0.5, -1).confidence(bits)))
-    learned = Calibration.learned(points)
+    learned = Calibration.fit(points)
     assert learned.slope == pytest.approx(0.5, abs=0.15)
     assert learned.offset == pytest.approx(-1, abs=0.4)
     before, after = (
@@ -60,7 +60,7 @@ def test_decisions_bend_the_curve_towards_what_people_say() -> None:
 
 @given(st.lists(st.tuples(st.floats(-60, 60), st.booleans()), max_size=30))
 def test_more_evidence_is_never_less_confidence(points: list[tuple[float, bool]]) -> None:
-    curve = Calibration.learned(points)
+    curve = Calibration.fit(points)
     confidences = [curve.confidence(bits) for bits in range(-60, 61)]
     assert confidences == sorted(confidences)
     assert all(0 <= each <= 1 for each in confidences)

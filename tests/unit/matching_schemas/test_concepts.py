@@ -183,9 +183,9 @@ def test_a_sense_of_many_concepts_is_looked_up_once() -> None:
     looked_up: list[str] = []
 
     class Counting(Background):
-        def reachable(self, term: str, *, least: float) -> Iterator[tuple[str, Path]]:
+        def reachable(self, term: str, *, min_score: float) -> Iterator[tuple[str, Path]]:
             looked_up.append(term)
-            return super().reachable(term, least=least)
+            return super().reachable(term, min_score=min_score)
 
     left = ontology(*(concept(f"l{n}", "thumb") for n in range(30)))
     right = ontology(*(concept(f"r{n}", f"finger {n}x") for n in range(5)))

@@ -56,7 +56,7 @@ def test_depth_and_number_of_properties_are_bounded(monkeypatch: pytest.MonkeyPa
     for level in range(50):
         schema = {"properties": {f"n{level}": schema}}
     assert len(paths(schema)) == 9
-    monkeypatch.setattr(json_schemas, "MOST_ELEMENTS", 3)
+    monkeypatch.setattr(json_schemas, "MAX_ELEMENTS", 3)
     with pytest.raises(InputUnfit, match="3 properties at most"):
         paths({"properties": {str(n): {} for n in range(4)}})
 
@@ -163,7 +163,7 @@ def test_labels_that_are_compared_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     """Those of all concepts together: the work grows with their square."""
     concepts = parse_ontology(SKOS, "left")
     assert check_labels(concepts, "left") == 3
-    monkeypatch.setattr(ontologies, "MOST_COMPARED", 2)
+    monkeypatch.setattr(ontologies, "MAX_COMPARED", 2)
     with pytest.raises(InputUnfit, match="left has 3 labels; 2 are compared at most"):
         check_labels(concepts, "left")
 
@@ -197,7 +197,7 @@ def test_entities_that_are_external_or_refer_to_others_are_refused(declared: str
 def test_entities_that_stand_for_a_text_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     document = OWL.format(doctype="<!DOCTYPE rdf:RDF [<!ENTITY x 'Hand'>]>", label="&x;")
     assert parse_ontology(document, "left")["urn:x#hand"].labels == ("Hand",)
-    monkeypatch.setattr(ontologies, "MOST_TEXT", len(document) + 3)
+    monkeypatch.setattr(ontologies, "MAX_TEXT", len(document) + 3)
     with pytest.raises(InputUnfit, match="too long"):
         parse_ontology(document, "left")
 
@@ -207,18 +207,18 @@ def test_entities_are_counted_once_for_all() -> None:
         declared = "".join(f"<!ENTITY x{n} 'Hand'>" for n in range(count))
         return OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declared}]>", label="&x0;&x7;")
 
-    concepts = parse_ontology(document(ontologies.MOST_ENTITIES), "left")
+    concepts = parse_ontology(document(ontologies.MAX_ENTITIES), "left")
     assert concepts["urn:x#hand"].labels == ("HandHand",)
     with pytest.raises(InputUnfit, match="1,000 entities at most"):
-        parse_ontology(document(ontologies.MOST_ENTITIES + 1), "left")
+        parse_ontology(document(ontologies.MAX_ENTITIES + 1), "left")
 
 
 def test_what_each_entity_stands_for_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = "<!ENTITY x 'Hand'><!ENTITY xy 'Foot and hand'>"
     document = OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declared}]>", label="&x;&xy;&x;&amp;")
-    monkeypatch.setattr(ontologies, "MOST_TEXT", len(document) + 2 * 4 + 13)
+    monkeypatch.setattr(ontologies, "MAX_TEXT", len(document) + 2 * 4 + 13)
     assert parse_ontology(document, "left")["urn:x#hand"].labels == ("HandFoot and handHand&",)
-    monkeypatch.setattr(ontologies, "MOST_TEXT", len(document) + 2 * 4 + 12)
+    monkeypatch.setattr(ontologies, "MAX_TEXT", len(document) + 2 * 4 + 12)
     with pytest.raises(InputUnfit, match="too long"):
         parse_ontology(document, "left")
 
@@ -270,7 +270,7 @@ LONG_IRI = "x" * 1_000
 def test_what_prefixes_and_bases_make_of_a_short_text_is_bounded(
     monkeypatch: pytest.MonkeyPatch, form: str, statement: str
 ) -> None:
-    monkeypatch.setattr(ontologies, "MOST_TERMS", 40_000)
+    monkeypatch.setattr(ontologies, "MAX_TERMS", 40_000)
     statements = "".join(statement.format(n=n) for n in range(100))
     assert len(parse_ontology(form.format("urn:x:", "http://x/", statements), "left")) == 100
     with pytest.raises(InputUnfit, match="terms have 40,000 characters at most"):
@@ -284,10 +284,10 @@ def test_a_number_is_not_written_out() -> None:
 
 
 def test_the_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ontologies, "MOST_TEXT", 10)
+    monkeypatch.setattr(ontologies, "MAX_TEXT", 10)
     with pytest.raises(InputUnfit, match="10 characters at most"):
         parse_ontology(SKOS, "left")
-    monkeypatch.setattr(ontologies, "MOST_TEXT", 10_000)
-    monkeypatch.setattr(ontologies, "MOST_CONCEPTS", 1)
+    monkeypatch.setattr(ontologies, "MAX_TEXT", 10_000)
+    monkeypatch.setattr(ontologies, "MAX_CONCEPTS", 1)
     with pytest.raises(InputUnfit, match="1 concepts at most"):
         parse_ontology(SKOS, "left")

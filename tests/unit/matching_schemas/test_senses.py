@@ -92,7 +92,7 @@ def test_only_words_of_the_other_side_are_taught() -> None:
     known = background(concept("b", "kidney cortex", "renal cortex", "kidney bark", "renal edge"))
     senses = Senses(known, words)
     left, right = [words.label("kidney cortex")], [words.label("renal pelvis"), ("edge",)]
-    assert list(senses.taught(left, right, Steps(ignored, 0))) == [
+    assert list(senses.lessons(left, right, Steps(ignored, 0))) == [
         (("cortex", "kidney"), ("cortex", "renal"))
     ]
 
@@ -173,7 +173,7 @@ def test_looking_up_the_senses_of_labels_and_what_they_teach_is_cancelled_within
     senses = Senses(background(concept("b", *(f"word{n}" for n in range(900)))), Labels([]))
     ways: list[Callable[[Steps], object]] = [
         lambda steps: SharedSenses(senses, side, side, steps),
-        lambda steps: list(senses.taught(labels, labels, steps)),
+        lambda steps: list(senses.lessons(labels, labels, steps)),
     ]
     for way in ways:
         whole = Loop()

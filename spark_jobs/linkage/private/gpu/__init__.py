@@ -1,1 +1,1 @@
-"""Comparing on a GPU of NVIDIA and the cores of its machine (docs/papers/pprl.md, 2.4)."""
+"""Comparison on an NVIDIA GPU and the cores of its machine (docs/papers/pprl.md, 2.4)."""

@@ -1,12 +1,12 @@
 """The kernel of `private.kernel` for CUDA: a thread compares a record with a tile of others.
 
-The threads of a block have consecutive records, and one tile: the first words of its records are in
-the memory that they share, and each thread holds the first words of its own record. Most pairs end
-there, by the same bound as on a processor; the few others read their further words from global
+The threads of a block have consecutive records and the same tile: the first words of the tile's
+records are in shared memory, and each thread holds the first words of its own record. Most pairs
+are excluded there, by the same bound as on a processor; the few others read more words from global
 memory. Words of one position are contiguous, so that neighbouring threads read neighbouring
 addresses.
 
-All numbers are integers, and no pair is lost: those beyond the available room are counted, too.
+All numbers are integers, and no pair is lost: pairs beyond the available room are also counted.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from numba import int32, uint64
 
 from spark_jobs.linkage.private.vectors import GROUP
 
-__all__ = ["FOUND", "OTHERS", "THREADS", "WHOLE", "beyond", "cuda"]
+__all__ = ["FOUND", "THREADS", "TILE_RECORDS", "WHOLE", "cuda", "find_matches"]
 
 cuda: Final[Any] = import_module("numba.cuda")
-"""Of Numba, or of `numba-cuda`, which replaces it where it is installed; neither is typed."""
+"""Numba's module, or that of `numba-cuda`, which replaces it if installed; neither is typed."""
 
 THREADS: Final = 128
-"""Of a block: records that are compared with the same tile."""
+"""Threads of a block: records that are compared with the same tile."""
 
-OTHERS: Final = 64
-"""Records of a tile; not more than there are threads, each of which loads one."""
+TILE_RECORDS: Final = 64
+"""Records of a tile; at most one per thread, because each thread loads one."""
 
 FOUND, WHOLE = 0, 1
-"""Indices of the counts: pairs that were found, and pairs whose overlap was counted whole."""
+"""Indices of the counts: matching pairs, and pairs whose overlap was counted completely."""
 
 
 def _in_common(one: Any, other: Any) -> Any:
@@ -40,7 +40,7 @@ def _in_common(one: Any, other: Any) -> Any:
 _bits = cuda.jit(device=True)(_in_common)
 
 
-def _rest(
+def _count_shared(
     words: Any,
     rests: Any,
     i: Any,
@@ -48,28 +48,28 @@ def _rest(
     other_rests: Any,
     j: Any,
     common: Any,
-    least: Any,
+    min_overlap: Any,
 ) -> Any:
-    """Count what two records share, after `common` bits in the first group of words.
+    """Count the shared bits of two records, after `common` bits in the first group of words.
 
     Returns:
-        The overlap, or -1 as soon as the least is out of reach.
+        The overlap, or -1 as soon as `min_overlap` is out of reach.
     """
     for group in range(1, rests.shape[0]):
         for word in range(group * GROUP, (group + 1) * GROUP):
             common += _bits(words[word, i], other_words[word, j])
-        if common + min(rests[group, i], other_rests[group, j]) < least:
+        if common + min(rests[group, i], other_rests[group, j]) < min_overlap:
             return int32(-1)
     return common
 
 
-_counted = cuda.jit(device=True)(_rest)
+_count_shared_bits = cuda.jit(device=True)(_count_shared)
 
 
 def _load(
     other_words: Any, other_rests: Any, start: Any, thread: Any, first_words: Any, first_rests: Any
 ) -> None:
-    """Load one record of a tile for all threads: its first words, and its rest."""
+    """Load one record of a tile into shared memory: its first words, and its rest."""
     for word in range(GROUP):
         first_words[word, thread] = other_words[word, start + thread]
     first_rests[thread] = other_rests[0, start + thread]
@@ -78,17 +78,17 @@ def _load(
 _load_record = cuda.jit(device=True)(_load)
 
 
-def _keep(found: Any, counts: Any, i: Any, j: Any, common: Any) -> None:
-    """Count a pair, and keep it if there is room."""
+def _store(found: Any, counts: Any, i: Any, j: Any, common: Any) -> None:
+    """Count a pair, and store it if there is room."""
     at = cuda.atomic.add(counts, FOUND, 1)
     if at < found.shape[0]:
         found[at, 0], found[at, 1], found[at, 2] = i, j, common
 
 
-_keep_pair = cuda.jit(device=True)(_keep)
+_store_pair = cuda.jit(device=True)(_store)
 
 
-def _beyond(
+def _find_matches(
     words: Any,
     rests: Any,
     sizes: Any,
@@ -101,9 +101,9 @@ def _beyond(
     found: Any,
     counts: Any,
 ) -> None:
-    """Find the pairs whose overlap is the least one or more; one without common bits is none.
+    """Find the pairs with at least the minimum overlap, and at least one common bit.
 
-    The grid is records by `THREADS`, others by `OTHERS`; all are sorted by cardinality.
+    The grid is records by `THREADS`, others by `TILE_RECORDS`; all are sorted by cardinality.
 
     Args:
         words: Words x records, uint64.
@@ -112,47 +112,53 @@ def _beyond(
         other_words: Words x others, likewise.
         other_rests: Groups x others.
         other_sizes: Cardinalities.
-        overlap: Least overlap, by the sum of cardinalities.
-        low: First of the others that a record meets; ascends with the records.
-        high: The one behind the last.
-        found: Output pairs, in no order: record, other, overlap.
+        overlap: Minimum overlap, by the sum of cardinalities.
+        low: The first of the others to compare with each record; ascends with the records.
+        high: The end of the others to compare.
+        found: Output pairs, unordered: record, other, overlap.
         counts: `FOUND` and `WHOLE`; pairs beyond the room are counted, but not stored.
     """
-    first_words = cuda.shared.array((GROUP, OTHERS), uint64)
-    first_rests = cuda.shared.array(OTHERS, int32)
-    tile_sizes = cuda.shared.array(OTHERS, int32)
-    thread, head, start = cuda.threadIdx.x, cuda.blockIdx.x * THREADS, cuda.blockIdx.y * OTHERS
-    end = min(start + OTHERS, other_sizes.shape[0])
+    first_words = cuda.shared.array((GROUP, TILE_RECORDS), uint64)
+    first_rests = cuda.shared.array(TILE_RECORDS, int32)
+    tile_sizes = cuda.shared.array(TILE_RECORDS, int32)
+    thread, head, start = (
+        cuda.threadIdx.x,
+        cuda.blockIdx.x * THREADS,
+        cuda.blockIdx.y * TILE_RECORDS,
+    )
+    end = min(start + TILE_RECORDS, other_sizes.shape[0])
     last = min(head + THREADS, sizes.shape[0]) - 1
     if low[head] >= end or high[last] <= start:
-        return  # by length no record of this block meets the tile
+        return  # cardinalities exclude all pairs of this block and the tile
     if thread < end - start:
         _load_record(other_words, other_rests, start, thread, first_words, first_rests)
         tile_sizes[thread] = other_sizes[start + thread]
     # The tile is complete when every thread has loaded its record.
     cuda.syncthreads()
     i = head + thread
-    # Only here: threads beyond the last record had to load and to reach the barrier, too.
+    # Only here, because threads beyond the last record must also load and reach the barrier.
     if i > last:
         return
     w0, w1, w2, w3 = words[0, i], words[1, i], words[2, i], words[3, i]
-    size, own, whole = sizes[i], rests[0, i], int32(0)
-    # For the least cardinality of the tile: a lower bound for all of its pairs.
-    least = overlap[size + tile_sizes[0]]
+    size, own_rest, full_counts = sizes[i], rests[0, i], int32(0)
+    # For the minimum cardinality of the tile: a lower bound for all its pairs.
+    min_overlap = overlap[size + tile_sizes[0]]
     for j in range(max(low[i] - start, 0), min(high[i], end) - start):
         common = _bits(w0, first_words[0, j]) + _bits(w1, first_words[1, j])
         common += _bits(w2, first_words[2, j]) + _bits(w3, first_words[3, j])
-        if common + min(own, first_rests[j]) < least:
+        if common + min(own_rest, first_rests[j]) < min_overlap:
             continue
-        common = _counted(words, rests, i, other_words, other_rests, start + j, common, least)
+        common = _count_shared_bits(
+            words, rests, i, other_words, other_rests, start + j, common, min_overlap
+        )
         if common < 0:
             continue
-        whole += 1
+        full_counts += 1
         if common >= max(overlap[size + tile_sizes[j]], int32(1)):
-            _keep_pair(found, counts, i, start + j, common)
-    if whole:
-        cuda.atomic.add(counts, WHOLE, whole)
+            _store_pair(found, counts, i, start + j, common)
+    if full_counts:
+        cuda.atomic.add(counts, WHOLE, full_counts)
 
 
-beyond = cuda.jit(_beyond)
-"""See `_beyond`; launched as ``beyond[(blocks of records, tiles), THREADS](…)``."""
+find_matches = cuda.jit(_find_matches)
+"""See `_find_matches`; launched as ``beyond[(blocks of records, tiles), THREADS](…)``."""
