@@ -1,12 +1,12 @@
-"""Live rebalancing: recovery from a skewed start and from changed rates, and what moving takes.
+"""Live rebalancing: recovery from a skewed start and from changed rates, and the cost of moving.
 
 The workload is D-CAPE's: (A ⋈ B) ⋈ C, Poisson arrivals, 100 partitions of each stream, seven
-workers, of which one begins with half of the load; at 30 s B and C fall to a twentieth. Rates are
+workers, one of which starts with half of the load; at 30 s B and C fall to a twentieth. Rates are
 two fifths of the paper's 100 tuples/s, and windows ten seconds. A worker's machine is simulated: it
-does 2.5 times the work of an even share in a second of event time, where work is rows kept or
+does 2.5 times the work of an even share in a second of event time, where work is rows stored or
 joined and messages. States, queues and protocols are the real ones, and figures do not depend on
-the machine. Rebalancing begins when the first window is full. A run counts only if its results are
-those of the run without any relocation, each once.
+the machine. Rebalancing starts when the first window is full. A run counts only if it has each
+result of the run without relocations exactly once.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = ["run"]
 _WORKERS: Final = 7
 _PARTITIONS: Final = 100
 _RATE: Final = 40.0
-_FALLEN: Final = _RATE / 20
+_REDUCED_RATE: Final = _RATE / 20
 _KEYS: Final = range(120)
 _WINDOW_S: Final = 10.0
 _CHANGE_S: Final = 30.0
 _UNTIL_S: Final = 70.0
 _CAPACITY: Final = 2.5
-"""What a worker can do, in even shares of the load at the beginning."""
+"""The capacity of a worker, in even shares of the initial load."""
 
-_AMPLE: Final = 1e9
-_RECOVERED_S: Final = 1.0
-"""No tuple waits longer for its worker."""
+_AMPLE_CAPACITY: Final = 1e9
+_MAX_DELAY_S: Final = 1.0
+"""After recovery no tuple waits longer for its worker."""
 
 _BAR_WINDOWS: Final = 2.0
 _EVERYTHING: Final = 1_000_000
@@ -49,7 +49,7 @@ _EVERYTHING: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Adaptation:
-    """What a cluster may do about its load."""
+    """The means of a cluster against its load."""
 
     name: str
     strategy: Strategy | None
@@ -80,37 +80,39 @@ def _results(options: Options) -> Iterator[Result]:
 
 
 def _recovery(options: Options) -> Iterator[Result]:
-    phases = [(_CHANGE_S, _rates(_RATE)), (_UNTIL_S, _rates(_FALLEN))]
+    phases = [(_CHANGE_S, _rates(_RATE)), (_UNTIL_S, _rates(_REDUCED_RATE))]
     arriving = list(arrivals(phases, _KEYS, Random(options.seed)))
     static = _simulate(arriving, _STATIC)
-    baseline = _recovered_after(static)
+    baseline = _recovery_windows(static)
     name = f"{_STATIC.name}: recovery, which takes longer than two windows"
     yield Result(name, "windows", baseline, bar=_BAR_WINDOWS)
-    for each in _QUICK if options.quick else _ADAPTATIONS:
-        cluster = _simulate(arriving, each)
+    for adaptation in _QUICK if options.quick else _ADAPTATIONS:
+        cluster = _simulate(arriving, adaptation)
         _check(cluster, static)
-        took = _recovered_after(cluster)
+        windows = _recovery_windows(cluster)
         moves = [at for at in cluster.manager.relocations.values() if at.phase == "done"]
-        options.note(f"{each.name}: {len(moves)} relocations, recovered after {took:.1f} windows")
-        is_claim = each is _ADAPTATIONS[-1]
+        options.note(
+            f"{adaptation.name}: {len(moves)} relocations, recovered after {windows:.1f} windows"
+        )
+        is_claim = adaptation is _ADAPTATIONS[-1]
         bar = {"bar": _BAR_WINDOWS} if is_claim else {"baseline": baseline}
-        yield Result(f"{each.name}: recovery", "windows", took, **bar, small_is_good=True)
+        yield Result(f"{adaptation.name}: recovery", "windows", windows, **bar, small_is_good=True)
         work, before = sum(cluster.spent.values()), sum(static.spent.values())
-        yield Result(f"{each.name}: work", "rows", work, before, small_is_good=True)
+        yield Result(f"{adaptation.name}: work", "rows", work, before, small_is_good=True)
 
 
 def _durations(options: Options, window_s: float) -> Iterator[Result]:
     """Move half of a worker's groups to one with another plan, without any lack of time."""
     arriving = _steady(options.seed, window_s)
     for strategy in ("ptlb", "mslb"):
-        cluster, relocation, took_s = _moved(arriving, window_s, strategy)
+        cluster, relocation, took_s = _run_with_move(arriving, window_s, strategy)
         name = f"{strategy.upper()}, window of {window_s:g} s: duration"
         bar = 1.1 if strategy == "ptlb" else 0.1
         yield Result(name, "windows", took_s / window_s, bar=bar, small_is_good=True)
         if strategy == "mslb":
-            for what in ("moved", "discarded", "recomputed"):
-                count = getattr(relocation, what)
-                yield Result(f"MSLB, window of {window_s:g} s: rows {what}", "rows", count)
+            for counter in ("moved", "discarded", "recomputed"):
+                count = getattr(relocation, counter)
+                yield Result(f"MSLB, window of {window_s:g} s: rows {counter}", "rows", count)
         duplicates = sum(count - 1 for count in cluster.identified().values())
         yield Result(f"{strategy.upper()}, window of {window_s:g} s: duplicates", "1", duplicates)
 
@@ -118,16 +120,20 @@ def _durations(options: Options, window_s: float) -> Iterator[Result]:
 def _costs(options: Options) -> Iterator[Result]:
     """Compare the work that the protocols add, at steady rates and when these have just fallen."""
     window_s = _WINDOW_S
-    # A fifth of a window before the move: nobody could know it at once.
-    fallen = [(1.8 * window_s, _rates(_RATE)), (5 * window_s, dict.fromkeys("ABC", _FALLEN))]
+    # A fifth of a window before the move: the fall cannot be known at once.
+    falling_phases = [
+        (1.8 * window_s, _rates(_RATE)),
+        (5 * window_s, dict.fromkeys("ABC", _REDUCED_RATE)),
+    ]
     cases = {
         "steady rates": _steady(options.seed, window_s),
-        "rates that have fallen": list(arrivals(fallen, _KEYS, Random(options.seed))),
+        "rates that have fallen": list(arrivals(falling_phases, _KEYS, Random(options.seed))),
     }
     for name, arriving in cases.items():
-        stays = sum(_moved(arriving, window_s, None)[0].spent.values())
+        work_without_move = sum(_run_with_move(arriving, window_s, None)[0].spent.values())
         extra = {
-            strategy: sum(_moved(arriving, window_s, strategy)[0].spent.values()) - stays
+            strategy: sum(_run_with_move(arriving, window_s, strategy)[0].spent.values())
+            - work_without_move
             for strategy in STRATEGIES
         }
         options.note(f"{name}: {extra} rows more")
@@ -135,18 +141,20 @@ def _costs(options: Options) -> Iterator[Result]:
         # At falling rates waiting is cheap, which is the paper's reverse case.
         bar = 1.0 if name == "rates that have fallen" else None
         yield Result(f"{name}: work of PTLB", "rows", ptlb, mslb, bar, small_is_good=True)
-        least = min(ptlb, mslb)
-        yield Result(f"{name}: work of auto", "rows", extra["auto"], least, 1.0, small_is_good=True)
+        minimum = min(ptlb, mslb)
+        yield Result(
+            f"{name}: work of auto", "rows", extra["auto"], minimum, 1.0, small_is_good=True
+        )
 
 
-def _moved(
+def _run_with_move(
     arriving: list[Arrival], window_s: float, strategy: Strategy | None
 ) -> tuple[PacedCluster, Relocation | None, float]:
     """Run with one relocation, after two windows; return it, and how long it took."""
     orders = {worker_address(0): {"q": "ABC"}, worker_address(1): {"q": "BCA"}}
     owners = [int(at >= _PARTITIONS // 2) for at in range(_PARTITIONS)]
-    agreed = make_cluster(_workload(window_s), owners, 2, orders=orders)
-    cluster = PacedCluster(agreed, _AMPLE)
+    cluster_state = make_cluster(_workload(window_s), owners, 2, orders=orders)
+    cluster = PacedCluster(cluster_state, _AMPLE_CAPACITY)
     began_s, ended_s = 2 * window_s, 0.0
     for now in _ticks(cluster, arriving, 5 * window_s):
         if strategy is not None and now == round(began_s / TICK_S):
@@ -163,10 +171,12 @@ def _simulate(arriving: list[Arrival], adaptation: _Adaptation) -> PacedCluster:
     half = _PARTITIONS // 2
     owners = [0 if at < half else 1 + at % (_WORKERS - 1) for at in range(_PARTITIONS)]
     orders = {worker_address(at): {"q": "ABC"} for at in range(_WORKERS)}
-    agreed = make_cluster(workload, owners, _WORKERS, adaptive=adaptation.adaptive, orders=orders)
-    cluster = PacedCluster(agreed, _CAPACITY * _even_share())
+    cluster_state = make_cluster(
+        workload, owners, _WORKERS, adaptive=adaptation.adaptive, orders=orders
+    )
+    cluster = PacedCluster(cluster_state, _CAPACITY * _even_share())
     for now in _ticks(cluster, arriving, _UNTIL_S):
-        # Once in a second the manager looks at what workers hold.
+        # Once a second the manager checks the state of the workers.
         due = now % round(1 / TICK_S) == 0 and cluster.now_s >= _WINDOW_S
         if adaptation.strategy is not None and due and cluster.manager.present is None:
             cluster.request(Relocate(adaptation.strategy))
@@ -174,7 +184,7 @@ def _simulate(arriving: list[Arrival], adaptation: _Adaptation) -> PacedCluster:
 
 
 def _ticks(cluster: PacedCluster, arriving: list[Arrival], until_s: float) -> Iterator[int]:
-    """Feed a cluster tick by tick, and yield the number of each that is about to begin."""
+    """Feed a cluster tick by tick, and yield the number of each tick before it starts."""
     position = 0
     for number in range(round(until_s / TICK_S)):
         yield number
@@ -185,10 +195,10 @@ def _ticks(cluster: PacedCluster, arriving: list[Arrival], until_s: float) -> It
 
 
 def _even_share() -> float:
-    """Return the rows that an even share of the first load makes in a second, by estimate.
+    """Return an estimate of the rows in a second of an even share of the initial load.
 
-    Each tuple is a message and kept, is joined with one other stream or its intermediate result,
-    and these rows are kept and joined once more.
+    Each tuple is a message and stored, is joined with one other stream or its intermediate result,
+    and these rows are stored and joined once more.
     """
     matches = _RATE * _WINDOW_S / len(_KEYS)
     pairs = _RATE * matches
@@ -196,15 +206,15 @@ def _even_share() -> float:
     return per_second / _WORKERS
 
 
-def _recovered_after(cluster: PacedCluster) -> float:
-    """Return the windows from the beginning of rebalancing until no tuple waits any more."""
-    late = [now_s for now_s, delay_s in cluster.delays if delay_s > _RECOVERED_S]
-    return max(0.0, max(late, default=0.0) - _WINDOW_S) / _WINDOW_S
+def _recovery_windows(cluster: PacedCluster) -> float:
+    """Return the windows from the start of rebalancing until no tuple waits."""
+    late_s = [now_s for now_s, delay_s in cluster.delays if delay_s > _MAX_DELAY_S]
+    return max(0.0, max(late_s, default=0.0) - _WINDOW_S) / _WINDOW_S
 
 
 def _check(cluster: PacedCluster, static: PacedCluster) -> None:
-    # Both have to be through with what arrived.
-    if max(at for _, at in (cluster.delays[-1], static.delays[-1])) > _RECOVERED_S:
+    # Both must have processed all arrivals.
+    if max(at for _, at in (cluster.delays[-1], static.delays[-1])) > _MAX_DELAY_S:
         raise Failed("a cluster is still behind at the end")
     if cluster.identified() != static.identified():
         raise Failed("relocations have changed the results")
@@ -214,8 +224,8 @@ def _steady(seed: int, window_s: float) -> list[Arrival]:
     return list(arrivals([(5 * window_s, dict.fromkeys("ABC", _RATE))], _KEYS, Random(seed)))
 
 
-def _rates(others: float) -> dict[str, float]:
-    return {"A": _RATE, "B": others, "C": others}
+def _rates(rate: float) -> dict[str, float]:
+    return {"A": _RATE, "B": rate, "C": rate}
 
 
 def _workload(window_s: float) -> Workload:

@@ -4,11 +4,11 @@ Each estimator gets the same accesses. Costs are those of the paper, of one acce
 invalidation, for which nobody waits, and 1 for each stale read, for each read that the origin
 answers, and for the filter's false positive rate. The static TTL is swept, and CATE's slope and
 longest TTL are found by hill climbing, both on the very accesses that are then counted; the
-learner sees them once. What it costs to know the next write is reported beside.
+learner sees them once. The cost with knowledge of the next write is reported as well.
 
-Counted are accesses to a system that has been in use: as many come before, for all estimators. What
-tuning costs is not counted for CATE, nor what learning costs for the learner. These are kept apart:
-by the same accesses, counted from the first one on, of which no estimator knows anything.
+The accesses counted are to a system in use: as many come before, for all estimators. The cost of
+tuning CATE is not counted, nor the learner's cost of learning. Separate results have these costs:
+the same accesses, counted from the first one on, of which no estimator knows anything.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from sketch.ttl.port import Weights
 __all__ = ["run"]
 
 _WEIGHTS: Final = Weights(invalidation=0.2, stale=1.0, miss=1.0, false_positives=1.0)
-_BELOW: Final = 1.0
-_NOT_MUCH_ABOVE: Final = 1.05
+_BAR_BELOW: Final = 1.0
+_BAR_CLOSE: Final = 1.05
 _WORKLOADS: Final[dict[str, tuple[Mix, float]]] = {
-    "A, half writes": (WORKLOADS["a"], _BELOW),
-    "F, read-modify-write": (WORKLOADS["f"], _BELOW),
+    "A, half writes": (WORKLOADS["a"], _BAR_BELOW),
+    "F, read-modify-write": (WORKLOADS["f"], _BAR_BELOW),
     "one write in five, rates that change": (
         Mix("between A and B", read=0.8, update=0.2, seasons=4),
-        _NOT_MUCH_ABOVE,
+        _BAR_CLOSE,
     ),
-    "B, 5 % writes": (WORKLOADS["b"], _NOT_MUCH_ABOVE),
-    "D, read latest": (WORKLOADS["d"], _NOT_MUCH_ABOVE),
+    "B, 5 % writes": (WORKLOADS["b"], _BAR_CLOSE),
+    "D, read latest": (WORKLOADS["d"], _BAR_CLOSE),
 }
 _QUICK: Final = ("A, half writes", "one write in five, rates that change", "B, 5 % writes")
 _OPERATIONS: Final = 20_000
@@ -49,7 +49,7 @@ _PROCESSES: Final = 2
 
 
 class _Case(NamedTuple):
-    """What is simulated: a workload, from the first access on or in use."""
+    """A simulated workload, from the first access on or in use."""
 
     name: str
     in_use: bool
@@ -63,8 +63,8 @@ async def run(options: Options) -> Measured:
         worlds = [_world(case, options) for case in cases]
         starts = 2 if options.quick else 10
         options.say(f"{worlds[0].workload.operations:,} operations of each workload")
-        for case, found in zip(cases, pool.map(_compared, worlds, repeat(starts)), strict=True):
-            results += _results(case, found, options)
+        for case, report in zip(cases, pool.map(_compare, worlds, repeat(starts)), strict=True):
+            results += _results(case, report, options)
     return Measured(results)
 
 
@@ -76,20 +76,20 @@ def _world(case: _Case, options: Options) -> World:
     return World(YcsbWorkload(mix, operations, warm_up=warm_up), seed=options.seed)
 
 
-def _compared(world: World, starts: int) -> SimulationReport:
+def _compare(world: World, starts: int) -> SimulationReport:
     return compare(Prepared.of(world), Question(_WEIGHTS, starts=starts))
 
 
-def _results(case: _Case, found: SimulationReport, options: Options) -> Iterator[Result]:
-    costs: dict[str, float] = {entry.name: entry.cost for entry in found.entries}
-    settings = {entry.name: entry.settings for entry in found.entries}
+def _results(case: _Case, report: SimulationReport, options: Options) -> Iterator[Result]:
+    costs: dict[str, float] = {entry.name: entry.cost for entry in report.entries}
+    settings = {entry.name: entry.settings for entry in report.entries}
     name = f"workload {case.name}{'' if case.in_use else ', from the first access on'}"
     options.say(f"{name}: {costs}, static {settings['static']}, CATE {settings['cate']}")
-    if any(entry.run.tally.beyond_bound for entry in found.entries):
+    if any(entry.run.tally.beyond_bound for entry in report.entries):
         raise Failed("a read was older than the bound")
 
-    def result(title: str, what: str, than: str, bar: float | None) -> Result:
-        figures = costs[what], costs[than]
+    def result(title: str, estimator: str, baseline: str, bar: float | None) -> Result:
+        figures = costs[estimator], costs[baseline]
         return Result(f"{name}: {title}", "per access", *figures, bar, small_is_good=True)
 
     _, bar = _WORKLOADS[case.name]

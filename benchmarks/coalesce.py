@@ -1,8 +1,8 @@
 """Single reads and increments by Zipf's law, with batching against without.
 
 Two databases on the same servers have the same class and differ in `batching` alone. They are
-loaded in turn over HTTP, each by connections that send one request after the other, so whatever a
-request waits for lowers their rate. The goal of latency is that of the schema.
+loaded in turn over HTTP, each by connections that send one request after the other, so every wait
+of a request lowers their rate. The goal of latency is that of the schema.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _CONNECTIONS: Final = 64
 _GOAL_S: Final = 0.1
 _BATCHING: Final[Mapping[str, Any]] = {"on": {"max_wait_s": 0.01}, "off": None}
 _BAR: Final = 1.5
-_UNBOUND: Final = {("redis", "GET"), ("redis", "PATCH"), ("mongodb", "PATCH")}
-"""Without a bar: Redis shares round trips as it is, and an update is dearer than a trip."""
+_WITHOUT_BAR: Final = {("redis", "GET"), ("redis", "PATCH"), ("mongodb", "PATCH")}
+"""Redis shares round trips without batching, and an update costs more than a round trip."""
 _ROUNDS: Final = 7
 
 _REQUIRED: Final = [
@@ -84,19 +84,19 @@ async def _compare(
     lanes = {name: _lane(_database(kind, name), method, options.seed) for name in _BATCHING}
     measures = {name: partial(measure, lane) for name, lane in lanes.items()}
     measured = await interleaved(3 if options.quick else _ROUNDS, measures)
-    rates = {name: median(each.rate for each in of) for name, of in measured.items()}
-    slowest_s = median(each.percentile(0.99) for each in measured["on"])
-    what = "reads" if method == "GET" else "increments"
+    rates = {name: median(sample.rate for sample in samples) for name, samples in measured.items()}
+    slowest_s = median(sample.percentile(0.99) for sample in measured["on"])
+    operation = "reads" if method == "GET" else "increments"
     options.note(
-        f"{what} on {kind}: {rates['on']:,.0f}/s with batching, {rates['off']:,.0f}/s without;"
+        f"{operation} on {kind}: {rates['on']:,.0f}/s with batching, {rates['off']:,.0f}/s without;"
         f" 99 % within {slowest_s * 1e3:.1f} ms"
     )
-    name = f"{what} on {kind}, {_CONNECTIONS} connections"
-    bar = None if (kind, method) in _UNBOUND else _BAR
-    late = f"{what} on {kind}, 99th percentile of latency"
+    name = f"{operation} on {kind}, {_CONNECTIONS} connections"
+    bar = None if (kind, method) in _WITHOUT_BAR else _BAR
+    latency_name = f"{operation} on {kind}, 99th percentile of latency"
     return [
         Result(f"{name}, batching on against off", "requests/s", rates["on"], rates["off"], bar),
-        Result(late, "s", slowest_s, bar=_GOAL_S if bar else None, small_is_good=True),
+        Result(latency_name, "s", slowest_s, bar=_GOAL_S if bar else None, small_is_good=True),
     ]
 
 
@@ -105,8 +105,8 @@ def _database(kind: Kind, name: str) -> str:
 
 
 def _lane(database: str, method: str, seed: int) -> LoadLane:
-    drawn = draw([f"a{number}" for number in range(_OBJECTS)], _REQUESTS, seed)
-    paths = [f"/v1/{database}/{CLASS}/{id_}" for id_ in drawn]
+    ids = draw([f"a{number}" for number in range(_OBJECTS)], _REQUESTS, seed)
+    paths = [f"/v1/{database}/{CLASS}/{id_}" for id_ in ids]
     if method == "GET":
         return LoadLane([render("GET", path) for path in paths], _CONNECTIONS)
     return LoadLane(hits(paths), _CONNECTIONS)

@@ -1,13 +1,12 @@
-"""What coherent caching gains, and whether any read is too old: YCSB through a real Varnish.
+"""The gain of coherent caching, and whether any read is too stale: YCSB through a real Varnish.
 
-32 loops first query the service itself, for records of a class that nobody may cache, each as soon
-as it has been answered. Then 32 coherent clients begin as many operations in a second, for records
-that may be cached: both sides carry the same load, so their latencies can be compared. The clients
-share nothing but the Varnish: each has a filter and copies of its own. A client is
-`sketch.client.CoherentClient` as it is; Varnish runs with the rules that ship, and records have
-the TTL of any class that says nothing of it. Between the service and everybody else lies a
-relay that takes its time. At last each client reads and writes as fast as it is answered. All reads
-are judged.
+32 loops first query the service itself, for records of an uncacheable class, each as soon as it
+has its reply. Then 32 coherent clients start as many operations in a second, for cacheable records:
+both sides carry the same load, so their latencies can be compared. The clients share only the
+Varnish: each has its own filter and copies. A client is the unmodified
+`sketch.client.CoherentClient`; Varnish runs with the shipped rules, and records have the default
+TTL. A relay before the service delays all requests. Finally each client reads and writes as fast as
+it gets replies. The staleness of all reads is checked.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ DELTA_S: Final = 1.0
 CLIENTS: Final = 32
 _IDS: Final = tuple(f"r{number}" for number in range(1_000))
 _UNCACHED: Final = 5_000
-_AT_ONCE: Final = 100
+_BATCH: Final = 100
 _BAR: Final = 0.1
 _HOST: Final = "127.0.0.1"
 _CLASS: Final = "records"
@@ -51,8 +50,8 @@ _ADD: Final = orjson.dumps({"sequence": {"inc": 1}})
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """One part of the benchmark: a workload, and how far away the origin is."""
+class _Scenario:
+    """A scenario of the benchmark: a workload, and the distance of the origin."""
 
     workload: Workload
     round_trip_s: float
@@ -68,23 +67,23 @@ async def run(options: Options) -> Measured:
     caching = CacheSettings(sketch="redis", sketch_valid_s=60.0)
     async with instance_on_embedded(caching) as service:
         await _set_up(service)
-        results, judge = [], Staleness(DELTA_S)
-        for part in _parts(options):
-            results += await _measure(service, part, judge, options)
+        results, staleness = [], Staleness(DELTA_S)
+        for scenario in _scenarios(options):
+            results += await _measure(service, scenario, staleness, options)
         results += [
-            Result("reads beyond the bound of 1 s", "reads", judge.violations, None, 0, True),
-            Result("reads judged", "reads", judge.reads),
+            Result("reads beyond the bound of 1 s", "reads", staleness.violations, None, 0, True),
+            Result("reads judged", "reads", staleness.reads),
             await _without_test(service, options),
         ]
         return Measured(results, await service.versions())
 
 
-def _parts(options: Options) -> list[_Part]:
+def _scenarios(options: Options) -> list[_Scenario]:
     scale = 0.01 if options.quick else 10 if options.full else 1
     return [
-        _Part(workload, away, max(1_000, round(reads * scale)))
+        _Scenario(workload, round_trip_s, max(1_000, round(reads * scale)))
         for workload, reads in ((B, 100_000), (A, 10_000))
-        for away in (0.01, 0.0)
+        for round_trip_s in (0.01, 0.0)
     ]
 
 
@@ -95,87 +94,89 @@ async def _set_up(service: Service) -> None:
         classes = {_CLASS: {"cache": {"visibility": visibility}, "fields": fields}}
         schema = {"annotations": [{"require": "joins"}], "mode": "mixed", "classes": classes}
         await service.set_schema(database, schema)
-        for start in range(0, len(_IDS), _AT_ONCE):
-            some = _IDS[start : start + _AT_ONCE]
-            await service.create(database, {_CLASS: {id_: {"body": "x" * 1_000} for id_ in some}})
+        for start in range(0, len(_IDS), _BATCH):
+            ids = _IDS[start : start + _BATCH]
+            await service.create(database, {_CLASS: {id_: {"body": "x" * 1_000} for id_ in ids}})
 
 
 async def _measure(
-    service: Service, part: _Part, judge: Staleness, options: Options
+    service: Service, scenario: _Scenario, staleness: Staleness, options: Options
 ) -> list[Result]:
-    with delayed(service.port, part.round_trip_s) as origin:
-        plain = await _uncached(origin, part, options)
+    with delayed(service.port, scenario.round_trip_s) as origin:
+        plain = await _uncached(origin, scenario, options)
         async with _clients(origin, Wire) as clients:
-            cached, shares = await _cached(clients, part, judge, options, plain.rate)
-            fast, _ = await _cached(clients, part, judge, options, None)
-    name, plain_ms, cached_ms = part.name, plain.mean_s * 1000, cached.mean_s * 1000
+            cached, shares = await _cached(clients, scenario, staleness, options, plain.rate)
+            fast, _ = await _cached(clients, scenario, staleness, options, None)
+    name, plain_ms, cached_ms = scenario.name, plain.mean_s * 1000, cached.mean_s * 1000
     options.say(
         f"{name}: {cached_ms:.3f} ms against {plain_ms:.3f} ms at {plain.rate:,.0f} and"
-        f" {cached.rate:,.0f} operations/s, {shares.here:.1%} without the origin,"
+        f" {cached.rate:,.0f} operations/s, {shares.without_origin:.1%} without the origin,"
         f" {shares.renewed:.3f} renewed for each; {fast.rate:,.0f} operations/s as fast as it goes;"
-        f" {judge.violations} violations"
+        f" {staleness.violations} violations"
     )
-    bar = _BAR if part.workload is B and part.round_trip_s else None
+    bar = _BAR if scenario.workload is B and scenario.round_trip_s else None
     rates = "operations/s", fast.rate, plain.rate
     return [
         Result(f"mean read, {name}, cached against not", "ms", cached_ms, plain_ms, bar, True),
-        Result(f"reads answered without the origin, {name}", "share", shares.here),
+        Result(f"reads answered without the origin, {name}", "share", shares.without_origin),
         Result(f"objects renewed ahead for each read, {name}", "objects", shares.renewed),
         Result(f"as fast as it goes, {name}, cached against not", *rates),
     ]
 
 
-async def _uncached(origin: int, part: _Part, options: Options) -> Tally:
+async def _uncached(origin: int, scenario: _Scenario, options: Options) -> Tally:
     wire = Wire(_HOST, origin)
-    judge = Staleness(DELTA_S)
-    doors = [_Plain(wire)] * CLIENTS
+    staleness = Staleness(DELTA_S)
+    callers = [_Plain(wire)] * CLIENTS
     for id_ in _IDS:
-        await doors[0].read(id_)
-    tally = await drive(doors, part.workload, _IDS, _UNCACHED, judge, options.seed)
+        await callers[0].read(id_)
+    tally = await drive(callers, scenario.workload, _IDS, _UNCACHED, staleness, options.seed)
     await wire.aclose()
-    if judge.violations:
+    if staleness.violations:
         raise Failed("the service itself answered too old a value")
     return tally
 
 
 class _Shares(NamedTuple):
-    """What becomes of reads: the share answered without the origin, objects renewed for each."""
+    """The share of reads answered without the origin, and the objects renewed for each read."""
 
-    here: float
+    without_origin: float
     renewed: float
 
 
 async def _cached(
     clients: Sequence[CoherentClient],
-    part: _Part,
-    judge: Staleness,
+    scenario: _Scenario,
+    staleness: Staleness,
     options: Options,
     rate: float | None,
 ) -> tuple[Tally, _Shares]:
-    doors = [_Coherent(client) for client in clients]
+    callers = [_Coherent(client) for client in clients]
     await asyncio.gather(*(_warm(client) for client in clients))
     sent, renewed = _requests_of(clients)
-    tally = await drive(doors, part.workload, _IDS, part.reads, judge, options.seed, rate)
+    tally = await drive(
+        callers, scenario.workload, _IDS, scenario.reads, staleness, options.seed, rate
+    )
     sent_since, renewed_since = _requests_of(clients)
     reads = len(tally.latencies)
     return tally, _Shares(1 - (sent_since - sent) / reads, (renewed_since - renewed) / reads)
 
 
 async def _warm(client: CoherentClient) -> None:
-    """Read everything once: what a cache has never seen says nothing of how it does."""
+    """Read everything once: first misses say nothing about a cache."""
     for id_ in _IDS:
         await client.get(_CLASS, id_)
 
 
 async def _without_test(service: Service, options: Options) -> Result:
-    """Show that the judge judges: by clients whose filters are empty, whatever the service says."""
-    judge = Staleness(DELTA_S)
+    """Show that the check works, by clients whose filters are always empty."""
+    staleness = Staleness(DELTA_S)
     async with _clients(service.port, _Blind) as clients:
-        doors = [_Coherent(client) for client in clients]
+        callers = [_Coherent(client) for client in clients]
         reads = 10_000 if options.quick else 50_000
-        await drive(doors, B, _IDS, reads, judge, options.seed)
-    name = f"of {judge.reads:,} reads that test no filter, those beyond the bound"
-    return Result(name, "reads", judge.violations, None, 1)
+        await drive(callers, B, _IDS, reads, staleness, options.seed)
+    name = f"of {staleness.reads:,} reads that test no filter, those beyond the bound"
+    return Result(name, "reads", staleness.violations, None, 1)
 
 
 @contextlib.asynccontextmanager
@@ -197,13 +198,13 @@ async def _clients(
 
 
 def _requests_of(clients: Sequence[CoherentClient]) -> tuple[int, int]:
-    """Return how many requests for single records reached the origin, and what was renewed ahead.
+    """Return how many requests for single records reached the origin, and the renewed records.
 
-    Those for many records at once, which no read waits for, are counted by their records.
+    Requests for many records, for which no read waits, are counted by their records.
     """
     statistics = [client.statistics for client in clients]
-    sent = sum(each.fetches + each.revalidations - each.shared for each in statistics)
-    return sent, sum(each.renewed for each in statistics)
+    sent = sum(counts.fetches + counts.revalidations - counts.shared for counts in statistics)
+    return sent, sum(counts.renewed for counts in statistics)
 
 
 class _Coherent:
@@ -238,13 +239,13 @@ class _Plain:
 
 
 class _Blind(Wire):
-    """A wire on which every filter arrives empty: no client would find a key in it."""
+    """A wire on which every filter arrives empty: no client finds a key in it."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        answer = await super().handle_async_request(request)
-        if request.url.path.endswith("/sketch") and answer.is_success:
-            sketch = decode(answer.content)
+        response = await super().handle_async_request(request)
+        if request.url.path.endswith("/sketch") and response.is_success:
+            sketch = decode(response.content)
             bits = bytes(len(sketch.snapshot.bits))
             empty = replace(sketch.snapshot, bits=bits, revalidate_all=False)
             return httpx.Response(200, content=encode(replace(sketch, snapshot=empty)))
-        return answer
+        return response

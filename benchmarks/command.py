@@ -1,4 +1,4 @@
-"""``portolan bench``: what the README claims, measured."""
+"""``portolan bench``: measures the claims of the README."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def bench(
     from benchmarks.harness.runner import UnknownBenchmark, available
 
     if list_ or name is None:
-        for each, about in available().items():
-            typer.echo(f"{each:10} {about}")
+        for benchmark, about in available().items():
+            typer.echo(f"{benchmark:10} {about}")
         raise typer.Exit(0 if list_ else 2)
     run(
         _bench(name, Options(quick, seed, typer.echo, full, minutes, objects), json),

@@ -1,7 +1,7 @@
-"""What constraints cost: `inc` with a minimum against without, unique values against plain ones.
+"""The cost of constraints: `inc` with a minimum against without, unique values against plain.
 
-The mediator is called in process, as the service calls it, by so many writers at a time. Each
-write of a unique value is of one that nobody has.
+Several writers call the mediator in process, as the service does. Each write of a unique value is
+of a new value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MINIMUM_BAR: Final = 0.9
 _UNIQUE_BAR: Final = 0.7
 _WRITERS: Final = 16
 _WRITES: Final = 2_000
-_FEW: Final = 400
+_QUICK_WRITES: Final = 400
 _COUNTERS: Final = 64
 
 _Write = Callable[[int], Awaitable[object]]
@@ -81,11 +81,11 @@ class _Store:
         return write
 
     async def rate(self, write: _Write, writes: int) -> float:
-        """Return how many writes a second are done, of so many."""
-        left = iter(range(writes))
+        """Return the rate of a number of writes (1/s)."""
+        remaining = iter(range(writes))
 
         async def writer() -> None:
-            for _ in left:
+            for _ in remaining:
                 await write(next(self.numbers))
 
         started = perf_counter()
@@ -113,9 +113,9 @@ async def _compare(
     options: Options, store: _Store, name: str, writes: dict[str, _Write], bar: float
 ) -> Result:
     """Compare the median rates of two kinds of write, the constrained one first."""
-    number, rounds = (_FEW, 5) if options.quick else (_WRITES, 9)
-    measures = {each: partial(store.rate, write, number) for each, write in writes.items()}
-    for measure in measures.values():  # what is prepared at the first write is no part of it
+    number, rounds = (_QUICK_WRITES, 5) if options.quick else (_WRITES, 9)
+    measures = {side: partial(store.rate, write, number) for side, write in writes.items()}
+    for measure in measures.values():  # preparations of the first write do not count
         await measure()
     rates = await medians(rounds, measures)
     options.note(f"{name}: {per_second(rates)}")

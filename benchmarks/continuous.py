@@ -1,10 +1,10 @@
-"""Continuous queries on Spark, in PostgreSQL, or on both: what placing each operator is worth.
+"""Continuous queries on Spark, in PostgreSQL, or on both: the gain of placing each operator.
 
-Queries over smart plugs at several rates, each executed by the plan that is chosen, by Spark
-alone, and with all but the windows in the database. A figure is how many tuples a plan takes in a
-second: those of a batch over the time of one. Spark's own operators are incremental. Costs are
-calibrated in the same run, unless it is quick. Then the plans that are examined for joins of two,
-five and eight averages, undivided and divided into subplans.
+Queries over smart plugs at several rates, each executed by the chosen plan, by Spark alone, and
+with all but the windows in the database. A figure is the throughput of a plan in tuples/s: the
+tuples of a batch over its time. Spark's own operators are incremental. Costs are calibrated in the
+same run, unless it is quick. Then the plans examined for joins of two, five and eight averages,
+undivided and divided into subplans.
 """
 
 from __future__ import annotations
@@ -46,44 +46,44 @@ _CONF: Final = {
     "spark.sql.adaptive.enabled": "false",
 }
 _RATES: Final = (1_000.0, 10_000.0)
-_FILLED: Final = 10
+_WARM_UP_BATCHES: Final = 10
 """Batches until the longest window is full."""
 
-_MEASURED: Final = 8
+_MEASURED_BATCHES: Final = 8
 _TRIGGER_S: Final = 1.0
-_EXAMINED: Final = {2: 11, 5: 312, 8: 8411}
+_EXPECTED_PLANS: Final = {2: 11, 5: 312, 8: 8411}
 """Plans of the paper's table 2, by the number of averages that are joined."""
 
-_NEARLY: Final = 1.1
+_TOLERANCE: Final = 1.1
 """A plan is as good as the best one if it takes no more than a tenth longer."""
 
 
 async def run(options: Options) -> Measured:
-    results = list(_examined(options))
+    results = list(_planning_results(options))
     async with embedded_fleet("full") as (fleet, scratch):
         url = fleet.endpoints["postgresql"].url
-        results += await asyncio.to_thread(lambda: list(_executed(options, url, scratch)))
+        results += await asyncio.to_thread(lambda: list(_execution_results(options, url, scratch)))
     return Measured(results)
 
 
-def _examined(options: Options) -> Iterator[Result]:
-    for ways, expected in _EXAMINED.items():
+def _planning_results(options: Options) -> Iterator[Result]:
+    for ways, expected in _EXPECTED_PLANS.items():
         query = parse_query(averages(ways, 1_000.0))
         for most in (None, SUBPLAN):
             planned = PlanOptions(reference_constants(), reorder=False, most=most)
             began = perf_counter()
             plan = make_plan(query, planned)
-            took_ms = 1e3 * (perf_counter() - began)
+            planning_ms = 1e3 * (perf_counter() - began)
             examined = plan.physical.examined
             if most is None and examined != expected:
                 raise Failed(f"{examined} plans instead of {expected}")
             name = f"{ways}-way join, {'divided' if most else 'undivided'}"
-            options.say(f"{name}: {examined:,} plans, {took_ms:.1f} ms")
+            options.say(f"{name}: {examined:,} plans, {planning_ms:.1f} ms")
             yield Result(f"plans examined, {name}", "1", examined)
-            yield Result(f"planning, {name}", "ms", took_ms, small_is_good=True)
+            yield Result(f"planning, {name}", "ms", planning_ms, small_is_good=True)
 
 
-def _executed(options: Options, url: str, scratch: Path) -> Iterator[Result]:
+def _execution_results(options: Options, url: str, scratch: Path) -> Iterator[Result]:
     with opened_session(_CONF) as session:
         constants = reference_constants()
         if not options.quick:
@@ -100,7 +100,7 @@ def _executed(options: Options, url: str, scratch: Path) -> Iterator[Result]:
             for engine in Engine:
                 against = f"{name} at {rate:,.0f}/s, chosen against all on {engine.value}"
                 yield Result(against, "tuples/s", chosen, baseline=measured[engine.value])
-            good += chosen * _NEARLY >= max(measured.values())
+            good += chosen * _TOLERANCE >= max(measured.values())
         yield Result(
             "chosen plans that are the best measured one, or nearly", "1", good / len(cases)
         )
@@ -123,7 +123,7 @@ class _Case:
         self._query = parse_query(query_document(name, rate))
 
     def measure(self, constants: Constants) -> dict[str, float]:
-        """Return the tuples of a second that each plan takes."""
+        """Return the throughput of each plan (tuples/s)."""
         planned = PlanOptions(constants, _TRIGGER_S, Capacity(machine=1))
         chosen = make_plan(self._query, planned)
         plans = {"chosen": chosen} | {
@@ -132,7 +132,7 @@ class _Case:
         measured: dict[str, float] = {}
         for plan_name, plan in plans.items():
             same = [n for n in measured if plans[n].physical.engines == plan.physical.engines]
-            # What would be the same twice is executed once: the figures differed by noise alone.
+            # Equal plans are executed once: their figures would differ by noise alone.
             measured[plan_name] = measured[same[0]] if same else self._throughput(plan_name, plan)
             predicted_s = plan.physical.cost.total * _TRIGGER_S
             where = [n for n, engine in plan.physical.engines.items() if engine is Engine.DATABASE]
@@ -144,10 +144,10 @@ class _Case:
         return measured
 
     def _throughput(self, name: str, plan: Plan) -> float:
-        filled = 3 if self._options.quick else _FILLED
-        batches = filled + (4 if self._options.quick else _MEASURED)
+        warm_up = 3 if self._options.quick else _WARM_UP_BATCHES
+        batches = warm_up + (4 if self._options.quick else _MEASURED_BATCHES)
         tuples = plug_loads(self._rate, batches + 0.5, Random(self._options.seed))
         directory = self._directory / name
         times = run_plan(self._session, plan, tuples, _TRIGGER_S, directory, self._url)
-        seconds = median(each.seconds for each in times[filled:-1])
+        seconds = median(batch.seconds for batch in times[warm_up:-1])
         return self._rate * _TRIGGER_S / seconds

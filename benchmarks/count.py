@@ -1,7 +1,7 @@
-"""Counting what a filter finds, over a million objects, against the native statement of each store.
+"""Counts of the matches of a filter, over a million objects, against each store's own statement.
 
 The mediator is called in process, as the service calls it. Its counts are those of totals and of
-aggregates alike. `--objects` says how many objects there are (1,000,000 by default; quick: 10,000);
+aggregates alike. `--objects` sets the number of objects (1,000,000 by default; quick: 10,000);
 a stand-in for MongoDB that has no indexes gets 10,000 at most.
 """
 
@@ -33,17 +33,17 @@ __all__ = ["run"]
 
 _BAR: Final = 1.5
 _OBJECTS: Final = 1_000_000
-_FEW: Final = 10_000
-_AT_ONCE: Final = 5_000
+_QUICK_OBJECTS: Final = 10_000
+_BATCH: Final = 5_000
 _CLASS: Final = "things"
 _SHARES: Final = 10
-"""Values of the field that is counted by: each object has one of them, in turn."""
+"""Values of the grouping field: each object has one of them, in turn."""
 
-_COUNTED: Final = {"aggregate": {"compute": {"n": {"count": "*"}}}}
-_ONE: Final = 3
-_SOME: Final = {**_COUNTED, "filter": {"eq": ["share", _ONE]}}
-_GROUPED: Final = {"aggregate": {"group": ["share"], "compute": {"n": {"count": "*"}}}}
-_ESTIMATED: Final = {"count": "estimated", "limit": 1, "fields": ["id"]}
+_COUNT_ALL: Final = {"aggregate": {"compute": {"n": {"count": "*"}}}}
+_ONE_SHARE: Final = 3
+_COUNT_SHARE: Final = {**_COUNT_ALL, "filter": {"eq": ["share", _ONE_SHARE]}}
+_COUNT_GROUPS: Final = {"aggregate": {"group": ["share"], "compute": {"n": {"count": "*"}}}}
+_ESTIMATE: Final = {"count": "estimated", "limit": 1, "fields": ["id"]}
 
 _Count = Callable[[], Awaitable[int]]
 
@@ -55,8 +55,8 @@ class _Driver(Protocol):
 
     async def load(self, objects: range) -> None: ...
 
-    async def loaded(self) -> None:
-        """Do what comes once all objects are there."""
+    async def finish_load(self) -> None:
+        """Finish the load after the last object."""
 
     async def count(self) -> int: ...
 
@@ -80,9 +80,9 @@ class _Postgres:
         rows = [(f"t{number}", number % _SHARES) for number in objects]
         await self._connection.copy_records_to_table("bare", records=rows)
 
-    async def loaded(self) -> None:
+    async def finish_load(self) -> None:
         await self._connection.execute("CREATE INDEX ON bare (share)")
-        # Both tables: the server would do it some time, by itself.
+        # Both tables: otherwise the server would do it at any time.
         await self._connection.execute("VACUUM ANALYZE")
 
     async def count(self) -> int:
@@ -90,7 +90,7 @@ class _Postgres:
 
     async def count_some(self) -> int:
         text = "SELECT count(*) FROM bare WHERE share = $1"
-        return int(await self._connection.fetchval(text, _ONE))
+        return int(await self._connection.fetchval(text, _ONE_SHARE))
 
     async def count_groups(self) -> int:
         return len(
@@ -110,14 +110,14 @@ class _Mongo:
         rows = [{"_id": f"t{number}", "share": number % _SHARES} for number in objects]
         await self._things.insert_many(rows)
 
-    async def loaded(self) -> None:
+    async def finish_load(self) -> None:
         await self._things.create_index([("share", ASCENDING)])
 
     async def count(self) -> int:
         return await self._things.count_documents({})
 
     async def count_some(self) -> int:
-        return await self._things.count_documents({"share": _ONE})
+        return await self._things.count_documents({"share": _ONE_SHARE})
 
     async def count_groups(self) -> int:
         grouped = await self._things.aggregate([{"$group": {"_id": "$share", "n": {"$sum": 1}}}])
@@ -135,17 +135,17 @@ class _Redis:
         await self._client.sadd("bare", *(f"t{number}" for number in objects))
         await self._client.zadd("bare.share", {f"t{n}": n % _SHARES for n in objects})
 
-    async def loaded(self) -> None:
-        """Indexes are made with the objects."""
+    async def finish_load(self) -> None:
+        """Do nothing: indexes are filled with the objects."""
 
     async def count(self) -> int:
         return int(await self._client.scard("bare"))
 
     async def count_some(self) -> int:
-        return int(await self._client.zcount("bare.share", _ONE, _ONE))
+        return int(await self._client.zcount("bare.share", _ONE_SHARE, _ONE_SHARE))
 
     async def count_groups(self) -> int:
-        """Count each share, as if it were known which there are: the server has no groups."""
+        """Count each share as if it were known: the server has no groups."""
         pipeline = self._client.pipeline(transaction=False)
         for share in range(_SHARES):
             pipeline.zcount("bare.share", share, share)
@@ -164,7 +164,7 @@ _DRIVERS: Final[Mapping[Kind, Callable[[], _Driver]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A database that is wholly on one kind of system, and the driver that it is compared with."""
+    """A database on one kind of system, and the driver that it is compared with."""
 
     running: SharedService
     kind: Kind
@@ -180,23 +180,23 @@ class _Store:
         classes = {_CLASS: {"fields": {"share": share}}}
         service = self.running.service
         await service.set_schema(self.database, {"mode": "mixed", "classes": classes})
-        for first in range(0, self.objects, _AT_ONCE):
-            numbers = range(first, min(first + _AT_ONCE, self.objects))
-            some = {f"t{number}": {"share": number % _SHARES} for number in numbers}
-            await service.create(self.database, {_CLASS: some})
+        for first in range(0, self.objects, _BATCH):
+            numbers = range(first, min(first + _BATCH, self.objects))
+            batch = {f"t{number}": {"share": number % _SHARES} for number in numbers}
+            await service.create(self.database, {_CLASS: batch})
             await self.driver.load(numbers)
-        await self.driver.loaded()
+        await self.driver.finish_load()
         await service.caught_up()
 
     def querying(self, body: Mapping[str, Any]) -> Callable[[], Awaitable[QueryResult]]:
         plane = self.running.plane
         schema = plane.model.databases[self.database].schema
-        # Once: the service keeps the queries that it has parsed.
+        # Once: the service caches parsed queries.
         query = parse_query_document(body, schema, _CLASS).query
         return partial(plane.query, query)
 
     def counting(self, body: Mapping[str, Any]) -> _Count:
-        """Return what counts the objects, or the groups."""
+        """Return a function that counts the objects, or the groups."""
         execute = self.querying(body)
 
         async def count() -> int:
@@ -207,7 +207,7 @@ class _Store:
 
 
 async def run(options: Options) -> Measured:
-    objects = options.objects or (_FEW if options.quick else _OBJECTS)
+    objects = options.objects or (_QUICK_OBJECTS if options.quick else _OBJECTS)
     async with shared_service() as running:
         await state_metrics(running.service)
         results: list[Result] = []
@@ -223,19 +223,19 @@ async def run(options: Options) -> Measured:
 
 
 async def _measure(options: Options, store: _Store) -> list[Result]:
-    compared: dict[str, tuple[Mapping[str, Any], _Count]] = {
-        "all objects": (_COUNTED, store.driver.count),
-        "one in ten": (_SOME, store.driver.count_some),
-        "objects by group": (_GROUPED, store.driver.count_groups),
+    cases: dict[str, tuple[Mapping[str, Any], _Count]] = {
+        "all objects": (_COUNT_ALL, store.driver.count),
+        "one in ten": (_COUNT_SHARE, store.driver.count_some),
+        "objects by group": (_COUNT_GROUPS, store.driver.count_groups),
     }
     results = []
-    for name, (body, bare) in compared.items():
+    for name, (body, bare) in cases.items():
         ours = store.counting(body)
         if await ours() != await bare():
             raise Failed(f"{name} on {store.kind}: the counts differ")
-        named = f"{name}, {store.objects:,} on {store.kind}"
-        results.append(await _compare(options, named, ours, bare, _BAR))
-    estimate, bare = store.querying(_ESTIMATED), store.driver.count
+        title = f"{name}, {store.objects:,} on {store.kind}"
+        results.append(await _compare(options, title, ours, bare, _BAR))
+    estimate, bare = store.querying(_ESTIMATE), store.driver.count
     name = f"a page and the estimated total, {store.objects:,} on {store.kind}"
     return [*results, await _compare(options, name, estimate, bare, None)]
 

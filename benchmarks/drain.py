@@ -1,7 +1,7 @@
 """Rolling restarts under steady load: no request may fail, and no acknowledged write be lost.
 
-Two instances are ended by SIGTERM and started again in turn. Half of the load reaches them through
-nginx, with connections that it keeps open; half goes straight to those that say they are ready.
+Two instances are stopped by SIGTERM and restarted in turn. Half of the load reaches them through
+nginx, with keep-alive connections; half goes directly to the instances that report ready.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SCHEMA: Final = {
 
 
 async def run(options: Options) -> Measured:
-    times = 2 if options.quick else 20
+    restarts = 2 if options.quick else 20
     environments: dict[str, dict[str, str]] = {"one": {}, "other": {}}
-    async with instances(environments, _DRAIN_S) as made:
-        replicas = list(made.values())
+    async with instances(environments, _DRAIN_S) as started:
+        replicas = list(started.values())
         async with (
             Service.at(replicas[0].data, replicas[0].admin) as service,
             balancer([replica.data for replica in replicas]) as url,
@@ -36,17 +36,21 @@ async def run(options: Options) -> Measured:
             await service.set_schema(_DATABASE, _SCHEMA)
             versions = await service.versions()
             async with steady_load(replicas, url, _DATABASE) as load:
-                for turn in range(0, times, 2):
+                for restarted in range(0, restarts, 2):
                     await roll(replicas, 2)
                     failed = load.failures.total()
-                    options.say(f"{turn + 2} restarts: {load.answered:,} answered, {failed} failed")
-            return Measured(_results(load, times, complete=await load.is_complete(url)), versions)
+                    options.say(
+                        f"{restarted + 2} restarts: {load.answered:,} answered, {failed} failed"
+                    )
+            return Measured(
+                _results(load, restarts, complete=await load.is_complete(url)), versions
+            )
 
 
-def _results(load: Load, times: int, *, complete: bool) -> list[Result]:
+def _results(load: Load, restarts: int, *, complete: bool) -> list[Result]:
     failed = sum(load.failures.values())
     return [
-        Result(f"failed requests over {times} rolling restarts", "requests", failed, bar=0,
+        Result(f"failed requests over {restarts} rolling restarts", "requests", failed, bar=0,
                small_is_good=True),
         Result("requests answered meanwhile", "requests", load.answered),
         Result("objects whose acknowledged writes all took effect once", "share", float(complete),

@@ -1,7 +1,7 @@
 """Encoding people: records per second of one core against clkhash, with the same parameters.
 
-Both read the same people into memory first; what is timed is encoding alone. In full, a file of a
-million people is encoded by `encode_file` on two cores as well.
+Both read the same people into memory first; only encoding is timed. In full, `encode_file` also
+encodes a file of a million people on two cores.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def _compare_with_competitor(scratch: Path, options: Options) -> Result:
     count = 5_000 if options.quick else 50_000
     rows = [person.values() for person in people(count, Random(options.seed))]
     file = scratch / "people.csv"
-    with file.open("w", newline="") as written:
-        csv.writer(written).writerows(rows)
+    with file.open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
     ours, theirs = [], []
     for _ in range(3):
-        ours.append(_encoded_s(rows))
+        ours.append(_encode_s(rows))
         timing = run_competitor("encode", people=str(file), bits=_SHAPE.bits, hashes=_SHAPE.hashes)
         theirs.append(timing["seconds"])
     rates = count / min(ours), count / min(theirs)
     return Result("people encoded, 1 core", "records/s", *rates, bar=_BAR)
 
 
-def _encoded_s(rows: list[tuple[str, str, str]]) -> float:
+def _encode_s(rows: list[tuple[str, str, str]]) -> float:
     clk, size = Clk(_SHAPE, _KEYS), _SHAPE.bits // 8
     started = perf_counter()
     for row in rows:
@@ -66,8 +66,8 @@ def _encoded_s(rows: list[tuple[str, str, str]]) -> float:
 
 def _million(scratch: Path, options: Options) -> Result:
     source = scratch / "million.csv"
-    with source.open("w", newline="") as written:
-        writer = csv.writer(written)
+    with source.open("w", newline="") as stream:
+        writer = csv.writer(stream)
         writer.writerow(("id", "given", "surname", "born"))
         rows = enumerate(people(_MILLION, Random(options.seed)))
         writer.writerows((number, *person.values()) for number, person in rows)

@@ -29,7 +29,7 @@ __all__ = ["run"]
 
 _BATCHES: Final = (1, 100, 1_000)
 _BAR: Final = 0.8
-_MOST: Final = 1_000_000
+_MAX_LENGTH: Final = 1_000_000
 _DECLARATION: Final[dict[str, Any]] = {
     "name": "bids",
     "attributes": {
@@ -46,16 +46,16 @@ async def run(options: Options) -> Measured:
     tuples = _bids(Random(options.seed), 2_000 if options.quick else 20_000)
     results = []
     async with embedded_redis() as server, Redis.from_url(server.url) as redis:
-        appended = await _declared(redis)
+        target = await _declare(redis)
         for size in _BATCHES:
-            of = tuples[: max(500, len(tuples) // 20)] if size == 1 else tuples
-            batches = [of[start : start + size] for start in range(0, len(of), size)]
+            selected = tuples[: max(500, len(tuples) // 20)] if size == 1 else tuples
+            batches = [selected[start : start + size] for start in range(0, len(selected), size)]
             sides = {
-                "event streams": partial(timed_s, partial(_append, *appended, batches)),
+                "event streams": partial(timed_s, partial(_append, *target, batches)),
                 "XADD": partial(timed_s, partial(_add, redis, batches)),
             }
             times = await medians(3 if options.quick else 9, sides)
-            rates = {name: len(of) / seconds for name, seconds in times.items()}
+            rates = {name: len(selected) / seconds for name, seconds in times.items()}
             options.note(f"batches of {size:,}: {per_second(rates)}")
             name = f"tuples in batches of {size:,}, against pipelined XADD"
             bar = _BAR if size > 1 else None
@@ -64,7 +64,7 @@ async def run(options: Options) -> Measured:
     return Measured(results, {"redis": str(version)})
 
 
-async def _declared(redis: Redis) -> tuple[EventStreamService, StreamKey]:
+async def _declare(redis: Redis) -> tuple[EventStreamService, StreamKey]:
     streams, key = RedisEventStreams(redis), StreamKey(uuid4().hex, _DECLARATION["name"])
     await streams.declare(key, parse_stream(_DECLARATION), 1)
     return EventStreamService(streams, SystemClock()), key
@@ -80,9 +80,9 @@ async def _append(
 async def _add(redis: Redis, batches: Sequence[Sequence[Any]]) -> None:
     for batch in batches:
         pipeline = redis.pipeline(transaction=False)
-        for each in batch:
-            text = b"%r %b" % (each["time_s"], orjson.dumps(each["values"]))
-            pipeline.xadd("bids", {"t": text}, maxlen=_MOST)
+        for bid in batch:
+            text = b"%r %b" % (bid["time_s"], orjson.dumps(bid["values"]))
+            pipeline.xadd("bids", {"t": text}, maxlen=_MAX_LENGTH)
         await pipeline.execute()
 
 

@@ -1,11 +1,11 @@
 """Renaming and copying a field of objects that are in use, against statements by hand.
 
-While the field is renamed, to and fro, others read and update the objects in process, as the
-service does. Then every object is looked at. The statements are those that somebody would write by
-hand, for a copy of the same objects: PostgreSQL renames a column, MongoDB and Redis rewrite each
-object. At last the field is copied to another one, while others go on: each object by a write of
-its own, of which caches and the feed know. `--objects` says how many objects there are (1,000,000
-by default; quick: 5,000); a stand-in for MongoDB that has no indexes gets 10,000 at most.
+While the field is renamed, to and fro, clients read and update the objects in process, as the
+service does. Then every object is checked. The statements are written by hand, for a copy of the
+same objects: PostgreSQL renames a column, MongoDB and Redis rewrite each object. Finally the field
+is copied to another one under the same load: each object by a separate write that caches and the
+feed see. `--objects` sets the number of objects (1,000,000 by default; quick: 5,000); a stand-in
+for MongoDB that has no indexes gets 10,000 at most.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = ["run"]
 _THROUGHPUT_BAR: Final = 0.8
 _TIME_BAR: Final = 3.0
 _OBJECTS: Final = 1_000_000
-_FEW: Final = 5_000
-_AT_ONCE: Final = 5_000
+_QUICK_OBJECTS: Final = 5_000
+_BATCH: Final = 5_000
 _CLASS: Final = "things"
 _NAMES: Final = ("price", "unit_price")
-_COPIED: Final = "copied"
+_COPY: Final = "copied"
 _CLIENTS: Final = 4
 
 _MOVE: Final = """
@@ -122,8 +122,8 @@ class _Redis:
 
     async def rename(self, former: str, new: str) -> None:
         for first in range(0, len(self._keys), 1_000):
-            some = self._keys[first : first + 1_000]
-            await self._client.eval(_MOVE, len(some), *some, former, new)
+            keys = self._keys[first : first + 1_000]
+            await self._client.eval(_MOVE, len(keys), *keys, former, new)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -138,7 +138,7 @@ _STATEMENTS: Final[Mapping[Kind, Callable[[], _Statement]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A database that is wholly on one kind of system, and the statement that it is compared with.
+    """A database on one kind of system, and the statement that it is compared with.
 
     `seconds` is how long throughput is measured.
     """
@@ -157,7 +157,7 @@ class _Store:
         on = field_on(self.kind)
         fields = {
             name: {"type": "integer", **on},
-            _COPIED: {"type": "integer", **on},
+            _COPY: {"type": "integer", **on},
             "hits": {"type": "float", "default": 0, **on},
         }
         return {"mode": "mixed", "classes": {_CLASS: {"fields": fields}}}
@@ -165,10 +165,10 @@ class _Store:
     async def fill(self, statement: _Statement) -> None:
         service = self.running.service
         await service.set_schema(self.database, self._schema(_NAMES[0]))
-        for first in range(0, self.objects, _AT_ONCE):
-            numbers = range(first, min(first + _AT_ONCE, self.objects))
-            some = {f"t{number}": {_NAMES[0]: number} for number in numbers}
-            await service.create(self.database, {_CLASS: some})
+        for first in range(0, self.objects, _BATCH):
+            numbers = range(first, min(first + _BATCH, self.objects))
+            batch = {f"t{number}": {_NAMES[0]: number} for number in numbers}
+            await service.create(self.database, {_CLASS: batch})
             await statement.load(numbers)
         await service.caught_up()
 
@@ -184,51 +184,51 @@ class _Store:
 
     async def copy(self, name: str) -> None:
         """Copy the field, as an operator does; raises `Failed` if an object gets no copy."""
-        given = {"copy": f"{_CLASS}.{name}:{_COPIED}"}
+        parameters = {"copy": f"{_CLASS}.{name}:{_COPY}"}
         while True:
             copies = f"copies/{self.database}"
-            report = await succeed(self.running.service.admin.post(copies, params=given))
+            report = await succeed(self.running.service.admin.post(copies, params=parameters))
             if report["changed"] != report["objects"]:
                 raise Failed(f"a copy on {self.kind} ended as {report}")
             if report["next"] is None:
                 return
-            given["after"] = report["next"]
+            parameters["after"] = report["next"]
 
     async def throughput(self, meanwhile: Callable[[], Awaitable[object]] | None = None) -> float:
-        """Return how many reads and updates a second others make; `meanwhile` is done by then."""
-        ended = asyncio.Event()
-        clients = [asyncio.create_task(self._client(ended)) for _ in range(_CLIENTS)]
+        """Return the rate of the clients' reads and updates (1/s) while `meanwhile` runs."""
+        stop = asyncio.Event()
+        clients = [asyncio.create_task(self._client(stop)) for _ in range(_CLIENTS)]
         started = perf_counter()
         if meanwhile is not None:
             await meanwhile()
         await asyncio.sleep(max(0.0, self.seconds - (perf_counter() - started)))
-        ended.set()
-        done = sum(await asyncio.gather(*clients))
-        return done / (perf_counter() - started)
+        stop.set()
+        operations = sum(await asyncio.gather(*clients))
+        return operations / (perf_counter() - started)
 
-    async def _client(self, ended: asyncio.Event) -> int:
-        plane, done = self.running.plane, 0
+    async def _client(self, stop: asyncio.Event) -> int:
+        plane, operations = self.running.plane, 0
         inc = OperatorCall("hits", Operator.INC, 1.0)
-        while not ended.is_set():
+        while not stop.is_set():
             id_ = f"t{self.random.randrange(self.objects)}"
             await plane.read(Get(self.database, _CLASS, id_))
             operation = f"evolve-{self.random.getrandbits(64):x}"
             await plane.write(Update(self.database, _CLASS, id_, operation, operators=(inc,)))
-            done += 2
-        return done
+            operations += 2
+        return operations
 
     async def check(self, name: str) -> None:
-        """Look at the field of every object; raises `Failed` if one has lost its value."""
-        seen = 0
+        """Check the field of every object; raises `Failed` if one has lost its value."""
+        intact = 0
         async for page in pages(self.running.plane, self.database, _CLASS, fields=(name,)):
             for outcome in page:
-                seen += (outcome.values or {}).get(name) == int(outcome.id[1:])
-        if seen != self.objects:
-            raise Failed(f"{self.objects - seen} objects on {self.kind} have lost their value")
+                intact += (outcome.values or {}).get(name) == int(outcome.id[1:])
+        if intact != self.objects:
+            raise Failed(f"{self.objects - intact} objects on {self.kind} have lost their value")
 
 
 async def run(options: Options) -> Measured:
-    objects = options.objects or (_FEW if options.quick else _OBJECTS)
+    objects = options.objects or (_QUICK_OBJECTS if options.quick else _OBJECTS)
     seconds, random = (1.0 if options.quick else 10.0), Random(options.seed)
     async with shared_service() as running:
         await state_metrics(running.service)
@@ -258,32 +258,38 @@ async def _measure(options: Options, store: _Store, statement: _Statement) -> li
         sides["by hand"].append(await timed_ms(partial(statement.rename, former, new)))
         await store.check(new)
         former, new = new, former
-    of = {name: median(figures) for name, figures in sides.items()}
+    medians = {name: median(figures) for name, figures in sides.items()}
     kind, on = store.kind, f"{store.objects:,} on {store.kind}"
-    options.note(f"{kind}: {of['meanwhile']:,.0f}/s during a rename, {of['alone']:,.0f}/s before")
-    options.note(f"{kind}: {of['ours']:.1f} ms under load, {of['by hand']:.1f} ms by hand")
-    # PostgreSQL renames a column without touching a row, too, and has no replicas to agree with.
+    options.note(
+        f"{kind}: {medians['meanwhile']:,.0f}/s during a rename, {medians['alone']:,.0f}/s before"
+    )
+    options.note(
+        f"{kind}: {medians['ours']:.1f} ms under load, {medians['by hand']:.1f} ms by hand"
+    )
+    # PostgreSQL also renames a column without touching a row, and has no replicas to agree with.
     bar = None if kind == "postgresql" else _TIME_BAR
     during = Result(
         f"reads and updates during a rename, {on}",
         "operations/s",
-        of["meanwhile"],
-        of["alone"],
+        medians["meanwhile"],
+        medians["alone"],
         _THROUGHPUT_BAR,
     )
-    took = Result(f"a rename, {on}", "ms", of["ours"], of["by hand"], bar, small_is_good=True)
-    return [during, took, await _copied(options, store, former)]
+    duration = Result(
+        f"a rename, {on}", "ms", medians["ours"], medians["by hand"], bar, small_is_good=True
+    )
+    return [during, duration, await _measure_copy(options, store, former)]
 
 
-async def _copied(options: Options, store: _Store, name: str) -> Result:
-    """Measure a copy of all objects; others read and update them meanwhile."""
-    took: list[float] = []
+async def _measure_copy(options: Options, store: _Store, name: str) -> Result:
+    """Measure a copy of all objects, while clients read and update them."""
+    times_ms: list[float] = []
 
     async def copy() -> None:
-        took.append(await timed_ms(partial(store.copy, name)))
+        times_ms.append(await timed_ms(partial(store.copy, name)))
 
     meanwhile = await store.throughput(copy)
-    await store.check(_COPIED)
+    await store.check(_COPY)
     options.note(f"{store.kind}: {meanwhile:,.0f}/s during a copy")
-    rate = store.objects / (took[0] / 1000)
+    rate = store.objects / (times_ms[0] / 1000)
     return Result(f"objects copied, {store.objects:,} on {store.kind}", "objects/s", rate)

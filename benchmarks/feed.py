@@ -1,7 +1,7 @@
-"""The change feed: how many changes it takes and delivers in a second, and how late it delivers.
+"""The change feed: the throughput of changes, and the lag of their delivery.
 
-Throughput is held against XADD and XREAD of the same documents, in pipelines of the same size: what
-the feed does beyond that (cursors, fencing, partitions, documents made and read) is what it costs.
+Throughput is compared with XADD and XREAD of the same documents, in pipelines of the same size: all
+else that the feed does (cursors, fencing, partitions, encoding and decoding) is its cost.
 Lag is the time from a store's clock at the write to a subscriber of the API, under load.
 """
 
@@ -42,8 +42,8 @@ __all__ = ["run"]
 _BAR: Final = 0.5
 _BATCH: Final = 500
 _OBJECTS: Final = 1_000
-_BEYOND_S: Final = 3.0
-"""How long listeners wait beyond the load, so that they receive its last changes as well."""
+_EXTRA_S: Final = 3.0
+"""How long listeners wait after the load, so that they receive its last changes as well."""
 
 
 async def run(options: Options) -> Measured:
@@ -73,12 +73,12 @@ async def _throughput(options: Options, url: str) -> Result:
 
 
 async def _through_feed(redis: Any, feed: RedisFeed, changes: Sequence[Change]) -> float:
-    """Return the seconds that it takes to bring changes to the feed and to read them there."""
+    """Return the seconds to append changes to the feed and to read them."""
     database = f"bench_{uuid4().hex[:8]}"
     lease = Lease(f"bench:{database}", "token")
     await Leases(redis).acquire(lease.name, lease.token, 60.0)
     source, after, read = LogSource("redis", "0"), "", 0
-    reached = [BEGINNING] * PARTITIONS
+    positions = [BEGINNING] * PARTITIONS
     started = perf_counter()
     for start in range(0, len(changes), _BATCH):
         entries = [(f"{n:020d}", c) for n, c in enumerate(changes[start : start + _BATCH], start)]
@@ -86,33 +86,33 @@ async def _through_feed(redis: Any, feed: RedisFeed, changes: Sequence[Change]) 
         await feed.append(database, [LogBatch(source, after, upto, entries)], lease)
         after = upto
         for partition in range(PARTITIONS):
-            events = await feed.read(database, partition, reached[partition], _BATCH)
-            reached[partition] = events[-1][0] if events else reached[partition]
+            events = await feed.read(database, partition, positions[partition], _BATCH)
+            positions[partition] = events[-1][0] if events else positions[partition]
             read += len(events)
-    taken = perf_counter() - started
+    seconds = perf_counter() - started
     if read != len(changes):
         raise Failed(f"{read} of {len(changes)} changes came back")
     await redis.delete(*[key async for key in redis.scan_iter(f"*{database}*", 1_000)])
-    return taken
+    return seconds
 
 
 async def _bare(redis: Any, changes: Sequence[Change]) -> float:
-    """Return the seconds that it takes to write documents to a stream and to read them back."""
-    stream, reached, read = f"bench:{uuid4().hex}", b"0-0", 0
+    """Return the seconds to write documents to a stream and to read them back."""
+    stream, position, read = f"bench:{uuid4().hex}", b"0-0", 0
     started = perf_counter()
     for start in range(0, len(changes), _BATCH):
         pipeline = redis.pipeline(transaction=False)
         for change in changes[start : start + _BATCH]:
             pipeline.xadd(stream, {"k": change.class_name, "c": document_of(change)})
         await pipeline.execute()
-        [[_, entries]] = await redis.xread({stream: reached}, _BATCH)
-        reached = entries[-1][0]
+        [[_, entries]] = await redis.xread({stream: position}, _BATCH)
+        position = entries[-1][0]
         read += len([change_from(fields[b"c"], "bench") for _, fields in entries])
-    taken = perf_counter() - started
+    seconds = perf_counter() - started
     await redis.delete(stream)
     if read != len(changes):
         raise Failed(f"{read} of {len(changes)} changes came back")
-    return taken
+    return seconds
 
 
 def _change(number: int) -> Change:
@@ -145,7 +145,7 @@ async def _lag(
     seconds = 3.0 if options.quick else 20.0
     service, path = running.service, f"/v1/{database}/changes"
     listening = asyncio.create_task(
-        listener.call(lags_of_feed, service.host, service.port, path, seconds + _BEYOND_S)
+        listener.call(lags_of_feed, service.host, service.port, path, seconds + _EXTRA_S)
     )
     tally = await running.drive(load, LoadLane(requests, 4), seconds)
     lags = await listening

@@ -1,10 +1,10 @@
-"""Message flows: batches against single messages, the wait that is computed, and the queue's cost.
+"""Message flows: batches against single messages, the computed wait, and the cost of the queue.
 
 See docs/papers/mpo.md. The flow of orders looks up the credit of one of ten customers (selectivity
-0.1) and writes the order to PostgreSQL; credits are there, too, or with an HTTP service.
+0.1) and writes the order to PostgreSQL; credits are also there, or with an HTTP service.
 Instance-based execution is the same worker with the same operators on the same queue, but every
-partition has one message. The speedup of batches is held against (a + b) k' / (a + b k'), with the
-costs a and b that the worker itself measured of single messages. One worker executes; messages
+partition has one message. The speedup of batches is compared with (a + b) k' / (a + b k'), with the
+costs a and b of single messages that the worker itself measured. One worker executes; messages
 arrive from the same process.
 """
 
@@ -47,10 +47,10 @@ _BATCH: Final = 10
 
 _BOUND_S: Final = 1.0
 _LOAD: Final = 0.6
-"""Of the rate of batches: messages arrive that often, when they are not executed at once."""
+"""The rate of arrivals, as a share of the rate of batches, where not all messages are queued."""
 
 _FACTORS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Of the computed wait: those that are swept."""
+"""The waits of the sweep, as factors of the computed wait."""
 
 _SWEEPS: Final = 11
 _OPERATORS: Final = 25
@@ -70,7 +70,7 @@ _SCHEMA: Final[Mapping[str, Any]] = {
     },
 }
 _LOOKUPS: Final = ("PostgreSQL", "HTTP")
-"""Where credits are: in a class, or with a service in a process of its own."""
+"""Where credits are: in a class, or with a service in a separate process."""
 
 _PLAN: Final[list[dict[str, Any]]] = [
     {"op": "receive", "attributes": {"number": "string", "name": "string"}},
@@ -94,7 +94,7 @@ _PLAN: Final[list[dict[str, Any]]] = [
 
 @dataclass
 class _Orders:
-    """The flow of orders, on the data plane of a service; ids of orders never come again."""
+    """The flow of orders, on the data plane of a service; ids of orders are unique."""
 
     running: SharedService
     queue: RedisMessageQueue
@@ -127,15 +127,15 @@ class _Orders:
         invoker = PlanInvoker(self.running.plane, _DATABASE, self.services)
         return await run_flow(flow, invoker, FlowRun(self.queue, wait_s), bodies, arrivals)
 
-    async def drained(self, lookup: str, messages: int, batch: int) -> FlowRun:
-        """Execute messages that all wait, in partitions of so many, as fast as possible."""
+    async def run_queued(self, lookup: str, messages: int, batch: int) -> FlowRun:
+        """Execute queued messages, in partitions of `batch` messages, as fast as possible."""
         rows = [
             (f"{number // (batch * _CUSTOMERS)}:{number % _CUSTOMERS}", number % _CUSTOMERS)
             for number in range(messages)
         ]
         return await self.run(self.flow(lookup), rows, 0.0)
 
-    async def arriving(
+    async def run_arriving(
         self, flow: Flow, arrivals: Sequence[float], wait_s: float | None = None
     ) -> FlowRun:
         customers = [self.chance.randrange(_CUSTOMERS) for _ in arrivals]
@@ -143,7 +143,7 @@ class _Orders:
 
 
 class _SteppingClock(SystemClock):
-    """A clock that goes on only when it is set, so that a rate is measured at once."""
+    """A clock that advances only when it is set, so that a rate is measured at once."""
 
     seconds = 0.0
 
@@ -152,7 +152,7 @@ class _SteppingClock(SystemClock):
 
 
 async def run(options: Options) -> Measured:
-    results = [_computation()]
+    results = [_computation_cost()]
     async with shared_service() as running:
         running.require("redis", "postgresql")
         service = running.service
@@ -162,7 +162,7 @@ async def run(options: Options) -> Measured:
             _DATABASE, {"credits": {name: {"customer": name, "amount": 1} for name in names}}
         )
         async with Redis.from_url(running.servers["redis"].url) as redis:
-            results += [await _enqueuing(options, redis)]
+            results += [await _enqueue_cost(options, redis)]
             queue, chance = RedisMessageQueue(redis), Random(options.seed)
             with listening_process(serve_credits) as port:
                 hosts = HttpHosts(frozenset({("127.0.0.1", port)}), private=True)
@@ -173,7 +173,7 @@ async def run(options: Options) -> Measured:
             rate = _LOAD * results[2].figure
             results.append(await _sweep(options, orders, rate))
             for kind in ("uniform", "Poisson"):
-                results.append(await _beyond(options, orders, rate, kind))
+                results.append(await _share_beyond(options, orders, rate, kind))
             await services.close()
         return Measured(results, await service.versions())
 
@@ -183,14 +183,14 @@ async def _speedup(options: Options, orders: _Orders, lookup: str) -> list[Resul
     runs = await interleaved(
         rounds,
         {
-            "single": partial(orders.drained, lookup, messages, 1),
-            "batches": partial(orders.drained, lookup, messages, _BATCH),
+            "single": partial(orders.run_queued, lookup, messages, 1),
+            "batches": partial(orders.run_queued, lookup, messages, _BATCH),
         },
     )
-    rates = {name: median(each.rate for each in of) for name, of in runs.items()}
+    rates = {name: median(sample.rate for sample in samples) for name, samples in runs.items()}
     costs = Costs(
-        median(each.costs.constant_s for each in runs["single"]),
-        median(each.costs.linear_s for each in runs["single"]),
+        median(sample.costs.constant_s for sample in runs["single"]),
+        median(sample.costs.linear_s for sample in runs["single"]),
     )
     options.note(
         f"lookups by {lookup}, single messages: {rates['single']:,.0f}/s,"
@@ -198,10 +198,10 @@ async def _speedup(options: Options, orders: _Orders, lookup: str) -> list[Resul
         f" batches of {_BATCH}: {rates['batches']:,.0f}/s"
     )
     name = f"orders in batches of {_BATCH} against single messages, lookups by {lookup}"
-    reached, predicted = rates["batches"] / rates["single"], costs.speedup(_BATCH)
+    speedup, predicted = rates["batches"] / rates["single"], costs.speedup(_BATCH)
     return [
         Result(name, "messages/s", rates["batches"], rates["single"]),
-        Result(f"speedup of batches, against the predicted, lookups by {lookup}", "times", reached,
+        Result(f"speedup of batches, against the predicted, lookups by {lookup}", "times", speedup,
                predicted, _BARS["speedup"]),
     ]  # fmt: skip
 
@@ -210,40 +210,42 @@ async def _sweep(options: Options, orders: _Orders, rate: float) -> Result:
     """Compare the mean latency at the computed wait with the best of fixed ones.
 
     Up to the computed wait batches are executed back to back, so these waits are equally good, and
-    the best of the sweep is the one with the luckiest runs: it is about half the noise of one run
-    below the others with five rounds, and a third with `_SWEEPS`.
+    the best of the sweep has the luckiest runs: with five rounds it is below the others by about
+    half the noise of one run, and with `_SWEEPS` by a third.
     """
     flow = orders.flow()
     arrivals = _uniform(rate, 2.0 if options.quick else 5.0)
-    first = await orders.arriving(flow, arrivals)
+    first = await orders.run_arriving(flow, arrivals)
     wait_s = median(report["wait_s"] or 0.0 for report in first.reports)
 
     def latency(wait_s: float | None) -> Callable[[], Awaitable[float]]:
         async def measure() -> float:
-            return fmean((await orders.arriving(flow, arrivals, wait_s)).latencies)
+            return fmean((await orders.run_arriving(flow, arrivals, wait_s)).latencies)
 
         return measure
 
-    swept = {f"{factor:g}": latency(factor * wait_s) for factor in _FACTORS}
-    found = await medians(1 if options.quick else _SWEEPS, {"computed": latency(None), **swept})
-    computed = found.pop("computed")
+    sweep = {f"{factor:g}": latency(factor * wait_s) for factor in _FACTORS}
+    latencies = await medians(1 if options.quick else _SWEEPS, {"computed": latency(None), **sweep})
+    computed = latencies.pop("computed")
     options.note(
         f"mean latency at {rate:,.0f} messages/s: computed wait ({wait_s * 1e3:.1f} ms)"
         f" {computed * 1e3:.1f} ms; "
-        + ", ".join(f"{factor} of it {each * 1e3:.1f} ms" for factor, each in found.items())
+        + ", ".join(
+            f"{factor} of it {latency_s * 1e3:.1f} ms" for factor, latency_s in latencies.items()
+        )
     )
     return Result(
         "mean latency at the computed wait, against the best wait of a sweep", "ms",
-        computed * 1e3, min(found.values()) * 1e3, _BARS["wait"], small_is_good=True,
+        computed * 1e3, min(latencies.values()) * 1e3, _BARS["wait"], small_is_good=True,
     )  # fmt: skip
 
 
-async def _beyond(options: Options, orders: _Orders, rate: float, kind: str) -> Result:
+async def _share_beyond(options: Options, orders: _Orders, rate: float, kind: str) -> Result:
     """Measure the share beyond the bound at the longest valid wait."""
     seconds = 4.0 if options.quick else 30.0
     arrivals = _uniform(rate, seconds) if kind == "uniform" else _poisson(rate, seconds, orders)
-    done = await orders.arriving(orders.flow(objective="work"), arrivals)
-    share = done.late(_BOUND_S)
+    flow_run = await orders.run_arriving(orders.flow(objective="work"), arrivals)
+    share = flow_run.late(_BOUND_S)
     options.note(f"{kind} arrivals, the longest wait: {share:.4f} beyond {_BOUND_S:g} s")
     name = f"messages beyond a bound of {_BOUND_S:g} s at the longest wait, {kind} arrivals"
     return Result(name, "share", share, small_is_good=True)
@@ -258,10 +260,12 @@ def _poisson(rate: float, seconds: float, orders: _Orders) -> list[float]:
     return list(accumulate(gaps))
 
 
-def _computation() -> Result:
+def _computation_cost() -> Result:
     """Measure how long the waiting time of a plan of 25 operators takes."""
     attributes = {"op": "receive", "attributes": {"name": "string"}}
-    operators = [{"op": "assign", "to": f"n{each}", "value": 1} for each in range(_OPERATORS - 1)]
+    operators = [
+        {"op": "assign", "to": f"n{number}", "value": 1} for number in range(_OPERATORS - 1)
+    ]
     document = {"plan": [attributes, *operators], "latency_s": _BOUND_S}
     flow = parse_flow(document, parse_schema(_DATABASE, dict(_SCHEMA)))
     clock, times = _SteppingClock(), []
@@ -278,24 +282,24 @@ def _computation() -> Result:
     return Result(name, "ms", figure, bar=_BARS["compute_ms"], small_is_good=True)
 
 
-async def _enqueuing(options: Options, redis: Redis) -> Result:
+async def _enqueue_cost(options: Options, redis: Redis) -> Result:
     """Measure the queue against RPUSH of the same messages, one by one in one pipeline."""
     messages = [
         NewMessage(uuid4().hex, f"{number % _CUSTOMERS:032x}", b'{"number":"m","name":"c"}')
         for number in range(MAX_QUEUED)
     ]
     measures = {
-        "enqueue": partial(_enqueued, redis, messages),
-        "bare": partial(_pushed, redis, messages),
+        "enqueue": partial(_enqueue, redis, messages),
+        "bare": partial(_push, redis, messages),
     }
-    await _enqueued(redis, messages)
+    await _enqueue(redis, messages)
     times = await medians(5 if options.quick else 15, measures)
     options.note(f"enqueues {times['enqueue']:.3f} s, RPUSH {times['bare']:.3f} s")
     name = f"{MAX_QUEUED:,} messages queued one by one in a pipeline, against RPUSH"
     return Result(name, "s", times["enqueue"], times["bare"], _BARS["enqueue"], small_is_good=True)
 
 
-async def _enqueued(redis: Redis, messages: Sequence[NewMessage]) -> float:
+async def _enqueue(redis: Redis, messages: Sequence[NewMessage]) -> float:
     key, queue = FlowKey("bench", uuid4().hex), RedisMessageQueue(redis)
     await queue.put_flow(key, {}, _BOUND_S, 1_000_000)
     pipeline = redis.pipeline(transaction=False)
@@ -304,18 +308,18 @@ async def _enqueued(redis: Redis, messages: Sequence[NewMessage]) -> float:
     for message in messages:
         await pipelined.enqueue(key, [message], None)
     replies = await pipeline.execute()
-    took_s = perf_counter() - started
+    elapsed_s = perf_counter() - started
     assert replies == [1] * len(messages)
     await queue.drop_flow(key)
-    return took_s
+    return elapsed_s
 
 
-async def _pushed(redis: Redis, messages: Sequence[NewMessage]) -> float:
+async def _push(redis: Redis, messages: Sequence[NewMessage]) -> float:
     name, pipeline = f"bench:{uuid4().hex}", redis.pipeline(transaction=False)
     started = perf_counter()
     for message in messages:
         pipeline.rpush(name, message.body)
     await pipeline.execute()
-    took_s = perf_counter() - started
+    elapsed_s = perf_counter() - started
     await redis.delete(name)
-    return took_s
+    return elapsed_s

@@ -1,8 +1,8 @@
-"""Inclusion dependencies of TPC-H: the same as DuckDB's, how long they take, and how that grows.
+"""Inclusion dependencies of TPC-H: the same as DuckDB's, their time, and its growth.
 
 Time is that of a whole run, with statistics, ranking and proposals. A Bloom filter before the
-shuffle would take each value once to add it, and once at least to test it: that rate is compared
-with the rate of the shuffles, which is all that the filter could save.
+shuffle would process each value once to add it, and at least once to test it: that rate is compared
+with the rate of the shuffles, the most that the filter could save.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["run"]
 _CONF: Final = {"spark.sql.shuffle.partitions": "16"}
 _BAR_GROWTH: Final = 12.0
 _BAR_S: Final = 132.0
-"""SPIDER on one machine, as somebody else measured it (docs/papers/ind.md)."""
-_FILTERED: Final = 100_000
+"""SPIDER on one machine, as published (docs/papers/ind.md)."""
+_FILTERED_VALUES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run: the pairs found, its seconds, those of the two shuffles, and the values read."""
+    """A run: its pairs, its seconds, those of the two shuffles, and the values read."""
 
     pairs: set[tuple[str, str]]
     seconds: float
@@ -81,7 +81,7 @@ def _results(
         bar = _BAR_GROWTH if options.full else None
         name = "time for ten times the data"
         results.append(Result(name, "", growth, bar=bar, small_is_good=True))
-    if not options.quick:  # of few values Spark's overhead is all that would be compared
+    if not options.quick:  # with few values, only Spark's overhead would be compared
         results.append(_prefilter(folder, runs[-1]))
     return results
 
@@ -94,7 +94,7 @@ def _ours(spark: SparkSession, folder: Path, path: Path) -> _Run:
     rows, _ = run.result.page((0, 0), 10_000)
     pairs = {(_name(row, "dependent"), _name(row, "referenced")) for row in rows}
     metadata = [pq.read_metadata(file) for file in files]
-    cells = sum(one.num_rows * one.num_columns for one in metadata)
+    cells = sum(table.num_rows * table.num_columns for table in metadata)
     return _Run(pairs, run.seconds, run.directory.stages["overlaps"].seconds, cells)
 
 
@@ -105,7 +105,7 @@ def _name(row: dict[str, Any], side: str) -> str:
 def _prefilter(folder: Path, ours: _Run) -> Result:
     """Compare the rates of one core: values through a filter, and through the shuffles."""
     comments = pq.read_table(folder / "orders.parquet", columns=["o_comment"])
-    values = comments.column(0).slice(0, _FILTERED).to_pylist()
+    values = comments.column(0).slice(0, _FILTERED_VALUES).to_pylist()
     filter_ = BloomFilter(len(values), 0.01)
     began = perf_counter()
     for value in values:

@@ -1,8 +1,8 @@
-"""A thousand objects with what they refer to on another system: one join against N + 1 reads.
+"""A thousand objects with the objects they refer to on another system: a join against N + 1 reads.
 
-Without joins a client requests the objects, and then each that one of them refers to. Both go
-over HTTP on one connection, on the same data, by httpx in a process of its own. A second baseline
-is a client whose requests cost it nothing, which is harder to outdo.
+Without joins a client requests the objects, and then each object that they refer to. Both go over
+HTTP on one connection, on the same data, by httpx in a separate process. A second baseline, which
+is harder to outdo, is a client whose requests cost it nothing.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ async def _measure(
     await _fill(running, database, *pair)
     base = str(running.service.data.base_url)
     measures = {
-        side: partial(client.call, _timed, fetch, base, database)
-        for side, fetch in (("join", _joined), ("reads", _one_by_one))
+        side: partial(client.call, _time, fetch, base, database)
+        for side, fetch in (("join", _join), ("reads", _one_by_one))
     }
     rounds = 3 if options.quick else 9
     times = await medians(rounds, measures)
     bare = await medians(rounds, _raw(running, load, database))
     name = "{} objects on {} with what they refer to on {}".format(_OUTER, *pair)
-    for what, of in (("httpx", times), ("requests rendered beforehand", bare)):
+    for label, sides in (("httpx", times), ("requests rendered beforehand", bare)):
         options.note(
-            f"{name}, {what}: {of['join'] * 1e3:.0f} ms against {of['reads'] * 1e3:.0f} ms"
+            f"{name}, {label}: {sides['join'] * 1e3:.0f} ms against {sides['reads'] * 1e3:.0f} ms"
         )
     rates = 1 / bare["join"], 1 / bare["reads"]
     return [
@@ -83,7 +83,7 @@ async def _measure(
     ]
 
 
-def _joined(client: httpx.Client, database: str) -> list[str]:
+def _join(client: httpx.Client, database: str) -> list[str]:
     items = client.post(f"{database}/notes/query", json=_BODY).json()["items"]
     return [item["writer"]["name"] for item in items]
 
@@ -94,22 +94,22 @@ def _one_by_one(client: httpx.Client, database: str) -> list[str]:
     return [client.get(f"{people}/{item['author']}").json()["name"] for item in items]
 
 
-def _timed(fetch: Callable[[httpx.Client, str], list[str]], base: str, database: str) -> float:
-    """Return the seconds that a client takes to get everything."""
+def _time(fetch: Callable[[httpx.Client, str], list[str]], base: str, database: str) -> float:
+    """Return the seconds that a client takes to get all names."""
     with httpx.Client(base_url=base, timeout=60) as client:
         client.get(f"{database}/people/p0").raise_for_status()
         started = perf_counter()
         writers = fetch(client, database)
-        taken = perf_counter() - started
+        seconds = perf_counter() - started
     if len(writers) != _OUTER:
         raise Failed("some objects are missing from the answer")
-    return taken
+    return seconds
 
 
 def _raw(
     running: SharedService, load: LoadProcess, database: str
 ) -> dict[str, Callable[[], Awaitable[float]]]:
-    """The same by a client that does nothing but send and receive."""
+    """Return the same measures by a client that only sends and receives."""
     query = render("POST", f"/v1/{database}/notes/query", orjson.dumps(_BODY), _JSON)
     listing = render("GET", f"/v1/{database}/notes?limit={_OUTER}")
     singles = [render("GET", f"/v1/{database}/people/p{number}") for number in range(_OUTER)]

@@ -1,10 +1,11 @@
 """Open linkage: accuracy without labels or configuration, time against Splink, and over HTTP.
 
-Nothing is configured: rules and comparisons are proposed from the data, which nobody looked at;
-threshold and clustering are the defaults. The truth is only used to judge. For time all three get
-the same blocks and comparisons of people who were made up, and estimate, compare and cluster. Ours
-is a whole run: it also reads a file, prepares the records, forecasts and keeps every stage; Splink
-gets them prepared, in memory. Over HTTP the time is from POST until the result can be read.
+Nothing is configured: rules and comparisons are proposed from the unseen data; threshold and
+clustering are the defaults. The truth is only used for evaluation. For time all three get the same
+blocks and comparisons of synthetic people, and estimate, compare and cluster. Portolan's time is
+that of a whole run: it also reads a file, prepares the records, forecasts and stores every stage;
+Splink gets prepared records, in memory. Over HTTP the time is from POST until the result can be
+read.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _PEOPLE: Final = 50_000
 _QUICK_PRODUCTS: Final = 300
 _PRODUCTS: Final = 1_000
 _MANY_PEOPLE: Final = 500_000
-_SMALL: Final = ((300, 10.0), (1_000, 20.0))
-"""Records of each of two classes, and the seconds in which they are to be linked over HTTP."""
+_SIZES_OVER_HTTP: Final = ((300, 10.0), (1_000, 20.0))
+"""Records of each of two classes, and the bar for the seconds to link them over HTTP."""
 _CLASSES: Final = ("left", "right")
 _POLL_S: Final = 0.1
 _BAR_SPLINK: Final = 1.5
@@ -74,7 +75,7 @@ _SPEC: Final[Mapping[str, Any]] = {
 
 async def run(options: Options) -> Measured:
     measured = await asyncio.to_thread(_measure, options)
-    sizes = _SMALL[:1] if options.quick else _SMALL
+    sizes = _SIZES_OVER_HTTP[:1] if options.quick else _SIZES_OVER_HTTP
     results = [await _over_http(records, bar, options) for records, bar in sizes]
     return Measured([*measured.results, *results])
 
@@ -83,12 +84,12 @@ def _measure(options: Options) -> Measured:
     all_data = [synthetic(_QUICK_PEOPLE, options.seed), *([] if options.quick else data_sets())]
     results: list[Result] = []
     with _session() as spark:
-        for one in all_data:
-            results += _accuracy(spark, one, options)
+        for data in all_data:
+            results += _accuracy(spark, data, options)
         size = _QUICK_PRODUCTS if options.quick else _PRODUCTS
-        made_up = products(size, options.seed)
-        for one in (made_up, *(() if options.quick else catalogues())):
-            results += _catalogue(one, options)
+        catalogue = products(size, options.seed)
+        for data in (catalogue, *(() if options.quick else catalogues())):
+            results += _catalogue(data, options)
         size = _QUICK_PEOPLE if options.quick else _PEOPLE
         results += _times(spark, synthetic(size, options.seed), options)
         if not options.quick:
@@ -98,7 +99,7 @@ def _measure(options: Options) -> Measured:
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    """Spark with the jar that Splink compares strings by."""
+    """Open Spark with the jar of Splink's string comparisons."""
     with TemporaryDirectory() as checkpoints:  # Splink writes some
         conf = {
             "spark.driver.memory": "6g",
@@ -137,8 +138,8 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
     options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
     spec = OpenSpec.parse(_SPEC)
     with TemporaryDirectory() as folder:
-        own = _run(data, {**_SPEC, "truth": "entity"}, Path(folder), LazySession(_no_spark))
-        records = pq.read_table(own.directory.frame("records"))
+        ours = _run(data, {**_SPEC, "truth": "entity"}, Path(folder), LazySession(_no_spark))
+        records = pq.read_table(ours.directory.frame("records"))
     table = comparison_columns(spark.createDataFrame(records), spec)
     duck = run_splink(table.toArrow(), spec, DuckDBAPI())
     api: Any = SparkAPI
@@ -147,15 +148,15 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
     yield Result(
         f"{name}, against Splink on DuckDB",
         "s",
-        own.seconds,
+        ours.seconds,
         duck.seconds,
         bar=_BAR_SPLINK,
         small_is_good=True,
     )
     yield Result(
-        f"{name}, against Splink on Spark", "s", own.seconds, other.seconds, small_is_good=True
+        f"{name}, against Splink on Spark", "s", ours.seconds, other.seconds, small_is_good=True
     )
-    theirs, f1 = _f1(records, duck.clusters), _reports(own)["evaluation"]["pairwise"]["f1"]
+    theirs, f1 = _f1(records, duck.clusters), _reports(ours)["evaluation"]["pairwise"]["f1"]
     yield Result(f"pairwise F1, {name}", "", f1, theirs, bar=1.0)
 
 
@@ -176,8 +177,8 @@ def _no_spark() -> NoReturn:
 
 
 def _f1(records: pa.Table, clusters: Mapping[int, Any]) -> float:
-    own = [str(clusters[row]) for row in records.column("row").to_pylist()]
-    counts = label_counts(records.append_column("cluster", pa.array(own)))
+    cluster_ids = [str(clusters[row]) for row in records.column("row").to_pylist()]
+    counts = label_counts(records.append_column("cluster", pa.array(cluster_ids)))
     report = evaluation(counts, 0, within=True)
     f1: float = report["pairwise"]["f1"]
     return f1
@@ -186,8 +187,8 @@ def _f1(records: pa.Table, clusters: Mapping[int, Any]) -> float:
 def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
     options.say(f"{data.name}: end to end")
     with TemporaryDirectory() as folder:
-        spent = _run(data, _SPEC, Path(folder), LazySession.of(spark)).seconds
-    return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", spent)
+        seconds = _run(data, _SPEC, Path(folder), LazySession.of(spark)).seconds
+    return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", seconds)
 
 
 async def _over_http(records: int, bar: float, options: Options) -> Result:
@@ -197,7 +198,7 @@ async def _over_http(records: int, bar: float, options: Options) -> Result:
         settings = MediatorSettings(embedded=True, data_dir=Path(scratch))
         async with serving_here(settings) as (_, service), joined_worker(Path(scratch)):
             await _fill(service, records, options.seed)
-            began = perf_counter()
+            started = perf_counter()
             inputs = {name: {"class": name} for name in _CLASSES}
             job = {"kind": "linkage.open", "spec": {"inputs": inputs, "zero_config": True}}
             run = await succeed(service.data.post("study/jobs", json=job))
@@ -207,22 +208,22 @@ async def _over_http(records: int, bar: float, options: Options) -> Result:
             if run["state"] != "done":
                 raise Failed(f"the run ended as {run['state']}: {run['reasons']}")
             await succeed(service.data.get(f"study/jobs/{run['id']}/results"))
-            spent = perf_counter() - began
-    return Result(f"{records:,} x {records:,} over HTTP", "s", spent, bar=bar, small_is_good=True)
+            seconds = perf_counter() - started
+    return Result(f"{records:,} x {records:,} over HTTP", "s", seconds, bar=bar, small_is_good=True)
 
 
 async def _fill(service: Service, records: int, seed: int) -> None:
-    """Make two classes, of the same people with other spellings."""
+    """Fill two classes with the same people, spelt differently."""
     everyone = list(people(records, 2, seed))
     fields = [name for name in everyone[0] if name not in {"id", "entity"}]
     classes = {
         name: {"fields": {field: {"type": "string"} for field in fields}} for name in _CLASSES
     }
     await service.set_schema("study", {"classes": classes})
-    both: dict[str, dict[str, Any]] = {name: {} for name in _CLASSES}
+    objects: dict[str, dict[str, Any]] = {name: {} for name in _CLASSES}
     for person in everyone:
         id_ = str(person["id"])
         side = _CLASSES[id_.endswith("-0")]
-        if len(both[side]) < records:
-            both[side][id_] = {name: person[name] for name in fields if person[name]}
-    await service.create("study", both)
+        if len(objects[side]) < records:
+            objects[side][id_] = {name: person[name] for name in fields if person[name]}
+    await service.create("study", objects)

@@ -1,8 +1,8 @@
-"""Similarity matching: accuracy against a known truth, time by size, and what each part adds.
+"""Similarity matching: accuracy against a known truth, time by size, and ablations.
 
-Networks of roads and people of households are made up, so the truth is known. Everything that a
-run does is in the time: reading, partitions, matching, recomposition. The ablations are those of
-the mechanism: no relational part, no aggregation.
+Networks of roads and people of households are synthetic, so the truth is known. The time is that of
+a whole run: reading, partitions, matching, recomposition. The ablations are those of the mechanism:
+no relational similarity, no aggregation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _measure(options: Options) -> Measured:
     sizes = _QUICK if options.quick else _FULL if options.full else _SIZES
     results: list[Result] = []
     with opened_session() as spark:
-        _matched(spark, roads(_QUICK[0], options.seed), ROADS_SPEC)  # starts processes of Python
+        _match(spark, roads(_QUICK[0], options.seed), ROADS_SPEC)  # starts processes of Python
         results += _roads(spark, sizes, options)
         results += _ablations(spark, sizes[0], options)
         results += _people(spark, sizes[0], options)
@@ -54,21 +54,21 @@ def _measure(options: Options) -> Measured:
 
 
 def _roads(spark: SparkSession, sizes: tuple[int, ...], options: Options) -> Iterator[Result]:
-    before: tuple[int, float] | None = None
+    previous: tuple[int, float] | None = None
     for size in sizes:
         options.note(f"roads: {size:,} objects")
         data = roads(size, options.seed)
         count = len(data.left) + len(data.right)
-        seconds, precision, recall = _matched(spark, data, ROADS_SPEC)
+        seconds, precision, recall = _match(spark, data, ROADS_SPEC)
         name = f"roads, {count:,} objects"
         yield Result(f"precision, {name}", "", precision, bar=_BAR)
         yield Result(f"recall, {name}", "", recall, bar=_BAR)
         yield Result(f"objects a second, {name}", "1/s", count / seconds)
-        if before is not None:
-            growth = (seconds / before[1]) / (count / before[0])
+        if previous is not None:
+            growth = (seconds / previous[1]) / (count / previous[0])
             label = f"growth of time by growth of size, {name}"
             yield Result(label, "", growth, bar=_GROWTH, small_is_good=True)
-        before = count, seconds
+        previous = count, seconds
 
 
 def _ablations(spark: SparkSession, size: int, options: Options) -> Iterator[Result]:
@@ -78,7 +78,7 @@ def _ablations(spark: SparkSession, size: int, options: Options) -> Iterator[Res
         ("without aggregation", {**ROADS_SPEC, "aggregation": False}),
         ("without relations", _without_relations(ROADS_SPEC)),
     ):
-        _, precision, recall = _matched(spark, data, spec)
+        _, precision, recall = _match(spark, data, spec)
         yield Result(f"precision, roads {name}", "", precision)
         yield Result(f"recall, roads {name}", "", recall)
 
@@ -86,22 +86,22 @@ def _ablations(spark: SparkSession, size: int, options: Options) -> Iterator[Res
 def _people(spark: SparkSession, size: int, options: Options) -> Iterator[Result]:
     options.note(f"households: {size:,} people")
     data = households(size, options.seed)
-    _, precision, recall = _matched(spark, data, PEOPLE_SPEC)
+    _, precision, recall = _match(spark, data, PEOPLE_SPEC)
     yield Result("precision, people of households", "", precision, bar=_BAR)
     yield Result("recall, people of households", "", recall, bar=_BAR)
-    _, precision, recall = _matched(spark, data, _without_relations(PEOPLE_SPEC))
+    _, precision, recall = _match(spark, data, _without_relations(PEOPLE_SPEC))
     yield Result("precision, people without relations", "", precision)
     yield Result("recall, people without relations", "", recall)
 
 
 def _without_relations(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a specification whose other weights take over that of relations."""
+    """Return a specification without relations, whose weight the other measures share."""
     share = 1 - spec["relational"]
-    measures = [{**each, "weight": each["weight"] / share} for each in spec["measures"]]
+    measures = [{**measure, "weight": measure["weight"] / share} for measure in spec["measures"]]
     return {**spec, "measures": measures, "relational": 0.0}
 
 
-def _matched(
+def _match(
     spark: SparkSession, data: TwoSources, spec: Mapping[str, Any]
 ) -> tuple[float, float, float]:
     """Execute a run; return its seconds, precision and recall."""
@@ -111,8 +111,8 @@ def _matched(
             path = Path(folder, f"{side}.json")
             path.write_text("".join(f"{json.dumps(row)}\n" for row in getattr(data, side)))
             sources[side] = {"file": str(path)}
-        whole, session = {**spec, **sources}, LazySession.of(spark)
-        run = whole_run("matching.similarity", whole, Path(folder, "run"), session)
+        full_spec, session = {**spec, **sources}, LazySession.of(spark)
+        run = whole_run("matching.similarity", full_spec, Path(folder, "run"), session)
         result = b"".join(run.result.stream("json"))
     rows = map(json.loads, result.decode().splitlines())
     links = [(row["left"], row["right"]) for row in rows if row["outcome"] == "similarity"]

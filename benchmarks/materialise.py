@@ -1,10 +1,10 @@
-"""The materialised view under sustained updates: how much it writes, and how old its answers are.
+"""The materialised view under sustained updates: its writes, and the age of its answers.
 
 Counters are on Redis, the rest of each article on PostgreSQL, which holds the view. Writers count
 as fast as they can; samplers read whole articles from the view and compare the version of the
-counter they see with those acknowledged before: an answer is too old if it lacks one that was
-acknowledged longer ago than the bound. The view must write as often as articles are dirty, not
-as often as they are written to.
+counter they see with those acknowledged before: an answer is too old if it lacks a version that was
+acknowledged longer ago than the bound. The view must write as often as articles are dirty, not as
+often as they are written.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _BOUND_S: Final = 5.0
 _BATCH: Final = 100
 _READERS: Final = 8
 _STATISTICS_S: Final = 11.0
-"""PostgreSQL may keep what an idle connection has written from its statistics for 10 s."""
+"""PostgreSQL's statistics may lack the writes of an idle connection for 10 s."""
 
 _ROWS: Final = "SELECT sum(n_tup_ins + n_tup_upd) FROM pg_stat_user_tables WHERE relname LIKE $1"
-"""Nothing but copies is written to these tables while it is measured."""
+"""Only copies are written to these tables during the measurement."""
 _BOUNDED: Final = ReadPreference("bounded")
 
 
@@ -57,7 +57,7 @@ class _Work:
 
 @dataclass(slots=True)
 class _Ledger:
-    """What was acknowledged of each counter, and what was seen of it."""
+    """The acknowledged versions of each counter, and the samples of it."""
 
     acknowledged: list[list[tuple[float, int]]]
     samples: int = 0
@@ -72,12 +72,12 @@ async def run(options: Options) -> Measured:
     async with shared_service() as running:
         running.require("redis", "postgresql")
         await _fill(running, objects)
-        await _built(running)
-        before = await _counted(running)
+        await _wait_until_built(running)
+        before = await _count_work(running)
         ledger = _Ledger([[] for _ in range(objects)])
         await _work(running, ledger, 10.0 if options.quick else 120.0, Random(options.seed))
-        await _caught_up(running, ledger)
-        after = await _counted(running)
+        await _wait_until_caught_up(running, ledger)
+        after = await _count_work(running)
         work = _Work(after.dirty - before.dirty, after.written - before.written)
         return Measured(_results(options, ledger, work), await running.service.versions())
 
@@ -125,10 +125,10 @@ async def _state(running: SharedService) -> dict[str, Any]:
     return state
 
 
-async def _counted(running: SharedService) -> _Work:
-    written = await _rows_written(running)  # takes longer than the materialiser keeps silent
-    parts = (await _state(running))["partitions"]
-    return _Work(sum(part["dirty"] for part in parts), written)
+async def _count_work(running: SharedService) -> _Work:
+    written = await _rows_written(running)  # takes longer than the materialiser's interval
+    partitions = (await _state(running))["partitions"]
+    return _Work(sum(part["dirty"] for part in partitions), written)
 
 
 async def _rows_written(running: SharedService) -> int:
@@ -136,19 +136,19 @@ async def _rows_written(running: SharedService) -> int:
     connection = await asyncpg.connect(running.servers["postgresql"].url)
     try:
         before = None
-        while (found := int(await connection.fetchval(_ROWS, f"%{_DATABASE}%"))) != before:
+        while (rows := int(await connection.fetchval(_ROWS, f"%{_DATABASE}%"))) != before:
             await asyncio.sleep(_STATISTICS_S)
-            before = found
-        return found
+            before = rows
+        return rows
     finally:
         await connection.close()
 
 
-async def _built(running: SharedService) -> None:
+async def _wait_until_built(running: SharedService) -> None:
     async with asyncio.timeout(120):
         while True:
-            parts = (await _state(running))["partitions"]
-            if all(part["state"] == "complete" for part in parts):
+            partitions = (await _state(running))["partitions"]
+            if all(part["state"] == "complete" for part in partitions):
                 return
             await asyncio.sleep(0.1)
 
@@ -181,35 +181,37 @@ async def _sample(running: SharedService, ledger: _Ledger, end: float, draw: Ran
     while (started := perf_counter()) < end:
         number = draw.randrange(len(ledger.acknowledged))
         outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _BOUNDED)
-        _judge(ledger, number, started, outcome)
+        _record_sample(ledger, number, started, outcome)
 
 
-def _judge(ledger: _Ledger, number: int, started: float, outcome: Outcome) -> None:
+def _record_sample(ledger: _Ledger, number: int, started: float, outcome: Outcome) -> None:
     ledger.samples += 1
     if outcome.freshness is None:
         return
     ledger.from_view += 1
-    seen = outcome.versions["hits"] or 0
-    age = _age(ledger.acknowledged[number], seen, started)
+    version = outcome.versions["hits"] or 0
+    age = _age(ledger.acknowledged[number], version, started)
     ledger.oldest_s = max(ledger.oldest_s, age)
     ledger.late += age > _BOUND_S
 
 
-def _age(acknowledged: Sequence[tuple[float, int]], seen: int, started: float) -> float:
-    """Return for how long the first version that is lacking had been acknowledged."""
-    lacking = [at for at, version in acknowledged[-200:] if version > seen and at <= started]
-    return started - min(lacking) if lacking else 0.0
+def _age(acknowledged: Sequence[tuple[float, int]], version_read: int, started: float) -> float:
+    """Return how long ago the first missing version was acknowledged (seconds)."""
+    missing = [
+        at for at, version in acknowledged[-200:] if version > version_read and at <= started
+    ]
+    return started - min(missing) if missing else 0.0
 
 
-async def _caught_up(running: SharedService, ledger: _Ledger) -> None:
+async def _wait_until_caught_up(running: SharedService, ledger: _Ledger) -> None:
     """Wait until the view has every count, and check it."""
     async with asyncio.timeout(120):
         for number, writes in enumerate(ledger.acknowledged):
             if writes:
-                await _has(running, number, writes[-1][1], len(writes))
+                await _wait_for_count(running, number, writes[-1][1], len(writes))
 
 
-async def _has(running: SharedService, number: int, version: int, count: int) -> None:
+async def _wait_for_count(running: SharedService, number: int, version: int, count: int) -> None:
     while True:
         outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _BOUNDED)
         if outcome.freshness is not None and (outcome.versions["hits"] or 0) >= version:

@@ -1,7 +1,7 @@
 """Memory of the service over a million operations on a hundred thousand objects: it does not grow.
 
-What grows is the stores' memory, by design: the outbox keeps changes for the feed. It
-is reported beside.
+Only the stores' memory grows, by design: the outbox keeps changes for the feed. It is reported as
+well.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Resident memory (bytes) after so many operations."""
+    """Resident memory (bytes) after a number of operations."""
 
     operations: int
     resident: int
@@ -47,7 +47,7 @@ async def run(options: Options) -> Measured:
         await running.tie()
         await running.fill("redis", objects)
         points = await _points(options, running, load, objects, operations)
-        results = [*_results(points), *await _of_redis(running)]
+        results = [*_results(points), *await _redis_results(running)]
         return Measured(results, await running.service.versions())
 
 
@@ -56,27 +56,27 @@ async def _points(
 ) -> list[_Point]:
     lane = LoadLane(updates(database_on("redis"), objects), _CONNECTIONS, operations=BATCH)
     points: list[_Point] = []
-    done = 0
+    acknowledged = 0
     for step in range(1, _STEPS + 1):
-        while done < operations * step // _STEPS:
-            done += (await running.drive(load, lane, 0.5)).acknowledged
+        while acknowledged < operations * step // _STEPS:
+            acknowledged += (await running.drive(load, lane, 0.5)).acknowledged
         gc.collect()
-        points.append(_Point(done, psutil.Process().memory_info().rss))
-        options.say(f"{done:,} operations: {points[-1].resident / _MIB:,.1f} MiB resident")
+        points.append(_Point(acknowledged, psutil.Process().memory_info().rss))
+        options.say(f"{acknowledged:,} operations: {points[-1].resident / _MIB:,.1f} MiB resident")
     return points
 
 
 def _results(points: list[_Point]) -> list[Result]:
     half, last = points[len(points) // 2], points[-1]
-    grown = (last.resident - half.resident) / (last.operations - half.operations)
+    growth = (last.resident - half.resident) / (last.operations - half.operations)
     name = "growth of the service in the second half"
     return [
-        Result(name, "bytes/operation", grown, bar=_GROWTH_BAR, small_is_good=True),
+        Result(name, "bytes/operation", growth, bar=_GROWTH_BAR, small_is_good=True),
         Result("resident memory of the service at the end", "MiB", last.resident / _MIB),
     ]
 
 
-async def _of_redis(running: SharedService) -> list[Result]:
+async def _redis_results(running: SharedService) -> list[Result]:
     async with redis.asyncio.Redis.from_url(running.servers["redis"].url) as client:
         info: Mapping[str, Any] = await client.info("memory")
         outboxes = [key async for key in client.scan_iter(match="*outbox", _type="stream")]

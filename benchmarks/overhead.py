@@ -1,4 +1,4 @@
-"""What the mediator costs: each operation through it against a bare handler that calls the driver.
+"""The cost of the mediator: each operation through it against a bare handler with the driver.
 
 Both are served by uvicorn with the same settings, each in one process, on the same servers
 with the same durability, and loaded by the same generator, in turn.
@@ -42,8 +42,8 @@ async def run(options: Options) -> Measured:
         results = list(_decisions(running))
         async with bare_handlers(running) as bare:
             for kind in running.servers:
-                own = Target.of(running.service, database_on(kind))
-                targets = {_OWN: own, **bare[kind]}
+                target = Target.of(running.service, database_on(kind))
+                targets = {_OWN: target, **bare[kind]}
                 results += await _compare(harness, kind, targets)
         return Measured(results, await running.service.versions())
 
@@ -87,6 +87,6 @@ def _update(route: ClassRoute, database: str, repeats: int) -> float:
 
 
 def _microseconds(decide: Callable[[int], float]) -> float:
-    """Return the shortest of many times: what else the machine does can only add to it."""
+    """Return the shortest of many times: other work of the machine can only add to it."""
     repeats = 500
     return min(decide(repeats) for _ in range(60)) / repeats * 1e6

@@ -1,11 +1,11 @@
-"""Peers: the same operations by Portolan and by what others put before the same servers, over HTTP.
+"""Peers: the same operations by Portolan and by other services before the same servers, over HTTP.
 
 webdis serves Redis, Eve MongoDB, PostGraphile and Platformatic DB PostgreSQL. Each runs in a
-process of its own, as its documentation advises for production, on the very servers that Portolan
-uses; Portolan has the objects on the kind of system that the peer serves. What is compared is how
-many requests pass in a second, and how many in a second of processor time of the service itself.
+separate process, as its documentation advises for production, on the servers that Portolan uses;
+Portolan has the objects on the kind of system that the peer serves. The figures are requests per
+second, and requests per second of processor time of the service itself.
 
-A peer that cannot be started has all of its operations missing, and so its bar missed.
+If a peer cannot be started, all of its operations are missing, and so its bar is missed.
 """
 
 from __future__ import annotations
@@ -36,33 +36,32 @@ __all__ = ["run"]
 
 _PEERS: Final = (WEBDIS, EVE, POSTGRAPHILE, PLATFORMATIC)
 _OWN: Final = "Portolan"
-_AHEAD: Final = 1.0
-_OF_WEBDIS: Final = 0.25
-"""webdis is written in C and knows no objects: of it a share is required, for each core used."""
+_BAR: Final = 1.0
+_BAR_WEBDIS: Final = 0.25
+"""webdis is written in C and has no objects: the bar is a share of its rate per core used."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bars:
-    """What the ratios of both figures have to reach; None: it is only reported."""
+    """The bars of both ratios; None: the ratio is only reported."""
 
     rate: float | None
     per_core: float
 
 
 _BARS: Final = {
-    peer.name: _Bars(None, _OF_WEBDIS) if peer is WEBDIS else _Bars(_AHEAD, _AHEAD)
-    for peer in _PEERS
+    peer.name: _Bars(None, _BAR_WEBDIS) if peer is WEBDIS else _Bars(_BAR, _BAR) for peer in _PEERS
 }
 
 
 async def run(options: Options) -> Measured:
-    async with LoadProcess() as load, portolan() as own, AsyncExitStack() as stack:
-        versions = {**own.versions}
+    async with LoadProcess() as load, portolan() as ours, AsyncExitStack() as stack:
+        versions = {**ours.versions}
         results: list[Result] = []
-        measured = {kind: {_OWN: candidate} for kind, candidate in own.candidates.items()}
+        measured = {kind: {_OWN: candidate} for kind, candidate in ours.candidates.items()}
         for peer in _PEERS:
             try:
-                candidate = await stack.enter_async_context(peer.running(own.servers))
+                candidate = await stack.enter_async_context(peer.running(ours.servers))
             except Failed as failure:
                 versions[peer.name] = absence(peer, failure)
                 options.say(versions[peer.name])
@@ -78,17 +77,21 @@ async def run(options: Options) -> Measured:
 async def _compare(
     options: Options, load: LoadProcess, kind: Kind, candidates: Mapping[str, Candidate]
 ) -> list[Result]:
-    """Compare all operations on a kind of system that any peer there has."""
+    """Compare all operations that any peer on a kind of system has."""
     for candidate in candidates.values():
         await candidate.rehearse()
     results: list[Result] = []
     for operation in candidates[_OWN].requests:
-        having = {name: each for name, each in candidates.items() if operation in each.requests}
-        if having.keys() == {_OWN}:
+        comparable = {
+            name: candidate
+            for name, candidate in candidates.items()
+            if operation in candidate.requests
+        }
+        if comparable.keys() == {_OWN}:
             continue
         for connections in CONNECTIONS:
             name = f"{operation} on {kind}, {connections} connections"
-            medians = await _measure(options, load, having, operation, connections)
+            medians = await _measure(options, load, comparable, operation, connections)
             _note(options, name, medians)
             results += _results(name, medians)
     return results
@@ -106,27 +109,27 @@ async def _measure(
         name: partial(candidate.drive, load, operation, connections, seconds)
         for name, candidate in candidates.items()
     }
-    # The first round warms up what compiles while it runs.
+    # The first round warms up just-in-time compilers.
     measured = await interleaved(1 + rounds, measures)
-    return {name: _median(of[1:]) for name, of in measured.items()}
+    return {name: _median(samples[1:]) for name, samples in measured.items()}
 
 
-def _median(of: Sequence[Throughput]) -> Throughput:
-    return Throughput(*map(median, zip(*of, strict=True)))
+def _median(samples: Sequence[Throughput]) -> Throughput:
+    return Throughput(*map(median, zip(*samples, strict=True)))
 
 
 def _note(options: Options, name: str, medians: Mapping[str, Throughput]) -> None:
-    rates = per_second({each: throughput.rate for each, throughput in medians.items()})
-    per_core = per_second({each: throughput.per_core for each, throughput in medians.items()})
+    rates = per_second({candidate: result.rate for candidate, result in medians.items()})
+    per_core = per_second({candidate: result.per_core for candidate, result in medians.items()})
     options.note(f"{name}: {rates}; per core used: {per_core}")
 
 
 def _results(name: str, medians: Mapping[str, Throughput]) -> Iterator[Result]:
-    own = medians[_OWN]
+    ours = medians[_OWN]
     for peer, bars in _BARS.items():
         if (other := medians.get(peer)) is None:
             continue
         against = f"against {peer}"
-        yield Result(f"{name}, {against}", "requests/s", own.rate, other.rate, bars.rate)
+        yield Result(f"{name}, {against}", "requests/s", ours.rate, other.rate, bars.rate)
         per_core = f"{name}, per core used, {against}"
-        yield Result(per_core, "requests/s", own.per_core, other.per_core, bars.per_core)
+        yield Result(per_core, "requests/s", ours.per_core, other.per_core, bars.per_core)

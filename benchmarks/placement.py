@@ -1,9 +1,9 @@
-"""What deciding placements costs those who read: GETs while large schemas are placed.
+"""The cost of placement decisions for readers: GETs while large schemas are placed.
 
 Clients read objects, first alone and then while an operator has one schema after the other placed
-in dry runs: 500 fields, each with goals of its own, over ten systems. What counts is the 99th
-percentile of the reads' latencies; both are measured in turn, several times. The ten systems
-are namespaces of two servers, since deciding depends on their number only.
+in dry runs: 500 fields, each with its own goals, over ten systems. The figure is the 99th
+percentile of the reads' latencies; both are measured in turn, several times. The ten systems are
+namespaces of two servers, since decisions depend on their number only.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ async def run(options: Options) -> Measured:
         tallies = await interleaved(rounds, measures)
         versions = await service.versions()
     placed = sum(count for _, count in tallies[_WITH_DECISIONS])
-    p99_ms = {name: _p99_ms([tally for tally, _ in of]) for name, of in tallies.items()}
+    p99_ms = {name: _p99_ms([tally for tally, _ in samples]) for name, samples in tallies.items()}
     options.say(", ".join(f"GET {name}: p99 {ms:.2f} ms" for name, ms in p99_ms.items()))
     rate = placed / (rounds * seconds)
     both_ms = p99_ms[_WITH_DECISIONS], p99_ms[_ALONE]
-    held = Result(f"GET {_WITH_DECISIONS}, p99", "ms", *both_ms, _BAR, small_is_good=True)
-    return Measured([held, Result("placed meanwhile", "schemas/s", rate)], versions)
+    latency = Result(f"GET {_WITH_DECISIONS}, p99", "ms", *both_ms, _BAR, small_is_good=True)
+    return Measured([latency, Result("placed meanwhile", "schemas/s", rate)], versions)
 
 
 def _p99_ms(tallies: list[LoadResult]) -> float:
@@ -76,7 +76,7 @@ async def _read(load: LoadProcess, target: Target, seconds: float) -> tuple[Load
 
 
 async def _with_decisions(service: Service, schema: bytes, read: _Read) -> tuple[LoadResult, int]:
-    """Read for a while, and place schemas until it is over; returns how many there were, too."""
+    """Read for a while, and place schemas meanwhile; also return the number of schemas."""
     reading = asyncio.create_task(read())
     placed = 0
     while not reading.done():
@@ -88,9 +88,9 @@ async def _with_decisions(service: Service, schema: bytes, read: _Read) -> tuple
 
 async def _place(service: Service, schema: bytes) -> None:
     path, headers = "schemas/placed?dry_run=true", {"content-type": "application/json"}
-    answer = await service.admin.put(path, content=schema, headers=headers)
-    if answer.is_error:
-        raise RequestFailed(answer)
+    response = await service.admin.put(path, content=schema, headers=headers)
+    if response.is_error:
+        raise RequestFailed(response)
 
 
 def _schema(draw: Random) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _schema(draw: Random) -> dict[str, Any]:
 
 def _on_ten(fleet: EmbeddedFleet) -> MediatorSettings:
     settings = on_embedded(MediatorSettings(), fleet.endpoints)
-    more = [
+    extra_systems = [
         SystemSettings.model_validate(
             {
                 "name": f"more{n}",
@@ -117,4 +117,4 @@ def _on_ten(fleet: EmbeddedFleet) -> MediatorSettings:
         )
         for n in range(_SYSTEMS - len(settings.systems))
     ]
-    return settings.model_copy(update={"systems": [*settings.systems, *more]})
+    return settings.model_copy(update={"systems": [*settings.systems, *extra_systems]})

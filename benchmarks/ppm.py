@@ -2,7 +2,7 @@
 
 See docs/papers/ppm.md, section 3.
 
-The same service serves the same schema three times: placed by what its parts need, wholly on
+The same service serves the same schema three times: placed by the needs of its nodes, wholly on
 PostgreSQL, and wholly on the system that speaks MongoDB's protocol.
 """
 
@@ -37,7 +37,7 @@ _READ_BAR_MS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One way of counting hits, and the bar of the issue for it."""
+    """A way of counting hits, and its bar."""
 
     name: str
     lane: Callable[[str, int], LoadLane]
@@ -49,7 +49,7 @@ _WORK: Final = (_Work("single hits", single_hits, 1.5), _Work("batched hits", ba
 
 @dataclass(frozen=True, slots=True)
 class _Harness:
-    """What one durability is measured with."""
+    """The setting for the measurements of one durability."""
 
     options: Options
     service: Service
@@ -103,8 +103,8 @@ async def _set_up(harness: _Harness) -> list[str]:
     systems = await harness.service.declare(DECLARED)
     offered = {capability for system in systems for capability in system["capabilities"]}
     mixed, dropped = affordable(SCHEMA, offered)
-    for line in dropped:
-        harness.options.say(f"Left out: {line}.")
+    for feature in dropped:
+        harness.options.say(f"Left out: {feature}.")
     tied = {
         name: wholly_on(SCHEMA, needs)
         for name, (_, needs) in _SINGLE_SYSTEMS.items()
@@ -114,10 +114,10 @@ async def _set_up(harness: _Harness) -> list[str]:
     for database, document in {_MIXED: mixed, **tied}.items():
         try:
             change = await harness.service.set_schema(database, document)
-        except RequestFailed as refused:
+        except RequestFailed as error:
             if database in (_MIXED, _BASELINE):
                 raise
-            harness.options.say(f"{database} is not measured: {refused.detail}")
+            harness.options.say(f"{database} is not measured: {error.detail}")
             continue
         await harness.service.create(database, objects(seed=harness.options.seed))
         harness.options.say(f"{database}: {_summary_of(change['placements'])}")
@@ -147,9 +147,9 @@ def _result(harness: _Harness, work: _Work, other: str, rates: Mapping[str, floa
     name = (
         f"{work.name} against all on {_SINGLE_SYSTEMS[other][0]}, durability {harness.durability}"
     )
-    # The bar is for stores that may lose a second; what a disk does on every write is reported.
-    barred = other == _BASELINE and harness.durability == "second"
-    return Result(name, "updates/s", rates[_MIXED], rates[other], work.bar if barred else None)
+    # The bar is for stores that may lose a second; with every write on disk there is none.
+    has_bar = other == _BASELINE and harness.durability == "second"
+    return Result(name, "updates/s", rates[_MIXED], rates[other], work.bar if has_bar else None)
 
 
 async def _check(service: Service, database: str, before: int, tallies: list[LoadResult]) -> None:
@@ -160,9 +160,9 @@ async def _check(service: Service, database: str, before: int, tallies: list[Loa
         raise Failed(f"{database} counted {counted} of {acknowledged} acknowledged hits")
 
 
-async def _top_ten(harness: _Harness, most: float) -> Result:
-    """Read at a steady pace while hits are counted at half the rate that is possible."""
-    every_s = _WRITERS / (most / 2)
+async def _top_ten(harness: _Harness, max_rate: float) -> Result:
+    """Read at a steady pace while hits are counted at half the maximum rate."""
+    every_s = _WRITERS / (max_rate / 2)
     lanes = [
         top_ten(_MIXED, every_s=_READ_EVERY_S),
         single_hits(_MIXED, harness.options.seed, _WRITERS, every_s),

@@ -2,7 +2,7 @@
 
 Both sides find the same pairs (Tanimoto t is Dice 2t / (1 + t)) from the same vectors, in turn; a
 figure counts only if they have found the same ones. In full, the paper's case follows: 100,000
-records against 400,000. Where there is a GPU, it is measured alone and beside the cores.
+records against 400,000. A GPU, if there is one, is measured alone and with the cores.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class _Case:
     right: Vectors
 
     @classmethod
-    def drawn(cls, left: int, right: int, seed: int) -> _Case:
-        return cls(*map(_encoded, owners(left, right, Random(seed))))
+    def random(cls, left: int, right: int, seed: int) -> _Case:
+        return cls(*map(_encode, owners(left, right, Random(seed))))
 
     @property
     def pairs(self) -> int:
         return len(self.left) * len(self.right)
 
 
-def _encoded(people: list[Person]) -> Vectors:
+def _encode(people: list[Person]) -> Vectors:
     clk = Clk(_SHAPE, _KEYS)
     empty = _BYTES * 8 - _SHAPE.bits
     encodings = [(clk.encode(person.values()) << empty).to_bytes(_BYTES) for person in people]
@@ -78,7 +78,7 @@ def _encoded(people: list[Person]) -> Vectors:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Pairs of rows, how long it took from vectors to pairs, and what was left when."""
+    """Pairs of rows, the seconds from vectors to pairs, and the counts after each filter."""
 
     pairs: NDArray[np.int64]
     seconds: float
@@ -86,39 +86,39 @@ class _Pairs:
 
 
 def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = False) -> _Pairs:
-    """Count, reorder, sort, cut and compare: all that is done with vectors."""
+    """Count, reorder, sort, split and compare: all the work on vectors."""
     started = perf_counter()
     total = len(case.left) + len(case.right)
     order = BitOrder(frequencies(case.left) + frequencies(case.right), total)
     limits = ThresholdTables.of(_THRESHOLD, order.words * 64)
     comparison = BlockComparison(limits, order.by_selectivity, filters)
-    blocks = [_cut(order, vectors) for vectors in (case.left, case.right)]
-    turns = in_turns([(i, j) for i in range(len(blocks[0])) for j in range(len(blocks[1]))])
-    work = [(blocks[0][i], blocks[1][j]) for i, j in turns]
+    blocks = [_split(order, vectors) for vectors in (case.left, case.right)]
+    block_pairs = in_turns([(i, j) for i in range(len(blocks[0])) for j in range(len(blocks[1]))])
+    work = [(blocks[0][i], blocks[1][j]) for i, j in block_pairs]
     jobs = [(left, right) for (left, _), (right, _) in work]
-    opened = gpu_for(comparison) if gpu else None
-    done = execute_all(jobs, lambda job: comparison.compare(*job), cores, opened)
-    pairs = np.concatenate([_pairs(*each) for each in zip(work, done, strict=True)])
+    device = gpu_for(comparison) if gpu else None
+    matches = execute_all(jobs, lambda job: comparison.compare(*job), cores, device)
+    pairs = np.concatenate([_pairs(*match) for match in zip(work, matches, strict=True)])
     tally = PairCounts()
-    for each in done:
-        tally.add(each.tally)
+    for match in matches:
+        tally.add(match.tally)
     return _Pairs(pairs, perf_counter() - started, tally)
 
 
-_Cut = tuple[RecordBlock, NDArray[np.int64]]
+_RankedBlock = tuple[RecordBlock, NDArray[np.int64]]
 
 
-def _cut(order: BitOrder, vectors: Vectors) -> list[_Cut]:
-    whole, ranks = RecordBlock.of(order.rewritten(vectors))
+def _split(order: BitOrder, vectors: Vectors) -> list[_RankedBlock]:
+    block, ranks = RecordBlock.of(order.rewritten(vectors))
     return [
-        (RecordBlock(whole.words[at], whole.sizes[at], whole.ranks[at]), ranks[at])
+        (RecordBlock(block.words[at], block.sizes[at], block.ranks[at]), ranks[at])
         for at in (slice(n, n + _BLOCK) for n in range(0, len(ranks), _BLOCK))
     ]
 
 
-def _pairs(work: tuple[_Cut, _Cut], done: BlockMatches) -> NDArray[np.int64]:
+def _pairs(work: tuple[_RankedBlock, _RankedBlock], matches: BlockMatches) -> NDArray[np.int64]:
     (_, lefts), (_, rights) = work
-    i, j, _ = done.pairs.T
+    i, j, _ = matches.pairs.T
     return np.column_stack((lefts[i], rights[j]))
 
 
@@ -127,12 +127,12 @@ async def run(options: Options) -> Measured:
 
 
 def _measure(options: Options) -> Measured:
-    case = _Case.drawn(10_000, 20_000, options.seed)
+    case = _Case.random(10_000, 20_000, options.seed)
     _ours(_Case(case.left[:100], case.right[:100]), 1)  # compiles
     results = [_compare_with_competitor(case, cores, options) for cores in _CORES]
     results += _filters(case, options)
     if not options.quick:
-        case = _Case.drawn(100_000, 400_000, options.seed)
+        case = _Case.random(100_000, 400_000, options.seed)
         results.append(_paper(case, options))
     versions = {"rival": "anonlink 0.15.3"}
     try:
@@ -149,7 +149,7 @@ def _compare_with_competitor(case: _Case, cores: int, options: Options) -> Resul
     for _ in range(2 if options.quick else 5):
         ours.append(_ours(case, cores))
         theirs.append(_anonlink(case, cores))
-    mine, other = (min(of, key=lambda found: found.seconds) for of in (ours, theirs))
+    mine, other = (min(runs, key=lambda pairs_run: pairs_run.seconds) for runs in (ours, theirs))
     if not np.array_equal(_sorted(mine.pairs), _sorted(_exact(case, other.pairs))):
         raise Failed("the two have found different pairs")
     options.say(f"{cores} cores: the same {len(mine.pairs):,} pairs on both sides")
@@ -163,7 +163,7 @@ def _anonlink(case: _Case, cores: int) -> _Pairs:
         paths = [Path(scratch) / f"{name}.npy" for name in ("left", "right", "found")]
         np.save(paths[0], case.left)
         np.save(paths[1], case.right)
-        # A little below, so that no pair is lost to rounding; `_exact` takes the rest away.
+        # A little below, so that no pair is lost to rounding; `_exact` removes the excess.
         left, right, found = map(str, paths)
         arguments: dict[str, Any] = {"left": left, "right": right, "found": found}
         timing = run_competitor("compare", threshold=_DICE - 1e-9, cores=cores, **arguments)
@@ -185,27 +185,29 @@ def _sorted(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _filters(case: _Case, options: Options) -> list[Result]:
-    """Say what each filter of the paper leaves, and what the kernel's bound does."""
-    few = _Case(case.left[:2000], case.right[:8000])
-    paper, bound = _ours(few, 1, Filters()).tally, _ours(few, 1).tally
-    left = {
+    """Return the share of pairs that each filter of the paper leaves, and the kernel's bound."""
+    sample = _Case(case.left[:2000], case.right[:8000])
+    paper, bound = _ours(sample, 1, Filters()).tally, _ours(sample, 1).tally
+    remaining = {
         "the length filter": paper.after_length,
         "length and prefix": paper.after_prefix,
         "length, prefix and position": paper.after_position,
         "length and the kernel's bound": bound.after_position,
     }
-    options.say(", ".join(f"{name} {count / few.pairs:.3%}" for name, count in left.items()))
+    options.say(
+        ", ".join(f"{name} {count / sample.pairs:.3%}" for name, count in remaining.items())
+    )
     return [
-        Result(f"pairs left by {name}", "% of all", 100 * count / few.pairs)
-        for name, count in left.items()
+        Result(f"pairs left by {name}", "% of all", 100 * count / sample.pairs)
+        for name, count in remaining.items()
     ]
 
 
 def _paper(case: _Case, options: Options) -> Result:
-    found = _ours(case, 2)
-    options.say(f"100,000 x 400,000: {len(found.pairs):,} pairs in {found.seconds:.1f} s")
+    result = _ours(case, 2)
+    options.say(f"100,000 x 400,000: {len(result.pairs):,} pairs in {result.seconds:.1f} s")
     name = "100,000 x 400,000 records at Tanimoto 0.8, 2 cores"
-    return Result(name, "s", found.seconds, bar=_BAR_PAPER_S, small_is_good=True)
+    return Result(name, "s", result.seconds, bar=_BAR_PAPER_S, small_is_good=True)
 
 
 def _with_gpu(case: _Case, options: Options) -> list[Result]:
@@ -214,13 +216,13 @@ def _with_gpu(case: _Case, options: Options) -> list[Result]:
     alone = _ours(case, cores)
     results = []
     for name, with_cores in (("a GPU", 0), (f"a GPU and {cores} cores", cores)):
-        found = _ours(case, with_cores, gpu=True)
-        if found.tally.on_gpu < (1 if with_cores else found.tally.after_length):
+        result = _ours(case, with_cores, gpu=True)
+        if result.tally.on_gpu < (1 if with_cores else result.tally.after_length):
             raise Failed("the GPU has not done its part")
-        if not np.array_equal(_sorted(found.pairs), _sorted(alone.pairs)):
+        if not np.array_equal(_sorted(result.pairs), _sorted(alone.pairs)):
             raise Failed("the GPU has found other pairs")
-        share = found.tally.on_gpu / case.pairs
-        options.say(f"{name}: {found.seconds:.2f} s, {share:.0%} of the pairs on the GPU")
-        rates = (case.pairs / found.seconds, case.pairs / alone.seconds)
+        share = result.tally.on_gpu / case.pairs
+        options.say(f"{name}: {result.seconds:.2f} s, {share:.0%} of the pairs on the GPU")
+        rates = (case.pairs / result.seconds, case.pairs / alone.seconds)
         results.append(Result(f"{name} against {cores} cores", "pairs/s", *rates))
     return results

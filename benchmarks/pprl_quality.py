@@ -1,7 +1,7 @@
-"""Private linkage: whom it finds in FEBRL 4 from encodings alone, at Tanimoto 2/3, one to one.
+"""Private linkage: precision and recall on FEBRL 4 from encodings, at Tanimoto 2/3, one to one.
 
-Every field goes into the encoding but the two numbers that nearly are a person's id already. Shape
-and threshold are the published ones, fixed beforehand. What runs are the commands of the README.
+Every field is encoded except the two numbers that almost identify a person. Shape and threshold are
+the published ones, fixed beforehand. The commands are those of the README.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.harness.report import Measured, Options, Result
 __all__ = ["run"]
 
 _OWNERS: Final = {"left": "dataset4a.csv", "right": "dataset4b.csv"}
-_LEFT_OUT: Final = {"rec_id", "soc_sec_id"}
+_EXCLUDED: Final = {"rec_id", "soc_sec_id"}
 _BAR_PRECISION: Final = 1.0
 _BAR_RECALL: Final = 0.992
 
@@ -41,13 +41,17 @@ def _measure(folder: Path, options: Options) -> Measured:
     with TemporaryDirectory(prefix="portolan-bench-") as scratch:
         home = Path(scratch)
         sizes = {_prepare(folder / name, home / f"{side}.csv") for side, name in _OWNERS.items()}
-        links = _linked(home)
-    found = sum(_person(link["left"]) == _person(link["right"]) for link in links)
-    options.say(f"{len(links):,} links, {found:,} of {max(sizes):,} people")
-    precision, recall, of = found / len(links), found / max(sizes), "on FEBRL 4 from encodings"
+        links = _link(home)
+    correct = sum(_person(link["left"]) == _person(link["right"]) for link in links)
+    options.say(f"{len(links):,} links, {correct:,} of {max(sizes):,} people")
+    precision, recall, suffix = (
+        correct / len(links),
+        correct / max(sizes),
+        "on FEBRL 4 from encodings",
+    )
     results = [
-        Result(f"precision {of}", "", precision, bar=_BAR_PRECISION),
-        Result(f"recall {of}", "", recall, bar=_BAR_RECALL),
+        Result(f"precision {suffix}", "", precision, bar=_BAR_PRECISION),
+        Result(f"recall {suffix}", "", recall, bar=_BAR_RECALL),
     ]
     return Measured(results)
 
@@ -65,10 +69,10 @@ def _prepare(source: Path, target: Path) -> int:
 
 def _row(line: Mapping[str, str]) -> dict[str, str]:
     row = {name.strip(): value.strip() for name, value in line.items()}
-    return {"id": row["rec_id"], **{n: v for n, v in row.items() if n not in _LEFT_OUT}}
+    return {"id": row["rec_id"], **{n: v for n, v in row.items() if n not in _EXCLUDED}}
 
 
-def _linked(home: Path) -> list[dict[str, str]]:
+def _link(home: Path) -> list[dict[str, str]]:
     keys = ("--keys", str(home / "keys.json"))
     _portolan("encode", "--new-keys", *keys)
     for side in _OWNERS:
@@ -85,13 +89,13 @@ def _linked(home: Path) -> list[dict[str, str]]:
 
 
 def _portolan(*arguments: str) -> None:
-    done = call(
+    process = call(
         [Path(sys.executable).with_name("portolan"), *arguments], capture_output=True, check=False
     )
-    if done.returncode:
-        raise Failed(f"portolan {arguments[0]} failed: {done.stderr.decode()[-500:]}")
+    if process.returncode:
+        raise Failed(f"portolan {arguments[0]} failed: {process.stderr.decode()[-500:]}")
 
 
 def _person(record: str) -> str:
-    """Return whom a record is of: ``rec-1070-org`` and ``rec-1070-dup-0`` are of one."""
+    """Return the person of a record: ``rec-1070-org`` and ``rec-1070-dup-0`` have the same."""
     return record.split("-")[1]

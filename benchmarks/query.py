@@ -1,9 +1,9 @@
 """The eleven queries of the object mappers through the mediator, against each native driver.
 
-Published mappers answer such queries in about twice the time of the driver below them. What is
-compared is the mapping: the mediator is called in process, as the service calls it. PostgreSQL is
-queried over HTTP as well, against the fastest driver that there is, with statements of its own.
-Both answer the same objects, or the run fails.
+Published mappers answer such queries in about twice the time of the driver below them. The mapping
+is compared: the mediator is called in process, as the service calls it. PostgreSQL is also queried
+over HTTP, against the fastest driver, with hand-written statements. Both answer the same objects,
+or the run fails.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ async def _measure_store(
     await _fill(running, database, data, (kind,))
     results = []
     async with AsyncExitStack() as stack:
-        native = await _opened(stack, NATIVE[kind], running.servers[kind].url)
+        native = await _open(stack, NATIVE[kind], running.servers[kind].url)
         await native.load(data)
         results += await _measure_driver(options, running, kind, native, _BAR)
         if kind in HARDER:
-            harder = await _opened(stack, HARDER[kind], running.servers[kind].url)
+            harder = await _open(stack, HARDER[kind], running.servers[kind].url)
             results += await _measure_driver(options, running, kind, harder, None)
             results += await _measure_http(options, running, kind, harder)
     return results
 
 
-async def _opened(stack: AsyncExitStack, make: type[Native], url: str) -> Native:
+async def _open(stack: AsyncExitStack, make: type[Native], url: str) -> Native:
     native = make()
     await native.open(url)
     stack.push_async_callback(native.close)
@@ -79,14 +79,14 @@ async def _measure_driver(
     options: Options, running: SharedService, kind: Kind, native: Native, bar: float | None
 ) -> list[Result]:
     measured = [await _compare(options, running, f"profiles_{kind}", native, q) for q in QUERIES]
-    pushed = sum(whole for _, whole in measured) / len(measured)
+    pushed = sum(pushed_whole for _, pushed_whole in measured) / len(measured)
     name = f"{kind} against {type(native).__name__.strip('_').lower()}"
     results = _ratios(name, [times for times, _ in measured], bar)
     options.say(f"{name}: median ratio {results[0].figure:.2f}, pushed whole {pushed:.0%}")
-    for query, ((mediated, direct), whole) in zip(QUERIES, measured, strict=True):
+    for query, ((mediated, direct), pushed_whole) in zip(QUERIES, measured, strict=True):
         options.say(
             f"  query {query.number}: {mediated * 1e3:.2f} ms against {direct * 1e3:.2f} ms"
-            f" ({mediated / direct:.2f}){'' if whole else ', not pushed whole'}"
+            f" ({mediated / direct:.2f}){'' if pushed_whole else ', not pushed whole'}"
         )
     return [*results, Result(f"queries pushed whole, {kind}", "share", pushed)]
 
@@ -94,19 +94,19 @@ async def _measure_driver(
 async def _measure_http(
     options: Options, running: SharedService, kind: Kind, native: Native
 ) -> list[Result]:
-    """Compare requests over one connection, client included, with the driver's own statements.
+    """Compare requests over one connection, including the client, with the driver's statements.
 
-    Both end with the objects as dicts, and repeat the same query: the driver has its statement
-    prepared by then, the service has the query parsed.
+    Both end with the objects as dicts, and repeat the same query: the driver then has a prepared
+    statement, the service a parsed query.
     """
     wire = Wire("127.0.0.1", running.service.port)
     rounds, times = 5 if options.quick else 21, []
     for query in QUERIES:
         execute = _requesting(wire, f"profiles_{kind}", query)
-        found = [item["id"] for item in await execute()]
-        if found != [row["id"] for row in await native.ask(query.number)]:
+        ids = [item["id"] for item in await execute()]
+        if ids != [row["id"] for row in await native.answer(query.number)]:
             raise Failed(f"query {query.number} over HTTP on {kind}: the answers differ")
-        bare = partial(native.ask, query.number)
+        bare = partial(native.answer, query.number)
         times.append(await _medians(rounds, execute, bare))
         options.say(
             f"  query {query.number} over HTTP: {times[-1][0] * 1e3:.2f} ms"
@@ -118,10 +118,10 @@ async def _measure_http(
 
 def _ratios(name: str, times: Sequence[tuple[float, float]], bar: float | None) -> list[Result]:
     ratio = median(ours / theirs for ours, theirs in times)
-    own, bare = (median(pair[side] for pair in times) for side in (0, 1))
+    ours, bare = (median(pair[side] for pair in times) for side in (0, 1))
     return [
         Result(f"ratio of times, median query, {name}", "times", ratio, None, bar, True),
-        Result(f"time of the median query, {name}", "ms", own * 1e3, bare * 1e3, None, True),
+        Result(f"time of the median query, {name}", "ms", ours * 1e3, bare * 1e3, None, True),
     ]
 
 
@@ -159,7 +159,7 @@ async def _fill(
     classes = placed(CLASSES, systems, field_on)
     await running.service.set_schema(database, {"mode": "mixed", "classes": classes})
     await running.service.create(database, data.objects)
-    await running.service.caught_up()  # else the relay is at the same records
+    await running.service.caught_up()  # otherwise the relay works on the same records
 
 
 def _querying(
@@ -181,13 +181,13 @@ async def _compare(
 ) -> tuple[tuple[float, float], bool]:
     execute = _querying(running, database, query)
     answer = await execute()
-    found = [item.outcome.id for item in answer.items]
-    bare = [row["id"] for row in await native.ask(query.number)]
-    if found != bare:
+    ids = [item.outcome.id for item in answer.items]
+    bare = [row["id"] for row in await native.answer(query.number)]
+    if ids != bare:
         raise Failed(f"query {query.number} on {database}: the answers differ")
     rounds, plan = 5 if options.quick else 21, answer.plan
-    whole = plan.residual is None and (plan.joined_filter is None or plan.semi_joins.exact)
-    return await _medians(rounds, execute, partial(native.ask, query.number)), whole
+    pushed_whole = plan.residual is None and (plan.late is None or plan.semi_joins.exact)
+    return await _medians(rounds, execute, partial(native.answer, query.number)), pushed_whole
 
 
 async def _medians(

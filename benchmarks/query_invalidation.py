@@ -1,10 +1,10 @@
-"""Registered queries: what it costs a write to find the results it may have changed, and to say so.
+"""Registered queries: the cost of finding the results that a write may have changed.
 
-Each write moves one of a shop's articles: it is found by queries that it leaves, queries that it
+Each write moves one of a shop's articles: it matches queries that it leaves, queries that it
 enters, and ranges around its price. Of the queries six in ten are for a value, the others for
-ranges, beginnings, elements and combinations; one in two hundred has nothing that an index could
-look for. The search is measured in time of the processor, the writes by the clock. A figure counts
-only if every result that changed was found.
+ranges, beginnings, elements and combinations; one in two hundred has no condition that an index
+could use. The search is measured in processor time, the writes in elapsed time. A figure counts
+only if every changed result was found.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _SCHEMA: Final = parse_schema(
 _FIELDS: Final = frozenset(_SCHEMA.classes[_PARTITION.class_name].fields)
 _MAKERS: Final = 5_000
 _PRICES: Final = 1_000_000
-_LOOSE: Final = 200
-_CHECKED: Final = 20
+_UNINDEXED_EVERY: Final = 200
+_CHECKED_ROUNDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ async def run(options: Options) -> Measured:
         options.say(f"search of {count:,}: {costs.mean_ms:.3f} ms, p99 {costs.p99_ms:.3f} ms")
         results += _rows(f"finding results among {count} queries", costs, count)
     async with embedded_redis() as endpoint:
-        results += await _whole(options, endpoint.url, rounds // 10)
+        results += await _writes_by_count(options, endpoint.url, rounds // 10)
     return Measured(results, {"redis": f"valkey {endpoint.version}"})
 
 
@@ -111,12 +111,12 @@ def _search(seed: int, count: int, rounds: int) -> _Costs:
         started = thread_time()
         found = index.changed([effect])
         seconds.append(thread_time() - started)
-        if number < _CHECKED:
+        if number < _CHECKED_ROUNDS:
             _check(queries, effect, found)
     return _Costs.of(seconds)
 
 
-async def _whole(options: Options, url: str, rounds: int) -> list[Result]:
+async def _writes_by_count(options: Options, url: str, rounds: int) -> list[Result]:
     costs: dict[int, _Costs] = {}
     for count in _COUNTS:
         sketch = RedisSketch(url, SketchLimits(), FilterShape(), f"bench{count}")
@@ -125,11 +125,11 @@ async def _whole(options: Options, url: str, rounds: int) -> list[Result]:
         finally:
             await sketch.close()
         options.say(f"write with {count:,}: {cost.mean_ms:.3f} ms, p99 {cost.p99_ms:.3f} ms")
-    base, most = costs[0], costs[_COUNTS[-1]]
-    more = _Costs(most.mean_ms - base.mean_ms, most.p99_ms - base.p99_ms)
+    base, largest = costs[0], costs[_COUNTS[-1]]
+    difference = _Costs(largest.mean_ms - base.mean_ms, largest.p99_ms - base.p99_ms)
     return [
         *_rows("begin and end of a write with 0 queries", base, 0),
-        *_rows(f"what {_COUNTS[-1]} queries add to it", more, _COUNTS[-1]),
+        *_rows(f"what {_COUNTS[-1]} queries add to it", difference, _COUNTS[-1]),
     ]
 
 
@@ -168,17 +168,17 @@ def _keys(number: int) -> list[CacheKey]:
 
 def _queries(draw: Random, count: int) -> Iterator[tuple[str, RegisteredQuery]]:
     for number in range(count):
-        pairs = [*_asked(draw, number).items(), ("limit", str(1 + number % 100))]
-        read = parse_parameters(pairs, _SCHEMA, _PARTITION.class_name, max_limit=MAX_LIMIT)
+        pairs = [*_parameters_of(draw, number).items(), ("limit", str(1 + number % 100))]
+        read = parse_parameters(pairs, _SCHEMA, _PARTITION.class_name, most=MOST_LIMIT)
         yield (
             key_of_query(_PARTITION.class_name, canonical_query(pairs)),
             RegisteredQuery(read.query),
         )
 
 
-def _asked(draw: Random, number: int) -> dict[str, str]:
+def _parameters_of(draw: Random, number: int) -> dict[str, str]:
     low = draw.randrange(_PRICES)
-    if number % _LOOSE == 0:
+    if number % _UNINDEXED_EVERY == 0:
         return {"name.like": f"%{draw.randrange(_MAKERS)}%"}
     match number % 10:
         case 0:
@@ -198,7 +198,7 @@ def _maker(draw: Random) -> str:
 
 
 def _move(draw: Random) -> Effect:
-    """Return what a write did that changed the maker and the price of an article."""
+    """Return the effect of a write that changed the maker and the price of an article."""
     same: Values = {"name": f"{draw.randrange(_MAKERS):04} lamp", "tags": ["t1", "t2"]}
     before, after = (
         Image("a", _FIELDS, {**same, "maker": _maker(draw), "price": draw.randrange(_PRICES)})
@@ -207,13 +207,13 @@ def _move(draw: Random) -> Effect:
     return Effect(before, after, frozenset({"maker", "price"}))
 
 
-def _check(queries: Mapping[str, RegisteredQuery], effect: Effect, found: AbstractSet[str]) -> None:
+def _check(queries: Mapping[str, RegisteredQuery], effect: Effect, keys: AbstractSet[str]) -> None:
     images = [image for image in (effect.before, effect.after) if image is not None]
     for key, query in queries.items():
         filter_ = query.query.filter
         assert filter_ is not None
-        held = [holds(filter_, lookup_of(image.id, image.values)) for image in images]
-        if held[0] is not held[1] and key not in found:
+        matches = [holds(filter_, lookup_of(image.id, image.values)) for image in images]
+        if matches[0] is not matches[1] and key not in keys:
             raise Failed(f"{key} was not found")
 
 

@@ -1,8 +1,8 @@
-"""The tables of figures, made from the reports in `docs/figures`.
+"""The tables of figures, rendered from the reports in `docs/figures`.
 
 `portolan bench NAME --json docs/figures/NAME.json` records a report; `python -m benchmarks.readme`
-brings the README up to date, which has what concerns every reader and the bars that are missed, and
-`make reference` the page that has all of it. Tests hold them against each other.
+updates the README, which has the figures for every reader and the missed bars, and `make reference`
+the page with all figures. Tests compare them.
 """
 
 from __future__ import annotations
@@ -30,46 +30,48 @@ _SUMMARY_HEAD: Final = (
     "| `portolan bench` | its worst result | figure | against | ratio | bar |"
     " bars met |\n|---|---|---|---|---|---|---|\n"
 )
-_NOTHING: Final = "No figures have been recorded yet.\n"
+_NO_FIGURES: Final = "No figures have been recorded yet.\n"
 _THOUSAND: Final = 1000
 
 
 def reports_in(directory: Path) -> list[dict[str, Any]]:
-    """Read the reports of a directory in the order of their names; none if it is not there."""
+    """Read the reports of a directory in the order of their names; none if it does not exist."""
     return [orjson.loads(file.read_bytes()) for file in sorted(directory.glob("*.json"))]
 
 
 def in_full(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Render reports as Markdown: all in short, then a section with every result of each."""
+    """Render reports as Markdown: a summary, then a section with every result of each."""
     return in_short(reports) + "".join(map(_section, reports))
 
 
 def in_short(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Render of each report the result that stands worst: short of its bar, or nearest to it."""
+    """Render the worst result of each report: the furthest below its bar, or the nearest to it."""
     if not reports:
-        return _NOTHING
+        return _NO_FIGURES
     return _SUMMARY_HEAD + "".join(map(_worst, reports))
 
 
 def renewed(readme: str, reports: Sequence[Mapping[str, Any]]) -> str:
-    """Return a README with its figures made anew.
+    """Return a README with its figures rendered again.
 
     Raises:
-        ValueError: The comments between which the table stands are not there.
+        ValueError: The comments around the table are missing.
     """
     before, begin, rest = readme.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):
         raise ValueError(f"the README has no place for figures: {_BEGIN.strip()}")
-    shown = [report for report in reports if report["name"] in _FOR_EVERYONE]
-    return f"{before}{begin}\n{in_short(shown)}\n{_missed(reports)}\n{end}{after}"
+    main_reports = [report for report in reports if report["name"] in _FOR_EVERYONE]
+    return f"{before}{begin}\n{in_short(main_reports)}\n{_missed(reports)}\n{end}{after}"
 
 
 def _missed(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Render how many bars there are, and which benchmarks do not reach all of theirs."""
-    judged = {report["name"]: _judged(report) for report in reports}
-    met, bars = (sum(counts) for counts in zip((0, 0), *judged.values(), strict=True))
-    short = [f"`{name}` ({met} of {bars})" for name, (met, bars) in judged.items() if met < bars]
+    """Render the number of bars, and the benchmarks that miss some of theirs."""
+    counts_by_name = {report["name"]: _count_bars(report) for report in reports}
+    met, bars = (sum(counts) for counts in zip((0, 0), *counts_by_name.values(), strict=True))
+    short = [
+        f"`{name}` ({met} of {bars})" for name, (met, bars) in counts_by_name.items() if met < bars
+    ]
     return f"{met} of all {bars} bars are met. Short of theirs: {', '.join(short) or 'none'}.\n"
 
 
@@ -79,26 +81,26 @@ def _section(report: Mapping[str, Any]) -> str:
 
 
 def _worst(report: Mapping[str, Any]) -> str:
-    judged = [result for result in report["results"] if result["bar"] is not None]
-    missed = [result for result in judged if not result["met"]]
-    worst = min(missed, key=_nearness, default=None) or max(judged, key=_nearness, default=None)
+    with_bar = [result for result in report["results"] if result["bar"] is not None]
+    missed = [result for result in with_bar if not result["met"]]
+    worst = min(missed, key=_nearness, default=None) or max(with_bar, key=_nearness, default=None)
     return _line(f"`{report['name']}`", *_cells(worst or report["results"][0]), bars_met(report))
 
 
 def bars_met(report: Mapping[str, Any]) -> str:
-    """Say how many bars of a report are met."""
-    met, bars = _judged(report)
+    """Describe how many bars of a report are met."""
+    met, bars = _count_bars(report)
     return f"{met} of {bars}" if bars else "none is set"
 
 
-def _judged(report: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many bars of a report are met, and how many there are."""
-    judged = [result["met"] for result in report["results"] if result["bar"] is not None]
-    return sum(judged), len(judged)
+def _count_bars(report: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many bars of a report are met, and their number."""
+    outcomes = [result["met"] for result in report["results"] if result["bar"] is not None]
+    return sum(outcomes), len(outcomes)
 
 
 def _nearness(result: Mapping[str, Any]) -> float:
-    """Return 1 for what is at its bar, and less for what is far from it on either side."""
+    """Return 1 for a result at its bar, and less for a result far from it on either side."""
     reached, bar = result["figure"] if result["ratio"] is None else result["ratio"], result["bar"]
     return min(reached / bar, bar / reached) if reached and bar else 0.0
 

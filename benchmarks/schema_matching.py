@@ -1,8 +1,8 @@
 """Schema matching: pairs of tables (Valentine) and of ontologies (OAEI anatomy) with known truth.
 
-One configuration for everything: that of a job without settings. The anatomies are matched without
-a background, and with Uberon and the Cell Ontology as background (`make competitors`). The truth is
-only used to judge. F1 and the mean reciprocal rank are means over the pairs of tables.
+One configuration serves all: that of a job without settings. The anatomies are matched without a
+background, and with Uberon and the Cell Ontology as background (`make competitors`). The truth is
+only used for evaluation. F1 and the mean reciprocal rank are means over the pairs of tables.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from spark_jobs.matching.schemas.relations import Relation
 
 __all__ = ["run"]
 
-_LEAST: Final = 0.5
+_MIN_CONFIDENCE: Final = 0.5
 _BARS: Final = {"f1": 0.80, "mrr": 0.95, "anatomy": 0.877, "known": 0.94, "error": 0.10}
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """What came out for one pair of schemas."""
+class _Evaluation:
+    """The evaluation of one pair of schemas."""
 
     precision: float
     recall: float
@@ -59,57 +59,59 @@ async def run(options: Options) -> Measured:
 
 def _measure(options: Options) -> Measured:
     pairs = [] if options.quick else list(table_pairs())
-    results = list(_of_tables(pairs or [synthetic_pair()], options))
+    results = list(_table_results(pairs or [synthetic_pair()], options))
     if not options.quick:
-        results += _of_ontologies(options)
+        results += _ontology_results(options)
     return Measured(results)
 
 
-def _of_tables(pairs: Sequence[TablePair], options: Options) -> Iterator[Result]:
+def _table_results(pairs: Sequence[TablePair], options: Options) -> Iterator[Result]:
     options.say(f"{len(pairs)} pairs of tables")
-    began = perf_counter()
-    judged = [_judged(_of_fields(pair), pair.truth) for pair in pairs]
-    spent = perf_counter() - began
+    started = perf_counter()
+    evaluations = [_evaluate(_match_fields(pair), pair.truth) for pair in pairs]
+    seconds = perf_counter() - started
     name = f"{len(pairs)} pairs of tables"
-    yield Result(f"F1, {name}", "", fmean(each.f1 for each in judged), bar=_BARS["f1"])
-    rank = fmean(each.reciprocal_rank for each in judged)
+    yield Result(
+        f"F1, {name}", "", fmean(evaluation.f1 for evaluation in evaluations), bar=_BARS["f1"]
+    )
+    rank = fmean(evaluation.reciprocal_rank for evaluation in evaluations)
     yield Result(f"mean reciprocal rank, {name}", "", rank, bar=_BARS["mrr"])
-    yield _error(name, judged)
-    yield Result(f"matching, {name}", "s", spent)
+    yield _error(name, evaluations)
+    yield Result(f"matching, {name}", "s", seconds)
 
 
-def _of_ontologies(options: Options) -> Iterator[Result]:
-    began = perf_counter()
+def _ontology_results(options: Options) -> Iterator[Result]:
+    started = perf_counter()
     pair = anatomy()
     if pair is None:
         return
-    options.say(f"anatomy, read in {perf_counter() - began:.1f} s")
-    yield from _of_anatomies("anatomy", pair, Background(), _BARS["anatomy"])
+    options.say(f"anatomy, read in {perf_counter() - started:.1f} s")
+    yield from _anatomy_results("anatomy", pair, Background(), _BARS["anatomy"])
     background = Background()
     for concept in known_concepts():
         background.add_concept(concept)
     if not len(background):
         options.say("without Uberon, which `make competitors` installs")
         return
-    yield from _of_anatomies("anatomy with a background", pair, background, _BARS["known"])
+    yield from _anatomy_results("anatomy with a background", pair, background, _BARS["known"])
 
 
-def _of_anatomies(
+def _anatomy_results(
     name: str, pair: OntologyPair, background: Background, bar: float
 ) -> Iterator[Result]:
-    began = perf_counter()
-    found = concept_candidates(pair.left, pair.right, background)
-    equal = [each for each in found if each.relation is Relation.EQUAL]
-    spent = perf_counter() - began
-    judged = _judged(equal, pair.truth)
-    yield Result(f"F1, {name}", "", judged.f1, bar=bar)
-    yield Result(f"precision, {name}", "", judged.precision)
-    yield Result(f"recall, {name}", "", judged.recall)
-    yield _error(name, [judged])
-    yield Result(f"matching, {name}", "s", spent)
+    started = perf_counter()
+    candidates = concept_candidates(pair.left, pair.right, background)
+    equal = [candidate for candidate in candidates if candidate.relation is Relation.EQUAL]
+    seconds = perf_counter() - started
+    evaluation = _evaluate(equal, pair.truth)
+    yield Result(f"F1, {name}", "", evaluation.f1, bar=bar)
+    yield Result(f"precision, {name}", "", evaluation.precision)
+    yield Result(f"recall, {name}", "", evaluation.recall)
+    yield _error(name, [evaluation])
+    yield Result(f"matching, {name}", "s", seconds)
 
 
-def _of_fields(pair: TablePair) -> list[Candidate]:
+def _match_fields(pair: TablePair) -> list[Candidate]:
     return list(field_candidates(pair.left, pair.right, Background(), _nothing))
 
 
@@ -117,17 +119,17 @@ def _nothing(_left: str, _right: str) -> None:
     return None
 
 
-def _judged(candidates: Sequence[Candidate], truth: frozenset[tuple[str, str]]) -> _Judged:
-    bits = {(each.left, each.right): each.bits for each in candidates}
+def _evaluate(candidates: Sequence[Candidate], truth: frozenset[tuple[str, str]]) -> _Evaluation:
+    bits = {(candidate.left, candidate.right): candidate.bits for candidate in candidates}
     curve = Calibration()
-    likely = ((b, *pair) for pair, b in bits.items() if curve.confidence(b) >= _LEAST)
-    chosen = list(one_to_one(likely))
-    right = [pair in truth for pair in chosen]
-    return _Judged(
-        precision=sum(right) / len(chosen) if chosen else 0.0,
+    likely = ((b, *pair) for pair, b in bits.items() if curve.confidence(b) >= _MIN_CONFIDENCE)
+    links = list(one_to_one(likely))
+    right = [pair in truth for pair in links]
+    return _Evaluation(
+        precision=sum(right) / len(links) if links else 0.0,
         recall=sum(right) / len(truth),
         reciprocal_rank=fmean(_reciprocal_rank(pair, bits) for pair in truth),
-        confidences=[curve.confidence(bits[pair]) for pair in chosen],
+        confidences=[curve.confidence(bits[pair]) for pair in links],
         right=right,
     )
 
@@ -139,7 +141,7 @@ def _reciprocal_rank(pair: tuple[str, str], bits: Mapping[tuple[str, str], float
     return 1 / sum(b >= bits[pair] for b in others)
 
 
-def _error(name: str, judged: Sequence[_Judged]) -> Result:
-    confidences = [one for each in judged for one in each.confidences]
-    error = calibration_error(confidences, [one for each in judged for one in each.right])
+def _error(name: str, evaluations: Sequence[_Evaluation]) -> Result:
+    confidences = [confidence for e in evaluations for confidence in e.confidences]
+    error = calibration_error(confidences, [is_right for e in evaluations for is_right in e.right])
     return Result(f"calibration error, {name}", "", error, bar=_BARS["error"], small_is_good=True)

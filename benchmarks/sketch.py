@@ -30,9 +30,9 @@ __all__ = ["run"]
 _RATE: Final = 0.05
 _SHAPE: Final = FilterShape()
 _KEYS: Final = capacity(_SHAPE.bits, _RATE)
-_ASKED_HASHES: Final = 1_000_000
+_HASHES: Final = 1_000_000
 _STRANGERS: Final = 1_000_000
-_STRANGERS_AT_ONCE: Final = 100_000
+_STRANGERS_BATCH: Final = 100_000
 
 _BAR_SINGLE: Final = 1.3
 _BAR_BATCH: Final = 5.0
@@ -42,7 +42,7 @@ _BAR_DISTANCE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """Both filters with the same keys, and what is looked up in them: half of it is there.
+    """Both filters with the same keys, and the keys looked up in them, half of them hits.
 
     Lookups are measured in keys per second.
     """
@@ -53,7 +53,7 @@ class _Filters:
     hashes: NDArray[Any]
 
     @classmethod
-    def filled(cls, seed: int) -> _Filters:
+    def fill(cls, seed: int) -> _Filters:
         ours, live = BloomFilter(_SHAPE), LiveFilter(_KEYS, _RATE)
         keys = [_key(number) for number in range(2 * _KEYS)]
         ours.add_many(keys[:_KEYS])
@@ -63,12 +63,12 @@ class _Filters:
             raise Failed("a filter has lost a key")
         Random(seed).shuffle(keys)
         hashes = hash_all(keys, _SHAPE.seed)
-        return cls(ours, live, keys, np.resize(hashes, (_ASKED_HASHES, hashes.shape[1])))
+        return cls(ours, live, keys, np.resize(hashes, (_HASHES, hashes.shape[1])))
 
-    async def single(self, held: Collection[str] | BloomFilter) -> float:
+    async def single(self, filter_: Collection[str] | BloomFilter) -> float:
         started = perf_counter()
         for key in self.keys:
-            key in held  # noqa: B015  # this is what is measured
+            key in filter_  # noqa: B015  # the lookup is measured
         return len(self.keys) / (perf_counter() - started)
 
     async def batch(self) -> float:
@@ -86,7 +86,7 @@ async def run(options: Options) -> Measured:
 
 
 async def _filter_rows(options: Options) -> list[Result]:
-    filters = _Filters.filled(options.seed)
+    filters = _Filters.fill(options.seed)
     measures: dict[str, Callable[[], Awaitable[float]]] = {
         "pybloom-live": partial(filters.single, filters.live),
         "one by one": partial(filters.single, filters.ours),
@@ -107,11 +107,11 @@ def _contains(figures: dict[str, float]) -> Iterator[Result]:
 
 
 def _false_positives(options: Options, filters: _Filters) -> Iterator[Result]:
-    found = 0
-    for first in range(2 * _KEYS, 2 * _KEYS + _STRANGERS, _STRANGERS_AT_ONCE):
-        strangers = [_key(number) for number in range(first, first + _STRANGERS_AT_ONCE)]
-        found += int(np.count_nonzero(filters.ours.contains_many(strangers)))
-    share = found / _STRANGERS
+    false_positives = 0
+    for first in range(2 * _KEYS, 2 * _KEYS + _STRANGERS, _STRANGERS_BATCH):
+        strangers = [_key(number) for number in range(first, first + _STRANGERS_BATCH)]
+        false_positives += int(np.count_nonzero(filters.ours.contains_many(strangers)))
+    share = false_positives / _STRANGERS
     options.say(f"false positives: {share:.3%} of {_STRANGERS:,} keys, set were {_RATE:.1%}")
     name = f"false positives of {_STRANGERS:,} keys, distance from the set rate"
     distance = abs(share / _RATE - 1)

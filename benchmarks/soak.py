@@ -3,7 +3,7 @@
 Two replicas share embedded servers that lose nothing in a crash. One replica is killed and
 restarted, the other never, so that a leak of the service shows there. After the warm-up, its
 memory and descriptors, the connections to stores, the keys of Redis and the rows of the catalogue
-stay within 5 %. `--minutes` says for how long (20 by default; quick: 1, with a fault every ten
+stay within 5 %. `--minutes` sets the duration (20 by default; quick: 1, with a fault every ten
 seconds).
 """
 
@@ -32,17 +32,17 @@ __all__ = ["run"]
 
 _BAR: Final = 1.05
 _MINUTES: Final = 20.0
-_LEAST_TURNS: Final = 6
-_TURN_S: Final = 60.0
+_MIN_ROUNDS: Final = 6
+_ROUND_S: Final = 60.0
 _CLASSES: Final[dict[Kind, str]] = {"redis": "counts", "postgresql": "sums", "mongodb": "likes"}
 _UNITS: Final = {"resident": "MiB"}
 
 
 async def run(options: Options) -> Measured:
     minutes = options.minutes or (1.0 if options.quick else _MINUTES)
-    turn_s = min(_TURN_S, minutes * 60 / _LEAST_TURNS)
-    turns = round(minutes * 60 / turn_s)
-    async with _staged() as stage:
+    round_s = min(_ROUND_S, minutes * 60 / _MIN_ROUNDS)
+    rounds = round(minutes * 60 / round_s)
+    async with _open_stage() as stage:
         data = [replica.data for replica in stage.replicas]
         async with Service.at(data[0], stage.kept.admin) as service:
             versions = await _set_up(service)
@@ -50,39 +50,39 @@ async def run(options: Options) -> Measured:
         load = Load(data, [_CLASSES[kind] for kind in kinds], options.seed)
         try:
             await load.begin()
-            table = await _soak(stage, load, turns, turn_s, options)
+            table = await _soak(stage, load, rounds, round_s, options)
             await load.end()
-            wrong = await load.lost()
+            violations = await load.lost()
         finally:
             await load.close()
     options.say(f"refused: {dict(load.refused.most_common())}")
-    for each in wrong:
-        options.say(each)
-    return Measured([*_grown(table), *_kept(load, wrong)], versions)
+    for violation in violations:
+        options.say(violation)
+    return Measured([*_growth(table), *_guarantees(load, violations)], versions)
 
 
 @asynccontextmanager
-async def _staged() -> AsyncIterator[Stage]:
+async def _open_stage() -> AsyncIterator[Stage]:
     async with embedded_fleet("full") as (fleet, directory):
         settings = on_embedded(MediatorSettings(durability="full"), fleet.endpoints)
         caching = CacheSettings(sketch="redis", cache_longest_s=10.0)
-        kept, shaken = (Instance(settings, caching=caching) for _ in range(2))
-        async with started((kept, shaken)):
-            yield Stage(directory, fleet, kept, shaken)
+        steady, restarted = (Instance(settings, caching=caching) for _ in range(2))
+        async with started((steady, restarted)):
+            yield Stage(directory, fleet, steady, restarted)
 
 
 async def _set_up(service: Service) -> dict[str, str]:
     """Declare a class on each system, one of them cached, and articles."""
-    there = {system["kind"] for system in await declare_requirements(service)}
+    available = {system["kind"] for system in await declare_requirements(service)}
     classes: dict[str, Any] = {
-        name: _counting(kind) for kind, name in _CLASSES.items() if kind in there
+        name: _counting_class(kind) for kind, name in _CLASSES.items() if kind in available
     }
     classes["articles"] = {"fields": {"title": {"type": "string"}}}
     await service.set_schema(DATABASE, {"mode": "mixed", "classes": classes})
     return await service.versions()
 
 
-def _counting(kind: Kind) -> dict[str, Any]:
+def _counting_class(kind: Kind) -> dict[str, Any]:
     # The stand-in for MongoDB has no exact integers.
     number = "float" if kind == "mongodb" else "integer"
     counter = {"type": number, "default": 0, "index": True}
@@ -95,61 +95,61 @@ def _counting(kind: Kind) -> dict[str, Any]:
 
 
 async def _soak(
-    stage: Stage, load: Load, turns: int, turn_s: float, options: Options
+    stage: Stage, load: Load, rounds: int, round_s: float, options: Options
 ) -> list[Footprint]:
-    """Break something at the beginning of every turn; return what was taken up in each."""
+    """Break something at the start of every round; return the footprint in each."""
     faults, table = Faults(stage), list[Footprint]()
     urls = {kind: endpoint.url for kind, endpoint in stage.fleet.endpoints.items()}
     watcher = Watcher(stage.kept.pid, urls)
     watching = asyncio.create_task(watcher.watch())
     options.say("turn  fault                 answered  refused      MiB  open  conns   keys  rows")
     try:
-        for turn in range(1, turns + 1):
-            until = asyncio.get_running_loop().time() + turn_s
+        for number in range(1, rounds + 1):
+            until = asyncio.get_running_loop().time() + round_s
             broken = await faults.next()
-            # What is down, or was a moment ago, says nothing of what is taken up in the long run.
-            await asyncio.sleep(_left(until) / 2)
+            # A component that is, or just was, down says nothing about the long-run footprint.
+            await asyncio.sleep(_remaining_s(until) / 2)
             await load.surge()
             watcher.taken.clear()
-            await asyncio.sleep(_left(until))
+            await asyncio.sleep(_remaining_s(until))
             table.append(Footprint.middle(watcher.taken or [await watcher.look()]))
-            options.say(_row(turn, broken, load, table[-1]))
+            options.say(_row(number, broken, load, table[-1]))
     finally:
         await end([watching])
     return table
 
 
-def _left(until: float) -> float:
+def _remaining_s(until: float) -> float:
     return max(0.0, until - asyncio.get_running_loop().time())
 
 
-def _row(turn: int, broken: str, load: Load, seen: Footprint) -> str:
+def _row(number: int, broken: str, load: Load, footprint: Footprint) -> str:
     return (
-        f"{turn:4}  {broken:20} {load.answered:9,} {load.refused.total():8,}"
-        f" {seen.resident:8.1f} {seen.descriptors:5.0f} {seen.connections:6.0f}"
-        f" {seen.keys:6.0f} {seen.rows:5.0f}"
+        f"{number:4}  {broken:20} {load.answered:9,} {load.refused.total():8,}"
+        f" {footprint.resident:8.1f} {footprint.descriptors:5.0f} {footprint.connections:6.0f}"
+        f" {footprint.keys:6.0f} {footprint.rows:5.0f}"
     )
 
 
-def _grown(table: Sequence[Footprint]) -> list[Result]:
-    """Hold the last turns against the first ones after the warm-up, which is a quarter of all."""
+def _growth(table: Sequence[Footprint]) -> list[Result]:
+    """Compare the last rounds with the first ones after the warm-up, a quarter of all."""
     warm = table[len(table) // 4 :]
-    some = max(1, len(warm) // 3)
-    first, last = Footprint.middle(warm[:some]), Footprint.middle(warm[-some:])
+    count = max(1, len(warm) // 3)
+    first, last = Footprint.middle(warm[:count]), Footprint.middle(warm[-count:])
     return [
-        Result(f"{each.name}, at the end against after the warm-up",
-               _UNITS.get(each.name, each.name), getattr(last, each.name),
-               getattr(first, each.name), _BAR, small_is_good=True)
-        for each in fields(Footprint)
+        Result(f"{field.name}, at the end against after the warm-up",
+               _UNITS.get(field.name, field.name), getattr(last, field.name),
+               getattr(first, field.name), _BAR, small_is_good=True)
+        for field in fields(Footprint)
     ]  # fmt: skip
 
 
-def _kept(load: Load, wrong: Sequence[str]) -> list[Result]:
+def _guarantees(load: Load, violations: Sequence[str]) -> list[Result]:
     if not load.judge.reads:
         raise Failed("no cached read was answered")
     return [
         Result("objects that are not as acknowledged, or not as the feed has them", "objects",
-               len(wrong), bar=0, small_is_good=True),
+               len(violations), bar=0, small_is_good=True),
         Result("cached reads beyond the bound of 1 s", "reads", load.judge.violations, bar=0,
                small_is_good=True),
         Result("resets of the feed", "times", load.feed_resets, bar=0,

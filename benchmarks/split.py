@@ -1,15 +1,14 @@
 """Objects split over two and three systems: batches, imports and single puts, against one system.
 
-A split object is written as a whole or not at all: intents are set in all its records, an entry of
-the log makes it happen, and each system applies its part. Each figure is compared with what the
-same systems make of whole objects, one at a time: batches and imports with the mean of their rates,
-a single put with the sum of the times that they take. Batches and imports keep all processors
-busy, so they are compared with that sum, too, without a bar: it is what the parts cost by
-themselves.
+A split object is written atomically: intents are set in all its records, a log entry commits it,
+and each system applies its fragment. Each figure is compared with those of the same systems for
+whole objects, one at a time: batches and imports with the mean of their rates, a single put with
+the sum of their times. Batches and imports keep all processors busy, so they are also compared with
+that sum, without a bar: it is the cost of the fragments alone.
 
-All of them are requests of the HTTP API, over one connection that is kept. The bars are for these.
-What a request costs by itself is in both times of a put; so the same puts are measured once more
-below HTTP, called in the service's own process. That figure has no bar, and a smaller ratio.
+All of them are requests of the HTTP API, over one keep-alive connection. The bars are for these.
+Both times of a put include the cost of a request, so the same puts are measured a second time below
+HTTP, called in the service's own process. That figure has no bar, and a smaller ratio.
 """
 
 from __future__ import annotations
@@ -44,27 +43,27 @@ __all__ = ["run"]
 
 _SYSTEMS: Final[tuple[Kind, ...]] = ("postgresql", "redis", "mongodb")
 _FIELDS: Final = {"title": "postgresql", "author": "redis", "section": "mongodb"}
-"""The fields of an object, and where they are if it is split over all."""
+"""The fields of an object, and their systems if it is split over all."""
 
 _DATABASE: Final = "split"
 _OBJECTS: Final = 1_000
-_IMPORTED, _IMPORTS = 500, 20
-"""Objects of an import, and imports that have objects of their own."""
+_IMPORT_SIZE, _IMPORTS = 500, 20
+"""Objects of an import, and imports of distinct objects."""
 
 _WARM_UP: Final = 4
-"""So many rounds are not measured: a JVM, as that of the embedded MongoDB, first compiles what is
-called often, and takes a processor from the other systems meanwhile.
+"""Rounds that are not measured: a JVM, as that of the embedded MongoDB, first compiles its hot
+methods, and meanwhile takes a processor from the other systems.
 """
 
 _BARS: Final = {"batch": 0.3, "import": 0.3, "put": 0.6, "put in process": None}
-"""What is measured, and the share of the baseline that it has to reach."""
+"""The measures, and the share of the baseline that each has to reach."""
 
 _JSON: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
 _NDJSON: Final = {"Content-Type": "application/x-ndjson"}
 
 
 async def run(options: Options) -> Measured:
-    """Measure each class by itself, in turn."""
+    """Measure each class separately, in turn."""
     async with LoadProcess() as load, shared_service() as running:
         running.require(*_SYSTEMS)
         classes = await _prepare(running)
@@ -73,7 +72,7 @@ async def run(options: Options) -> Measured:
         for kind in _BARS:
             targets = {name: _Target(running, load, kind, name, seconds) for name in classes}
             await _warm_up(targets.values(), seconds * _WARM_UP)
-            await _at_rest(running)
+            await _wait_until_idle(running)
             measures = {name: target.measure for name, target in targets.items()}
             rates = await medians(3 if options.quick else 9, measures)
             for name, systems in classes.items():
@@ -87,8 +86,8 @@ async def _warm_up(targets: Iterable[_Target], seconds: float) -> None:
         await replace(target, seconds=seconds).measure()
 
 
-async def _at_rest(running: SharedService) -> None:
-    """Let nothing be measured that was written before: some writes wait for the disk."""
+async def _wait_until_idle(running: SharedService) -> None:
+    """Wait for earlier writes, some of which are not on disk yet: they must not be measured."""
     await running.service.caught_up()
     await asyncio.to_thread(os.sync)
 
@@ -97,20 +96,25 @@ def _results(
     options: Options, kind: str, name: str, systems: Sequence[str], rates: Mapping[str, float]
 ) -> list[Result]:
     rate, alone = rates[name], [rates[f"on_{system}"] for system in systems]
-    each, one = 1 / sum(1 / own for own in alone), sum(alone) / len(alone)
-    what, unit = f"{kind} of objects over {name} systems, against", "objects/s"
-    shown = ", ".join(f"{at} {own:,.0f}" for at, own in zip(systems, alone, strict=True))
-    options.note(f"{what} {shown}: {rate:,.0f}/s")
+    sequential, mean_rate = (
+        1 / sum(1 / system_rate for system_rate in alone),
+        sum(alone) / len(alone),
+    )
+    title, unit = f"{kind} of objects over {name} systems, against", "objects/s"
+    shown = ", ".join(
+        f"{system} {system_rate:,.0f}" for system, system_rate in zip(systems, alone, strict=True)
+    )
+    options.note(f"{title} {shown}: {rate:,.0f}/s")
     if kind.startswith("put"):
-        return [Result(f"{what} one put on each of them", unit, rate, each, _BARS[kind])]
+        return [Result(f"{title} one put on each of them", unit, rate, sequential, _BARS[kind])]
     return [
-        Result(f"{what} one of them", unit, rate, one, _BARS[kind]),
-        Result(f"{what} each of them in turn", unit, rate, each),
+        Result(f"{title} one of them", unit, rate, mean_rate, _BARS[kind]),
+        Result(f"{title} each of them in turn", unit, rate, sequential),
     ]
 
 
 async def _prepare(running: SharedService) -> dict[str, Sequence[str]]:
-    """Set up a class on each system, and one over two and over three; returns where they are."""
+    """Set up a class on each system, and one over two and over three; return their systems."""
     await state_metrics(running.service)
     systems_of: dict[str, Sequence[str]] = {f"on_{kind}": (kind,) for kind in _SYSTEMS}
     systems_of |= {"two": ("postgresql", "redis"), "three": _SYSTEMS}
@@ -121,8 +125,8 @@ async def _prepare(running: SharedService) -> dict[str, Sequence[str]]:
 
 def _class(systems: Sequence[str]) -> dict[str, Any]:
     fields = {}
-    for name, best in _FIELDS.items():
-        system = best if best in systems else systems[0]
+    for name, preferred in _FIELDS.items():
+        system = preferred if preferred in systems else systems[0]
         group = {} if system == systems[0] else {"group": system}
         fields[name] = {"type": "string", **field_on(system), **group}
     return {"cache": {"visibility": "none"}, "fields": fields}
@@ -153,15 +157,15 @@ class _Target:
         return LoadLane(batches(_DATABASE, puts), 1, operations=BATCH)
 
     def _import(self) -> LoadLane:
-        """Import objects that were not there before, as long as they last."""
+        """Import new objects, as long as they last."""
         number = next(self.imports)
         requests = []
         for part in range(_IMPORTS):
-            ids = (f"i{number}.{part}.{n}" for n in range(_IMPORTED))
+            ids = (f"i{number}.{part}.{n}" for n in range(_IMPORT_SIZE))
             lines = [orjson.dumps({"id": id_, **_object(n)}) for n, id_ in enumerate(ids)]
             target = f"/v1/{_DATABASE}/{self.name}/import"
             requests.append(render("POST", target, b"\n".join(lines), _NDJSON))
-        return LoadLane(requests, 1, operations=_IMPORTED)
+        return LoadLane(requests, 1, operations=_IMPORT_SIZE)
 
     def _put(self) -> LoadLane:
         requests = [
@@ -173,11 +177,11 @@ class _Target:
     async def _put_in_process(self) -> float:
         plane, numbers = self.running.plane, itertools.count()
         started = perf_counter()
-        while (spent := perf_counter() - started) < self.seconds:
+        while (elapsed_s := perf_counter() - started) < self.seconds:
             number = next(numbers)
             id_, values = f"o{number % _OBJECTS}", _object(number)
             await plane.write(Put(_DATABASE, self.name, id_, uuid4().hex, values=values))
-        return next(numbers) / spent
+        return next(numbers) / elapsed_s
 
 
 def _object(number: int) -> Values:

@@ -1,4 +1,4 @@
-"""Planning standing queries together: what sharing saves, and what finding the plan takes.
+"""Planning standing queries together: the savings of sharing, and the time of planning.
 
 Random queries over the ten relations of the CLASH paper, which all have the same rate and join to
 as many results; shared plans against the best plan of each query alone, with replicas of stores on
@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 _QUERIES: Final = 100
 _SIZE: Final = 3
-_SOLVED_S: Final = 1.0
+_BAR_SOLUTION_S: Final = 1.0
 _GROWTH: Final = ((100, 100, 3), (100, 10, 4), (100, 10, 5), (100, 30, 5))
 """Relations, queries, and relations of each query."""
 
@@ -47,7 +47,7 @@ def _results(options: Options) -> Iterator[Result]:
         schema = larger_schema(relations)
         workload = drawn_workload(schema, queries, size, Random(options.seed))
         name = f"{queries} queries of {size} over {relations} relations"
-        yield from _grown(options, workload, name)
+        yield from _growth(options, workload, name)
 
 
 def _compare(options: Options, workloads: list[Workload], *, replicas: bool) -> Iterator[Result]:
@@ -64,10 +64,12 @@ def _compare(options: Options, workloads: list[Workload], *, replicas: bool) -> 
     )
     yield Result(f"variables, {name}", "1", mean(plan.variables for plan in shared))
     solved_s = max(plan.solved_s for plan in shared)
-    yield Result(f"longest solution, {name}", "s", solved_s, bar=_SOLVED_S, small_is_good=True)
+    yield Result(
+        f"longest solution, {name}", "s", solved_s, bar=_BAR_SOLUTION_S, small_is_good=True
+    )
 
 
-def _grown(options: Options, workload: Workload, name: str) -> Iterator[Result]:
+def _growth(options: Options, workload: Workload, name: str) -> Iterator[Result]:
     planned = PlanOptions(materialise=False, limit_s=2.0 if options.quick else 10.0)
     try:
         plan = _shared(workload, planned)

@@ -1,10 +1,10 @@
 """Standing queries on Spark: one query that shares, against a stream-stream join for each.
 
 Five and ten overlapping queries over TPC-H as streams drain the same backlog: by the shared plan,
-by a plan for each query (what sharing alone saves), and by Spark's own stream-stream joins. All
-have the same batches, partitions, windows and session, and all queries of a side run at the same
-time. State is what was stored at most. A figure counts only if all three sides have the same
-results over the beginning of the backlog.
+by a plan for each query (to isolate the savings of sharing), and by Spark's stream-stream joins.
+All have the same batches, partitions, windows and session, and all queries of a side run at the
+same time. State is the maximum of stored rows. A figure counts only if all three sides have the
+same results over the beginning of the backlog.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _CONF: Final = {
     "spark.sql.shuffle.partitions": str(_PARTITIONS),
 }
 _TRIGGER: Final = {"availableNow": True}
-_PLANNED: Final = PlanOptions(materialise=False)
+_PLAN_OPTIONS: Final = PlanOptions(materialise=False)
 _BAR_THROUGHPUT: Final = 2.0
 _BAR_STATE: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class _Drained:
-    """What draining a backlog took: seconds, and the rows that were stored at most."""
+class _DrainResult:
+    """The seconds of draining a backlog, and the maximum of stored rows."""
 
     seconds: float
     state_rows: int
@@ -70,11 +70,11 @@ async def run(options: Options) -> Measured:
 
 def _results(options: Options) -> Iterator[Result]:
     rows, batch = (10_000, 5_000) if options.quick else (1_000_000, 50_000)
-    checked = min(rows, 2 * batch)
+    checked_rows = min(rows, 2 * batch)
     scratch = TemporaryDirectory(prefix="portolan-bench-")
     with scratch as folder, opened_session(_CONF) as session:
         bench = _Bench(session, Path(folder), options)
-        write_backlog(bench.folder / "checked", checked, batch, options.seed)
+        write_backlog(bench.folder / "checked", checked_rows, batch, options.seed)
         write_backlog(bench.folder / "backlog", rows, batch, options.seed)
         for queries in (FIVE,) if options.quick else (FIVE, TEN):
             bench.check(queries)
@@ -90,12 +90,12 @@ class _Bench:
 
     def check(self, queries: Mapping[str, Sequence[str]]) -> None:
         """Compare the results of all sides, which also warms up the session."""
-        found = []
+        results = []
         for side in (self._shared, self._individual, self._spark):
             path = self._new_folder()
             side(queries, "checked", path)
-            found.append(_found(path, queries))
-        shared, individual, spark = found
+            results.append(_read_results(path, queries))
+        shared, individual, spark = results
         if shared != spark or individual != spark:
             raise Failed(
                 f"the sides differ: {shared.total():,}, {individual.total():,} and"
@@ -108,34 +108,38 @@ class _Bench:
         shared = self._shared(queries, "backlog", self._new_folder())
         individual = self._individual(queries, "backlog", self._new_folder())
         spark = self._spark(queries, "backlog", self._new_folder())
-        for side, of in (("shared", shared), ("individual", individual), ("Spark", spark)):
-            self._options.note(f"{name}, {side}: {of.seconds:.1f} s, {of.state_rows:,} rows stored")
+        for side, result in (("shared", shared), ("individual", individual), ("Spark", spark)):
+            self._options.note(
+                f"{name}, {side}: {result.seconds:.1f} s, {result.state_rows:,} rows stored"
+            )
         throughput, baseline = rows / shared.seconds, rows / spark.seconds
         yield Result(f"{name}, shared", "tuples/s", throughput, baseline, bar=_BAR_THROUGHPUT)
         yield Result(f"{name}, a plan each", "tuples/s", rows / individual.seconds, baseline)
-        state, of_spark = shared.state_rows, spark.state_rows
+        state, spark_state = shared.state_rows, spark.state_rows
         yield Result(
-            f"{name}, state, shared", "rows", state, of_spark, bar=_BAR_STATE, small_is_good=True
+            f"{name}, state, shared", "rows", state, spark_state, bar=_BAR_STATE, small_is_good=True
         )
         yield Result(
             f"{name}, state, a plan each",
             "rows",
             individual.state_rows,
-            of_spark,
+            spark_state,
             small_is_good=True,
         )
 
-    def _shared(self, queries: Mapping[str, Any], backlog: str, path: Path) -> _Drained:
+    def _shared(self, queries: Mapping[str, Any], backlog: str, path: Path) -> _DrainResult:
         return self._ours("shared", queries, backlog, path)
 
-    def _individual(self, queries: Mapping[str, Any], backlog: str, path: Path) -> _Drained:
+    def _individual(self, queries: Mapping[str, Any], backlog: str, path: Path) -> _DrainResult:
         return self._ours("individual", queries, backlog, path)
 
-    def _ours(self, mode: Mode, queries: Mapping[str, Any], backlog: str, path: Path) -> _Drained:
+    def _ours(
+        self, mode: Mode, queries: Mapping[str, Any], backlog: str, path: Path
+    ) -> _DrainResult:
         plans = _plans(mode, queries)
-        most = [0] * len(plans)
+        max_rows = [0] * len(plans)
         with ExitStack() as stack:
-            began = perf_counter()
+            started = perf_counter()
             running = []
             for number, plan in enumerate(plans):
                 directory = StateDirectory(path / str(number))
@@ -143,19 +147,19 @@ class _Bench:
                 joins = SharedJoins(directory, plan, WINDOW_S, LATENESS_S)
                 tuples = self._tuples(backlog)
                 tuples = tuples.where(tuples["stream"].isin(*plan.workload.streams))
-                count = _maximum(most, number)
+                count = _maximum(max_rows, number)
                 running.append(start(joins, tuples, count, _TRIGGER))
-            seconds = _ended(running, began)
-        return _Drained(seconds, sum(most))
+            seconds = _await_end(running, started)
+        return _DrainResult(seconds, sum(max_rows))
 
-    def _spark(self, queries: Mapping[str, Any], backlog: str, path: Path) -> _Drained:
-        began = perf_counter()
+    def _spark(self, queries: Mapping[str, Any], backlog: str, path: Path) -> _DrainResult:
+        started = perf_counter()
         running = [
             start_stream_join(self._tuples(backlog), predicates, path / name, _TRIGGER)
             for name, predicates in queries.items()
         ]
-        seconds = _ended(running, began)
-        return _Drained(seconds, sum(map(_most_state_rows, running)))
+        seconds = _await_end(running, started)
+        return _DrainResult(seconds, sum(map(_max_state_rows, running)))
 
     def _tuples(self, backlog: str) -> DataFrame:
         stream = self._session.readStream.schema(from_arrow_schema(TUPLES))
@@ -168,24 +172,28 @@ class _Bench:
 
 def _plans(mode: Mode, queries: Mapping[str, Any]) -> list[Plan]:
     if mode == "individual":
-        return [plan for name, of in queries.items() for plan in _plans("shared", {name: of})]
-    return make_plans(tpch_workload(queries, _PARTITIONS), mode, _PLANNED)
+        return [
+            plan
+            for name, predicates in queries.items()
+            for plan in _plans("shared", {name: predicates})
+        ]
+    return make_plans(tpch_workload(queries, _PARTITIONS), mode, _PLAN_OPTIONS)
 
 
-def _maximum(most: list[int], number: int) -> Callable[[Commit], None]:
+def _maximum(max_rows: list[int], number: int) -> Callable[[Commit], None]:
     def count(commit: Commit) -> None:
-        most[number] = max(most[number], commit.rows)
+        max_rows[number] = max(max_rows[number], commit.rows)
 
     return count
 
 
-def _ended(queries: Sequence[StreamingQuery], began: float) -> float:
-    for each in queries:
-        each.awaitTermination()
-    return perf_counter() - began
+def _await_end(queries: Sequence[StreamingQuery], started: float) -> float:
+    for query in queries:
+        query.awaitTermination()
+    return perf_counter() - started
 
 
-def _most_state_rows(query: StreamingQuery) -> int:
+def _max_state_rows(query: StreamingQuery) -> int:
     batches = (
         sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
         for progress in query.recentProgress
@@ -193,22 +201,22 @@ def _most_state_rows(query: StreamingQuery) -> int:
     return max(batches, default=0)
 
 
-def _found(path: Path, queries: Mapping[str, Any]) -> Counter[tuple[Any, ...]]:
-    """Return all results of a side, whichever files they are in."""
-    found: Counter[tuple[Any, ...]] = Counter()
+def _read_results(path: Path, queries: Mapping[str, Any]) -> Counter[tuple[Any, ...]]:
+    """Return all results of a side, from all its files."""
+    results: Counter[tuple[Any, ...]] = Counter()
     for folder in path.rglob("results"):
         table = ds.dataset(folder, format="parquet", partitioning=None).to_table()
-        # A query of Spark's own has a folder of its own.
+        # Each query of Spark's joins has its own folder.
         name = folder.parent.name
         if len(table) == 0:
             continue
         if name in queries:
             table = table.append_column("query", pa.array([name] * len(table)))
-        rows = zip(*(table.column(each).to_pylist() for each in _COLUMNS), strict=True)
-        found.update(
+        rows = zip(*(table.column(column).to_pylist() for column in _COLUMNS), strict=True)
+        results.update(
             (query, tuple(numbers), tuples, time_s) for query, numbers, tuples, time_s in rows
         )
-    return found
+    return results
 
 
 _COLUMNS: Final = ("query", "numbers", "tuples", "time_s")

@@ -1,10 +1,10 @@
-"""What telemetry costs: throughput with logs, metrics and traces sent by OTLP, and with none sent.
+"""The cost of telemetry: throughput with logs, metrics and traces sent by OTLP, and with none.
 
 Instances of the service on the same embedded servers: one sends nothing, one sends metrics and
 traces of a tenth of the requests (twice the default), and one traces of all. The receiver speaks
-OTLP in a process of its own, and decodes when nothing is measured. Dropped spans would have cost
-less, so the traces that arrive are counted. All instances count their metrics, which nobody can
-switch off, and write their logs as JSON.
+OTLP in a separate process, and decodes when nothing is measured. Dropped spans would have cost
+less, so the traces that arrive are counted. All instances count their metrics, which cannot be
+switched off, and write their logs as JSON.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from benchmarks.harness.shared_servers import ARTICLE_FIELDS, CLASS
 __all__ = ["run"]
 
 _BAR: Final = 0.9
-_SAMPLED: Final = 0.1
-_COMPLETE: Final = 0.95
-"""Share of the sampled requests whose traces have to arrive; how many are sampled is chance."""
+_SAMPLE_RATIO: Final = 0.1
+_BAR_COMPLETE: Final = 0.95
+"""The share of the sampled requests whose traces have to arrive; sampling is random."""
 
 _EVERY_S: Final = 5.0
 """Seconds of a round, and between exports of metrics: a third of the default, once in each."""
@@ -45,17 +45,17 @@ async def run(options: Options) -> Measured:
     requests: Counter[str] = Counter()
     async with SeparateProcess() as receiver:
         url = await receiver.call(_listen)
-        sent = {"PORTOLAN_OTLP_ENDPOINT": url, "PORTOLAN_OTLP_EVERY_S": f"{_EVERY_S:g}"}
+        otlp = {"PORTOLAN_OTLP_ENDPOINT": url, "PORTOLAN_OTLP_EVERY_S": f"{_EVERY_S:g}"}
         environments = {
-            name: {"PORTOLAN_LOG_FORMAT": "json", "OTEL_SERVICE_NAME": name, **more}
-            for name, more in {
+            name: {"PORTOLAN_LOG_FORMAT": "json", "OTEL_SERVICE_NAME": name, **variables}
+            for name, variables in {
                 _WITHOUT: {},
-                _TENTH: {**sent, "PORTOLAN_TRACE_RATIO": f"{_SAMPLED:g}"},
-                _ALL: {**sent, "PORTOLAN_TRACE_RATIO": "1"},
+                _TENTH: {**otlp, "PORTOLAN_TRACE_RATIO": f"{_SAMPLE_RATIO:g}"},
+                _ALL: {**otlp, "PORTOLAN_TRACE_RATIO": "1"},
             }.items()
         }
-        async with LoadProcess() as load, instances(environments) as made:
-            first = made[_WITHOUT]
+        async with LoadProcess() as load, instances(environments) as started:
+            first = started[_WITHOUT]
             async with Service.at(first.data, first.admin) as service:
                 schema = {
                     "default": {"system": "redis"},
@@ -65,20 +65,20 @@ async def run(options: Options) -> Measured:
                 versions = await service.versions()
             targets = {
                 name: Target("127.0.0.1", port_of(instance.data), f"/v1/{_DATABASE}/{CLASS}")
-                for name, instance in made.items()
+                for name, instance in started.items()
             }
             await targets[_WITHOUT].fill()
             for method in ("GET", "PATCH"):
                 harness = Harness(options, load, _EVERY_S)
                 tallies = await harness.tallies(targets, method, _CONNECTIONS)
                 results += _compare(options, tallies, method)
-                for name, of in tallies.items():
-                    requests[name] += sum(tally.acknowledged for tally in of)
-                await receiver.call(_received)  # decodes what came, while nothing is measured
-        received = await receiver.call(_received)
+                for name, samples in tallies.items():
+                    requests[name] += sum(tally.acknowledged for tally in samples)
+                await receiver.call(_count_requests)  # decodes the spans, while nothing is measured
+        counts = await receiver.call(_count_requests)
     results += [
-        _arrived(_TENTH, received, requests[_TENTH] * _SAMPLED, _COMPLETE),
-        _arrived(_ALL, received, requests[_ALL], None),
+        _arrival_result(_TENTH, counts, requests[_TENTH] * _SAMPLE_RATIO, _BAR_COMPLETE),
+        _arrival_result(_ALL, counts, requests[_ALL], None),
     ]
     return Measured(results, versions)
 
@@ -94,13 +94,15 @@ def _compare(
     ]
 
 
-def _arrived(name: str, received: Mapping[str, int], expected: float, bar: float | None) -> Result:
+def _arrival_result(
+    name: str, received: Mapping[str, int], expected: float, bar: float | None
+) -> Result:
     return Result(f"traces that arrived, {name}", "requests", received[name], expected, bar)
 
 
 _SINK: Final = OtlpSink()
 _REQUESTS: Final = Counter[str]()
-"""What the receiver's process has received and counted."""
+"""The spans in the receiver's process, and their count."""
 
 
 def _listen() -> str:
@@ -108,8 +110,8 @@ def _listen() -> str:
     return _SINK.url
 
 
-def _received() -> Counter[str]:
-    """Return of how many requests spans have come, by the name of who answered them."""
+def _count_requests() -> Counter[str]:
+    """Return the number of requests with spans, by the name of the instance."""
     for traces in _SINK.traces():
         name = attributes_of(traces.resource.attributes)["service.name"]
         for scope in traces.scope_spans:

@@ -1,10 +1,10 @@
-"""Transactions: how many are aborted, by how much they read, with cached reads against without.
+"""Transactions: abort rates by the number of reads, with cached reads against without.
 
-Clients in a closed loop read some objects of all systems one after the other, over a network with a
-round trip of its own, and add to the first of them if all that they read still stands. Reads that
-take a round trip each give others time to be faster; cached ones take none, but may be outdated:
-which of the two aborts more is the question that the paper of the Cache Sketch leaves open. The
-classes of one database may be cached, those of the other may not; all else is equal.
+Clients in a closed loop read some objects of all systems one after the other, over a network with
+an added round trip, and add to the first of them if nothing that they read has changed. Reads that
+take a round trip each give other clients time to commit first; cached ones take none, but may be
+outdated: the paper of the Cache Sketch leaves open which of the two aborts more. The classes of one
+database may be cached, those of the other may not; all else is equal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DATABASES: Final = {"cached": {"visibility": "public"}, "uncached": {"visibilit
 
 @dataclass(slots=True)
 class _Tally:
-    """What became of the transactions of one length."""
+    """The outcomes of the transactions of one length."""
 
     committed: int = 0
     aborted: int = 0
@@ -59,7 +59,7 @@ class _Tally:
 
 
 class _Distant(httpx.AsyncHTTPTransport):
-    """A network with a round trip of its own, once it is switched on."""
+    """A network with an added round trip, once it is switched on."""
 
     round_trip_s = 0.0
 
@@ -105,7 +105,7 @@ def _results(options: Options, length: int, cached: _Tally, uncached: _Tally) ->
 
 
 async def _prepare(service: Service, seed: int) -> list[tuple[str, str]]:
-    """Set up objects on all systems; returns them in an order that mixes systems."""
+    """Set up objects on all systems; return them in an order that mixes systems."""
     systems = await declare_requirements(service)
     kinds = sorted({system["kind"] for system in systems})
     locations = [(kinds[i % len(kinds)], f"o{i}") for i in range(_OBJECTS)]
@@ -113,8 +113,10 @@ async def _prepare(service: Service, seed: int) -> list[tuple[str, str]]:
         classes = {kind: _class(kind, cache) for kind in kinds}
         await service.set_schema(database, {"mode": "mixed", "classes": classes})
         for kind in kinds:
-            own: dict[str, dict[str, Any]] = {id_: {"n": 0} for k, id_ in locations if k == kind}
-            await service.create(database, {kind: own})
+            objects: dict[str, dict[str, Any]] = {
+                id_: {"n": 0} for k, id_ in locations if k == kind
+            }
+            await service.create(database, {kind: objects})
     Random(seed).shuffle(locations)
     return locations
 
@@ -131,7 +133,7 @@ async def _load(
     objects: Sequence[tuple[str, str]],
     seed: int,
 ) -> _Load:
-    """Connect clients, each of which has read everything once."""
+    """Connect clients, each of which has read all objects once."""
     clients = []
     for _ in range(_CLIENTS):
         distant = _Distant()
@@ -144,24 +146,24 @@ async def _load(
 
 
 async def _measure(load: _Load, length: int, seconds: float) -> _Tally:
-    tally, began = _Tally(), perf_counter()
-    ends = began + seconds
-    await asyncio.gather(*(_work(load, client, length, tally, ends) for client in load.clients))
-    tally.seconds = perf_counter() - began
+    tally, started = _Tally(), perf_counter()
+    end = started + seconds
+    await asyncio.gather(*(_work(load, client, length, tally, end) for client in load.clients))
+    tally.seconds = perf_counter() - started
     return tally
 
 
 async def _work(
-    load: _Load, client: CoherentClient, length: int, tally: _Tally, ends: float
+    load: _Load, client: CoherentClient, length: int, tally: _Tally, end: float
 ) -> None:
     weights = list(accumulate(rank**-_SKEW for rank in range(1, len(load.objects) + 1)))
-    while perf_counter() < ends:
-        chosen: dict[tuple[str, str], None] = {}
-        while len(chosen) < length:
+    while perf_counter() < end:
+        keys: dict[tuple[str, str], None] = {}
+        while len(keys) < length:
             [key] = load.draw.choices(load.objects, cum_weights=weights)
-            chosen[key] = None
+            keys[key] = None
         try:
-            await _add_to_first(client, list(chosen))
+            await _add_to_first(client, list(keys))
         except TransactionAborted:
             tally.aborted += 1
         else:

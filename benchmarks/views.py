@@ -1,11 +1,11 @@
-"""Incremental views: what a change costs their holder, with 10, 1,000 and 10,000 of them.
+"""Incremental views: the cost of a change for their holder, with 10, 1,000 and 10,000 of them.
 
 Each change moves one of a shop's articles to another maker and price. Of the views eight in ten are
 about the articles of one maker, a few of these joined with their reviews or without any; the others
 are about a range of prices, or the beginning of a name. Either no view is about the article, or it
 leaves one and enters another. The index, the networks and the rows that would be published are
-measured, in time of the processor; the feed and the publication are not. A figure counts only if
-the right views have changed.
+measured, in processor time; the feed and the publication are not. A figure counts only if the right
+views have changed.
 """
 
 from __future__ import annotations
@@ -51,16 +51,20 @@ _SCHEMA: Final = parse_schema(
 async def run(options: Options) -> Measured:
     changes = 300 if options.quick else 3_000
     draw = Random(options.seed)
-    benches = {count: _Bench(count, draw) for count in _COUNTS}
+    populations = {count: _Population(count, draw) for count in _COUNTS}
     seconds: dict[tuple[str, int], list[float]] = {}
     # Each count in every round, so that a noisy machine disturbs all of them alike.
     for _ in range(_ROUNDS):
-        for count, bench in benches.items():
-            seconds.setdefault(("none", count), []).append(bench.measure(changes, matching=False))
-            seconds.setdefault(("two", count), []).append(bench.measure(changes, matching=True))
-    costs = {key: 1e6 * median(each) for key, each in seconds.items()}
-    for (which, count), cost in costs.items():
-        options.say(f"{count:,} views, {which} concerned: {cost:.1f} µs")
+        for count, population in populations.items():
+            seconds.setdefault(("none", count), []).append(
+                population.measure(changes, matching=False)
+            )
+            seconds.setdefault(("two", count), []).append(
+                population.measure(changes, matching=True)
+            )
+    costs = {key: 1e6 * median(samples) for key, samples in seconds.items()}
+    for (concerned, count), cost in costs.items():
+        options.say(f"{count:,} views, {concerned} concerned: {cost:.1f} µs")
     return Measured(list(_results(costs)), {})
 
 
@@ -69,13 +73,13 @@ def _results(costs: dict[tuple[str, int], float]) -> Iterator[Result]:
         yield Result(f"a change that concerns no view, of {count:,}", "µs", costs["none", count])
     for count in _COUNTS:
         yield Result(f"a change that concerns two views, of {count:,}", "µs", costs["two", count])
-    least, most = (costs["none", count] for count in (_COUNTS[0], _COUNTS[-1]))
+    low, high = (costs["none", count] for count in (_COUNTS[0], _COUNTS[-1]))
     name = f"a change that concerns no view, {_COUNTS[-1]:,} against {_COUNTS[0]}"
-    yield Result(name, "µs", most, baseline=least, bar=_BAR, small_is_good=True)
+    yield Result(name, "µs", high, baseline=low, bar=_BAR, small_is_good=True)
 
 
-class _Bench:
-    """So many views over an article that is moved again and again."""
+class _Population:
+    """A number of views over an article that is moved repeatedly."""
 
     def __init__(self, count: int, draw: Random) -> None:
         self._draw = draw
@@ -111,8 +115,8 @@ class _Bench:
         after = {"maker": f"m{maker}", "name": "none", "price": -self._draw.randrange(1, _PRICES)}
         before, self._values, self._version = self._values, after, self._version + 1
         kind = "create" if before is None else "replace"
-        rest = ("shop", "articles", "a", "main", self._version, kind, before, after, 0, "shop")
-        return Change(str(self._version), *rest)
+        members = ("shop", "articles", "a", "main", self._version, kind, before, after, 0, "shop")
+        return Change(str(self._version), *members)
 
 
 def _fragment(name: str) -> Fragment:

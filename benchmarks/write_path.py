@@ -1,4 +1,4 @@
-"""What coherence costs: writes with the cache sketch against without, reads against a bare handler.
+"""The cost of coherence: writes with the cache sketch against without, reads against a handler.
 
 Two replicas of the service run in one process on the same servers and the same databases; one has a
 sketch, the other has none. They are loaded in turn, so that both have the machine to themselves.
@@ -29,8 +29,8 @@ __all__ = ["run"]
 
 _WRITE_BAR: Final = 0.85
 _READ_BAR: Final = 0.6
-_MORE_ROUNDS: Final = 2
-"""Than other benchmarks have: what is distinguished here is less than what a machine varies by."""
+_EXTRA_ROUNDS: Final = 2
+"""More rounds than in other benchmarks: the differences are below the machine's variations."""
 
 _CACHED: Final = {"visibility": "public", "max_ttl_s": 60}
 
@@ -63,7 +63,7 @@ async def _writes(
     for method in ("PUT", "PATCH"):
         for connections in CONNECTIONS:
             name = f"{method} on {kind}, {connections} connections, sketch on against off"
-            rates = await harness.rates(name, targets, method, connections, _MORE_ROUNDS)
+            rates = await harness.rates(name, targets, method, connections, _EXTRA_ROUNDS)
             results.append(Result(name, "requests/s", rates["on"], rates["off"], _WRITE_BAR))
     return results
 
@@ -77,6 +77,6 @@ async def _reads(
     results = []
     for connections in CONNECTIONS:
         name = f"GET on {kind}, {connections} connections, sketch on against"
-        rates = await harness.rates(name, targets, "GET", connections, _MORE_ROUNDS)
+        rates = await harness.rates(name, targets, "GET", connections, _EXTRA_ROUNDS)
         results += against_bare_handlers(name, rates, "on", _READ_BAR)
     return results
