@@ -169,7 +169,7 @@ def _keys(number: int) -> list[CacheKey]:
 def _queries(draw: Random, count: int) -> Iterator[tuple[str, RegisteredQuery]]:
     for number in range(count):
         pairs = [*_parameters_of(draw, number).items(), ("limit", str(1 + number % 100))]
-        read = parse_parameters(pairs, _SCHEMA, _PARTITION.class_name, most=MOST_LIMIT)
+        read = parse_parameters(pairs, _SCHEMA, _PARTITION.class_name, max_limit=MAX_LIMIT)
         yield (
             key_of_query(_PARTITION.class_name, canonical_query(pairs)),
             RegisteredQuery(read.query),

@@ -99,7 +99,7 @@ class EstimatorUpdates:
 
     async def merge(self) -> None:
         """Merge the counts of other replicas, and of an earlier run of this one."""
-        documents = await self._exchange.others(self._replica)
+        documents = await self._exchange.peers(self._replica)
         self._estimator.merge(
             [document.get("classes") for document in documents], self._clock.now()
         )

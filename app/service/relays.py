@@ -63,13 +63,13 @@ class RelayProcess:
         self._supervisor: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._supervisor = asyncio.create_task(keep("the process of the relays", self._run))
+        self._supervisor = asyncio.create_task(keep_running("the process of the relays", self._run))
 
     async def stop(self) -> None:
         if self._supervisor is not None:
             await end([self._supervisor])
         if self._process is not None:
-            await ended(self._process, _PROCESS_END_TIMEOUT_S)
+            await stop_process(self._process, _PROCESS_END_TIMEOUT_S)
 
     async def _run(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(

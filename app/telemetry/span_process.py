@@ -86,7 +86,7 @@ class SpanProcess:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
             if self._supervision is None:
-                supervision = keep("the process that exports spans", self._run)
+                supervision = keep_running("the process that exports spans", self._run)
                 # The process does not belong to the first request.
                 self._supervision = asyncio.get_running_loop().create_task(
                     supervision, context=Context()

@@ -243,7 +243,7 @@ async def _tenant_has_room(connection: AsyncConnection, bound: RunBound | None) 
         return True
     is_pending = runs.c.database.in_(bound.databases) & runs.c.ended.is_(None)
     result = await connection.execute(select(func.count()).select_from(runs).where(is_pending))
-    return int(result.scalar_one()) + bound.pending < bound.most
+    return int(result.scalar_one()) + bound.pending < bound.limit
 
 
 async def _has_room(connection: AsyncConnection, database_id: str) -> bool:

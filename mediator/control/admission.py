@@ -239,7 +239,7 @@ class AdmissionControl:
         ended = await self._runs.ended(missing) if missing else []
         late = await self._late_subjects()
         subjects = {kind: [subject for subject, _ in pairs] for kind, pairs in late.items()}
-        with self._events.taken(runs, ended, late, MOST_EVENTS) as changes:
+        with self._events.take(runs, ended, late, MOST_EVENTS) as changes:
             events = [*changes, *timer]
             if not events:
                 return []
@@ -283,7 +283,7 @@ class AdmissionControl:
         return fired
 
     async def _carry_out(self, decision: Decision) -> dict[str, Any]:
-        entry = {"version": self._version, **decided(decision)}
+        entry = {"version": self._version, **decision_document(decision)}
         for action, action_entry in zip(decision.actions, entry["actions"], strict=True):
             action_entry["outcome"] = await self._act(action, decision.rule.number)
         names = tuple(action.name for action in decision.actions)

@@ -111,7 +111,7 @@ class RedisViewResults:
         publications: Mapping[str, Publication],
     ) -> None:
         args: list[Any] = [lease.token, sequence, position, randbits(_RANDOM_BITS)]
-        args += (MOST_DELTAS, MOST_BYTES_OF_DELTAS)
+        args += (MAX_DELTAS, MAX_DELTA_BYTES)
         for id_, new in publications.items():
             state = "" if new.state is None else orjson.dumps(list(new.state))
             delta = _delta_rows(new) if new.rows or new.is_first else ""

@@ -118,5 +118,5 @@ def searcher(pattern: str) -> Check:
         ValueError: The expression is invalid, needs too much memory, or uses backreferences or
             lookaround, which RE2 does not have.
     """
-    search = compiled(pattern, _MAX_PATTERN_BYTES).search
+    search = compile_pattern(pattern, _MAX_PATTERN_BYTES).search
     return lambda text: search(text.encode()) is not None

@@ -121,7 +121,7 @@ class DryRunDocument(Document):
     """A dry run of rules."""
 
     rules: str | None = Field(
-        None, max_length=LONGEST, description="The rules; null: the stored ones."
+        None, max_length=MAX_CHARACTERS, description="The rules; null: the stored ones."
     )
     events: list[EventDocument] = Field(min_length=1, max_length=MOST_EVENTS)
     snapshot: SnapshotDocument | None = Field(None, description="null: the current one.")
@@ -205,7 +205,7 @@ async def try_out(control: AdmissionControl, document: DryRunDocument) -> list[d
     events = [_event(index, event) for index, event in enumerate(document.events)]
     snapshot = None if document.snapshot is None else _snapshot(document.snapshot)
     decisions = await control.dry_run(document.rules, events, snapshot, document.seed)
-    return [decided(decision) for decision in decisions]
+    return [decision_document(decision) for decision in decisions]
 
 
 def _event(index: int, document: EventDocument) -> Event:
