@@ -155,7 +155,7 @@ def _uses(layout: Layout, conditions: Sequence[Filter]) -> list[_Use]:
                 uses.append(_Use(index, frozenset({number}), (), [point(value)], ()))
                 continue
         path = subject(condition)
-        if path == ID or (path is not None and len(path) == 1 and path[0] in layout.in_order):
+        if path == ID or (path is not None and len(path) == 1 and path[0] in layout.ordered_fields):
             intervals = selected(condition)
             if intervals is not None:
                 selections[path[0]][number] = intervals
