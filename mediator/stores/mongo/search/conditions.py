@@ -77,18 +77,18 @@ class Conditions:
     def of(self, filter_: Filter) -> Document | None:
         """Return a condition equivalent to a filter, or None."""
         try:
-            return self._of(filter_)
+            return self._translate(filter_)
         except Inexact:
             return None
 
-    def _of(self, filter_: Filter) -> Document:
+    def _translate(self, filter_: Filter) -> Document:
         match filter_:
             case And(parts):
-                return {"$and": list(map(self._of, parts))} if parts else _ALL_RECORDS
+                return {"$and": list(map(self._translate, parts))} if parts else _ALL_RECORDS
             case Or(parts):
-                return {"$or": list(map(self._of, parts))} if parts else _NO_RECORD
+                return {"$or": list(map(self._translate, parts))} if parts else _NO_RECORD
             case Not(part):
-                return {"$nor": [self._of(part)]}
+                return {"$nor": [self._translate(part)]}
             case Compare(Comparison.NE, path, value):
                 return {"$nor": [self._equal(path, (value,))]}
             case Compare(Comparison.EQ, path, value):
@@ -98,9 +98,9 @@ class Conditions:
             case Exists(path):
                 field_path = self._locate(path)
                 return _all([*field_path.guards[:-1], {field_path.path: _PRESENT}])
-        return self._of_value(filter_)
+        return self._translate_value_test(filter_)
 
-    def _of_value(self, filter_: Compare | Between | Like | Contains) -> Document:
+    def _translate_value_test(self, filter_: Compare | Between | Like | Contains) -> Document:
         """Translate a condition that holds only for values."""
         field_path = self._locate(filter_.path)
         guards, bound = list(field_path.guards), field_path.constants.bound

@@ -32,9 +32,9 @@ class Reader:
             return [
                 await offload(are_large(rows), self._statements.reader(call.fragment, names), *rows)
             ]
-        return await self._many(calls)
+        return await self._read_many(calls)
 
-    async def _many(self, calls: Sequence[Read]) -> list[Record | None]:
+    async def _read_many(self, calls: Sequence[Read]) -> list[Record | None]:
         groups: dict[tuple[Fragment, tuple[str, ...]], list[int]] = {}
         for i, call in enumerate(calls):
             names = tuple(call.fragment.fields) if call.fields is None else call.fields

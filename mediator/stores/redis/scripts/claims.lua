@@ -1,14 +1,14 @@
--- Claims of unique constraints: the last key is a hash of the class that has, by constraint and
--- claim, the key of the record. The hash of a record has what it claims ('!u' and the constraint),
--- and what it has reserved under its intent ('!r' and the constraint). A claim that its record does
--- not have is free: so one that was left behind, by an intent that expired, does no harm.
+-- Claims of unique constraints: the last key is a hash of the class with the key of the record, by
+-- constraint and claim. The hash of a record has its claims ('!u' and the constraint), and its
+-- reservations under its intent ('!r' and the constraint). A claim that its record does not have is
+-- free: so a leftover claim, after its intent expired, does no harm.
 
 local call = redis.call
 local claimed = KEYS[#KEYS]
 
 local function name_of(constraint, claim) return constraint .. ':' .. claim end
 
--- What another record has of these claims ('': none): constraint, its key, the intent if reserved.
+-- The first of these claims that another record has: constraint, its key, the intent if reserved.
 local function taken(constraints, claims, key)
   for i, constraint in ipairs(constraints) do
     local claim = claims[i]
@@ -55,7 +55,7 @@ local function reserve(constraints, claims, key)
   end
 end
 
--- Gives up what was reserved, but not what the record claims all the same.
+-- Releases the reservations, except those that the record also claims.
 local function cancel(constraints, key)
   for _, constraint in ipairs(constraints) do give_up('!r', constraint, key) end
 end

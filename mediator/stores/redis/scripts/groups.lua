@@ -1,7 +1,7 @@
--- Counts the members of each value of an index, from one value to the next, without looking at the
--- others. KEYS: class prefix. ARGV: index, groups at most, number of ranges; both ends of each range
--- (see ranges.lua), which no value lies on both sides of.
--- Returns for each group the number of its range, where it begins, how many members it has, and the
+-- Counts the members of each value of an index, from one value to the next, without reading the
+-- other members. KEYS: class prefix. ARGV: index, maximum number of groups, number of ranges; both
+-- ends of each range (see ranges.lua), which split no value.
+-- Returns for each group the number of its range, its first position, its number of members, and the
 -- text of its value (false: missing).
 
 local index, left, at, low, high = ARGV[1], tonumber(ARGV[2]), 4, nil, nil

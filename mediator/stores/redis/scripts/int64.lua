@@ -1,5 +1,5 @@
--- Exact arithmetic on 64-bit integers given as decimal text. Lua's numbers are doubles, so whatever
--- may pass 2^53 is done on limbs: base 10^7, least first. nil is returned beyond the range.
+-- Exact arithmetic on 64-bit integers given as decimal text. Lua's numbers are doubles, so results
+-- that can exceed 2^53 are computed on limbs: base 10^7, least first. Beyond the range it returns nil.
 
 local byte, sub, gsub, format = string.byte, string.sub, string.gsub, string.format
 local floor = math.floor
@@ -44,7 +44,7 @@ local function add(a, b)
   local sum, negative = {}, false
   for i = 1, 3 do
     sum[i] = (left_negative and -left[i] or left[i]) + (right_negative and -right[i] or right[i])
-    -- Signs differing within the sum have no limb beyond the base: the highest one decides.
+    -- If signs differ within the sum, no limb exceeds the base: the highest limb decides.
     if sum[i] ~= 0 then negative = sum[i] < 0 end
   end
   if negative then
@@ -68,7 +68,7 @@ end
 local function less(a, b)
   local a_negative, b_negative = byte(a) == MINUS, byte(b) == MINUS
   if a_negative ~= b_negative then return a_negative end
-  -- There are no leading zeros, so of two of one sign the longer is farther from zero.
+  -- There are no leading zeros, so of two numbers of one sign the longer is farther from zero.
   if #a ~= #b then return (#a < #b) ~= a_negative end
   return a ~= b and (a < b) ~= a_negative
 end

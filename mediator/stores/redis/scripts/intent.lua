@@ -1,11 +1,11 @@
 -- Sets a write intent on records, present or absent, removes it, or only reads it.
 -- KEYS: class prefix, claims of the class. ARGV: action ('lock', 'unlock', 'join', 'look' or 'redo'),
--- intent, TTL of a tombstone (ms), what 'lock' stores with the intent (or nothing), number of versions,
--- their names..., number of unique constraints, their names..., ids... 'join' removes it from records that
--- its write, which has happened, did not touch. What was stored with it and what was reserved under it
--- go with it. A record that is fenced against the intent does not take it.
--- Returns for each record its intent, last joint write, creation version and versions as they are
--- then; 'redo' also what was stored with the intent.
+-- intent, TTL of a tombstone (ms), redo record that 'lock' stores (or ''), number of versions, their
+-- names..., number of unique constraints, their names..., ids... 'join' removes the intent from records
+-- that its applied write did not touch. The redo record and the reservations are removed with the
+-- intent. A record that is fenced against the intent does not take it.
+-- Returns for each record its resulting intent, last joint write, creation version and versions;
+-- 'redo' also the redo record.
 
 if redis.replicate_commands then redis.replicate_commands() end
 
@@ -30,7 +30,7 @@ local function apply(id)
     end
     held[1] = intent
     if not held[3] then
-      -- Without the intent its write would count as applied: it stays until that is removed.
+      -- Without the intent its write would count as applied: the tombstone stays until it is removed.
       call('PERSIST', key)
       call('ZADD', tombstones, '+inf', id)
     end

@@ -1,9 +1,9 @@
--- What only creation, replacement and deletion need: they look at the whole record.
+-- Helpers of creation, replacement and deletion only: they read the complete record.
 
 local call, format = redis.call, string.format
 local VERSION = 64 -- the @ of a version's name
 
--- The texts held, in the order of the names; and all of them by name.
+-- The stored texts, in the order of the names; and all of them by name.
 local function held_by(names, key)
   local all = records().pairs_of(call('HGETALL', key))
   local held = {}
@@ -29,7 +29,7 @@ local function reindex(indexed, row, names, first, after)
   end
 end
 
--- Writes what the record becomes; fields: names and texts in turn, versions included.
+-- Writes the new record; fields: alternating names and texts, including versions.
 local function put(row, fields, highest)
   local creation_version = row.creation_version or row.all['!b'] or format('%.0f', highest)
   fields[#fields + 1] = '!b'
@@ -43,7 +43,7 @@ local function put(row, fields, highest)
   return creation_version
 end
 
--- The versions stay, so that another object of this id continues above them.
+-- The versions stay, so that a later object with this id continues above them.
 local function put_tombstone(row, fields, highest, milliseconds, ttl)
   local written = records().pairs_of(fields)
   for name, text in pairs(row.all) do

@@ -1,5 +1,5 @@
--- Remembered operations: a retry of one that took effect gets the result of then. Dropping a class
--- begins another generation of it, so that nothing is remembered from before.
+-- Remembered operations: a retry of an applied operation gets the original result. Dropping a class
+-- begins a new generation of it, so that earlier operations are not remembered.
 
 local call = redis.call
 
@@ -9,7 +9,7 @@ local function key_of(row)
   return prefix .. 'o:' .. #row.id .. ':' .. row.id .. ':' .. row.operation
 end
 
--- Returns whether the operation is known, whether its fingerprint is the same, and all of it.
+-- Returns whether the operation is known, whether its fingerprint is the same, and the entry.
 local function recall(row)
   local key = key_of(row)
   local known = call('HMGET', key, 'generation', 'fingerprint')

@@ -1,6 +1,6 @@
--- Compound and multi-valued indexes: what a record has in them follows from several fields, or from
--- each element of a list or set. So it is read before a write and after it, and what differs is
--- moved. They are named by their fields, with commas between them.
+-- Compound and multi-valued indexes: a record's members follow from several fields, or from each
+-- element of a list or set. So they are computed before and after a write, and the difference is
+-- applied. Indexes are named by their fields, separated by commas.
 
 local call = redis.call
 local fields_of = {}
@@ -9,7 +9,7 @@ for _, name in ipairs(call('SMEMBERS', prefix .. 'indexed.multi')) do
   for field in string.gmatch(name, '[^,]+') do table.insert(fields_of[name], field) end
 end
 
--- The indexes that have one of some fields, in the keys of a table.
+-- The indexes that have one of the fields in the keys of a table.
 local function touched_by(names)
   local touched = {}
   for name, fields in pairs(fields_of) do
@@ -39,7 +39,7 @@ local function members_of(name, fields, id)
   return members
 end
 
--- What a record has in each of some indexes; to be called before the write, and then `move`.
+-- The members of a record in some indexes; call it before the write, and `move` after it.
 local function held_in(indexes, id)
   local held = {}
   for name, fields in pairs(indexes) do held[name] = members_of(name, fields, id) end

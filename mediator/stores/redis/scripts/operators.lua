@@ -1,13 +1,13 @@
--- What each change makes of a field: apply(code, stored, argument, limit, native) returns the new
--- text (false: missing) and, if the change is refused, why. Nothing is written by it; alter() then
--- alters a collection's own key.
+-- The effect of each change on a field: apply(code, stored, argument, limit, native) returns the new
+-- text (false: missing) or, if the change is refused, the reason. It writes nothing; alter() then
+-- changes a collection's separate key.
 
 local call = redis.call
 local byte, sub, format = string.byte, string.sub, string.format
 local HUGE = math.huge
 
 local function float_of(value)
-  -- Comparisons with NaN are false, so it is refused as well.
+  -- Comparisons with NaN are false, so NaN is also refused.
   if not (value > -HUGE and value < HUGE) then return nil, 'overflow' end
   return 'f' .. format('%.17g', value + 0) -- no negative zero
 end
@@ -35,7 +35,7 @@ local function is_less(a, b)
   return int64().less(a, b)
 end
 
--- Why a number is refused by the bounds of its field, "low high", of which either may be missing.
+-- The reason why a number violates its field's bounds, "low high", of which either can be missing.
 local function beyond(text, bounds)
   local low, high = string.match(bounds, '^(%S*) (%S*)$')
   if low ~= '' and is_less(text, low) then return 'below_minimum' end
@@ -57,7 +57,7 @@ end
 
 local function one() return 1 end
 
--- nil: it is there already, and the set stays as it is, however long.
+-- nil: the set has it already and stays unchanged, however long.
 local function new_member(argument, native)
   if native and call('SISMEMBER', native, argument) == 1 then return nil end
   return 1
@@ -104,7 +104,7 @@ local rules = {
 local NUMERIC = { inc = true, mul = true, min = true, max = true,
   bit_and = true, bit_or = true, bit_xor = true }
 
--- How a change that was not refused alters a collection's own key.
+-- Applies a change that was not refused to a collection's separate key.
 local alterations = {
   ['collection'] = function(native, argument)
     local fill = { L = 'RPUSH', S = 'SADD', M = 'HSET' }
@@ -126,14 +126,14 @@ local alterations = {
 
 
 local function apply(code, stored, argument, limit, native)
-  -- A null counts as missing, and stays where there is nothing to take away.
+  -- A null counts as missing, and stays null if there is nothing to remove.
   local before = stored and stored ~= 'n' and stored or nil
   local text, reason = rules[code](before, argument, limit, native, stored)
   if text and limit ~= '' and NUMERIC[code] then reason = beyond(text, limit) end
   return text or false, reason
 end
 
--- A collection that is set anew or goes away loses its key first.
+-- A collection that is replaced or removed loses its key first.
 local function alter(code, stored, argument, native)
   local change = alterations[code]
   if (code == 'collection' or not change) and records().MARKERS[stored] then

@@ -1,7 +1,7 @@
 -- Reads records in the order of an index, or of their ids. KEYS: class prefix.
 -- ARGV: index ('' for the ids), 'up' or 'down', limit, number of names, names... (none: all); both ends
--- of each range (see ranges.lua), in their order.
--- Returns number of the range, position, id and record in turn.
+-- of each range (see ranges.lua), in order.
+-- Returns alternately the number of the range, position, id and record.
 
 local index, descending, left = ARGV[1], ARGV[2] == 'down', tonumber(ARGV[3])
 local at, low, high = 5 + ARGV[4], nil, nil

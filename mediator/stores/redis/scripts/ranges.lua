@@ -1,5 +1,5 @@
 -- Ranges of an index, or of the ids. An end is a kind, a tail, the number of texts and the texts ('' for
--- missing), whose values come first; then follows the tail: 'bytes', or 'id', which makes it the end
+-- missing), whose values come first, followed by the tail: 'bytes', or 'id', which makes it the end
 -- of a member. A member is never in the range that it bounds.
 
 local function end_at(at, behind)
@@ -9,8 +9,8 @@ local function end_at(at, behind)
   return bytes .. tail, last + 1
 end
 
--- Returns the lower end, which is in the range, the upper one, which is not, and what follows in ARGV
--- the two, the first of which begins there.
+-- Reads the two ends that begin at an index of ARGV; returns the lower end, which is in the range, the
+-- upper one, which is not, and the index after them.
 local function bounds(at)
   local low, between = end_at(at, '\0')
   local high, following = end_at(between, '')

@@ -1,8 +1,8 @@
--- The layout of a record. Its hash holds one field per schema field; '!b' is the creation version
--- (a record without it is a tombstone), '@group' a group's version, '!m' the write intent, '!d' what
--- came with that, '!j' the last joint write, and '!u' and '!r' begin what it claims (claims.lua).
--- Lists, sets and maps are keys of their own; their hash field is only a marker, so that empty, null
--- and missing stay apart.
+-- The layout of a record. Its hash has one field per schema field; '!b' is the creation version (a
+-- record without it is a tombstone), '@group' a group's version, '!m' the write intent, '!d' its redo
+-- record, '!j' the last joint write, and '!u' and '!r' are prefixes of claims (claims.lua).
+-- Lists, sets and maps are separate keys; their hash field is only a marker, so that empty, null and
+-- missing stay distinct.
 
 local call = redis.call
 local MARKERS = { L = true, S = true, M = true }
@@ -16,7 +16,7 @@ local function members_of(marker, native)
   return call(marker == 'S' and 'SMEMBERS' or 'HGETALL', native)
 end
 
--- The whole value as one text: a collection is its marker and its members as netstrings.
+-- The complete value as one text: a collection is its marker and its members as netstrings.
 local function whole(text, name, id)
   if not MARKERS[text] then return text end
   local parts = { text }
@@ -26,7 +26,7 @@ local function whole(text, name, id)
   return table.concat(parts)
 end
 
--- Calls with at most so many arguments as Lua's stack surely holds.
+-- Calls with at most as many arguments as Lua's stack can certainly hold.
 local function in_parts(command, key, arguments)
   for first = 1, #arguments, 1000 do
     call(command, key, unpack(arguments, first, math.min(first + 999, #arguments)))
@@ -39,7 +39,7 @@ local function pairs_of(flat)
   return by_name
 end
 
--- A record as names and whole values, '!b' and '@group' included; false if it is not there.
+-- A record as names and complete values, including '!b' and '@group'; false if it is absent.
 local function record_of(id, names)
   local key = record_key(id)
   local texts = {}

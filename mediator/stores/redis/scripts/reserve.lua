@@ -1,6 +1,6 @@
--- Reserves what a write claims, for a record that has its intent; all of it or nothing.
--- KEYS: class prefix, claims of the class. ARGV: id, intent, then constraints and claims in turn.
--- Returns what another record has: constraint, its key, the intent if reserved; false: nothing.
+-- Reserves all claims of a write or none, for a record that has its intent.
+-- KEYS: class prefix, claims of the class. ARGV: id, intent, then alternating constraints and claims.
+-- Returns a claim of another record: constraint, its key, the intent if reserved; false: none.
 
 local key, constraints, wanted = prefix .. 'r:' .. ARGV[1], {}, {}
 if redis.call('HGET', key, '!m') ~= ARGV[2] then return false end

@@ -1,7 +1,7 @@
--- Index members: the order of their bytes is the order of (value, id), whatever the type. All
--- members of an index have the score 0, so that a page is one ZRANGEBYLEX: no ties, nothing to
--- re-check. member = state (missing < null < value) and value, of each field of a compound index in
--- turn; id, NUL, two bytes of the id's length.
+-- Index members: the order of their bytes is the order of (value, id), for all types. All members of
+-- an index have the score 0, so that a page is one ZRANGEBYLEX, without ties and re-checks.
+-- member = state (missing < null < value) and value, for each field of a compound index in order; id,
+-- NUL, two bytes of the id's length.
 
 local char, byte, sub, gsub = string.char, string.byte, string.sub, string.gsub
 local floor = math.floor
@@ -10,7 +10,7 @@ local function flipped(bytes)
   return (gsub(bytes, '.', function(c) return char(255 - byte(c)) end))
 end
 
--- More digits are a greater number, so their count comes first; both are complemented below zero.
+-- A number with more digits is greater, so their count comes first; both are complemented below zero.
 local function sortable_integer(text)
   if byte(text) ~= 45 then return char(128 + #text) .. text end
   local digits = gsub(sub(text, 2), '%d', function(d) return 9 - d end)
@@ -18,7 +18,7 @@ local function sortable_integer(text)
 end
 
 -- Positive doubles sort by their bytes once the sign bit is set; of negative ones all bits are
--- flipped, as more magnitude is less. Adding 0 makes zero of negative zero.
+-- flipped, because a greater magnitude is less. Adding 0 turns negative zero into zero.
 local function sortable_float(text)
   local bytes = struct.pack('>d', tonumber(text) + 0)
   if byte(bytes) >= 128 then return flipped(bytes) end
@@ -34,7 +34,7 @@ local function sortable_decimal(text)
   return sign == '' and '\2' .. magnitude or '\0' .. flipped(magnitude)
 end
 
--- NUL is escaped and NUL 1 ends the text, so that a text sorts before those that it begins.
+-- NUL is escaped and NUL 1 ends the text, so that a text sorts before its extensions.
 local function sortable_bytes(bytes)
   return gsub(bytes, '%z', '\0\255') .. '\0\1'
 end
@@ -61,7 +61,7 @@ end
 
 local function member_of(text, id) return with_id(sortable(text), id) end
 
--- No value is the beginning of another one, so the values of several fields follow each other.
+-- No value is a prefix of another, so the values of several fields can be concatenated.
 local function sortable_all(texts, first, last)
   local parts = {}
   for i = first, last do parts[#parts + 1] = sortable(texts[i] ~= '' and texts[i] or nil) end

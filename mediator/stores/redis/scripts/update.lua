@@ -1,20 +1,20 @@
 -- The fast path of updates: sets fields to scalars and adds to integers, by one prepared update for
 -- many records of a partition. All other writes go to write.lua, which takes five times as long.
--- It makes no function, because Redis makes all functions of a script anew in every call, and that
--- takes as long as a row. A module is made where a value needs it.
+-- It defines no function, because Redis creates all functions of a script in every call, which takes
+-- as long as a row. A module is created where a value needs it.
 -- KEYS: class prefix, outbox stream.
--- ARGV: length of the outbox; number of groups, of changes, of groups written and of fields
---   returned; arguments at the head of a row (2, or 3 with a token); then
+-- ARGV: length of the outbox; number of groups, of changes, of written groups and of returned
+--   fields; arguments at the head of a row (2, or 3 with a token); then
 --   names in the hash: '!b', the version of each group, the field of each change, '!m';
 --   columns of the changes: code ('=' or 'inc'), position of the group's version among the names,
 --     name of the image before and of the image after in the outbox, bounds of a sum ('' or two
---     numbers of at most 15 digits, of which either may be missing);
---   columns of the groups written: position among the names, what the outbox says of it;
---   positions of the changes that are returned;
+--     numbers of at most 15 digits, of which either can be missing);
+--   columns of the written groups: position among the names, subject of outbox entries;
+--   positions of the returned changes;
 --   rows: id, operation, token (if any), argument of each change.
--- Returns flat, for each row: status, creation version, versions of all groups, fields returned. A
---   row that is refused has the field instead of the creation version and the reason after it; one
---   that is locked has the intent instead of the creation version.
+-- Returns flat, for each row: status, creation version, versions of all groups, returned fields. A
+--   refused row has the field instead of the creation version and the reason after it; a locked row
+--   has the intent instead of the creation version.
 
 if redis.replicate_commands then redis.replicate_commands() end
 
@@ -26,7 +26,7 @@ local argv, outbox = ARGV, KEYS[2]
 
 local first, changes, written = 1 + argv[2], argv[3] + 0, argv[4] + 0
 local returned, head = argv[5] + 0, argv[6] + 0
--- Where each list of the shape stands: its first item follows this index.
+-- The offset of each list of the shape: its first item follows this index.
 local fields = 6 + first
 local last_name = fields + changes + 1
 local codes, groups = last_name, last_name + changes
@@ -48,7 +48,7 @@ for i = 1, changes do
 end
 
 local fenced = head == 3 and call('EXISTS', prefix .. 'fences') == 1
--- Those compound indexes that have a field which is changed; all others are of whole values.
+-- The compound indexes with a changed field; all other indexes are of single values.
 local compound = call('EXISTS', prefix .. 'indexed.multi') == 1 and {}
 if compound then
   for i = 1, changes do compound[argv[fields + i]] = true end
@@ -58,12 +58,12 @@ local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local now_text = format('%.0f', now)
 
--- Tables are made once, as long as one change needs, and overwritten by every row.
+-- Tables are created once, in the length that a row needs, and overwritten by every row.
 local results, n, indexes = {}, 0, {}
 local entry = { 'MAXLEN', '~', argv[1], '*', 'what', '', 'object', '', 'operation', '',
   'version', '', '', '', '', '' }
 local entry_from = 1 -- the outbox is trimmed by the first entry of a call, not by each
--- What HSET takes: names and texts of the versions written, then of the fields.
+-- The arguments of HSET: names and texts of the written versions, then of the fields.
 local assignments, texts = { '', '', '', '' }, 2 * written
 for w = 1, written do assignments[2 * w - 1] = argv[6 + argv[positions + w]] end
 for i = 1, changes do assignments[texts + 2 * i - 1] = argv[fields + i] end
@@ -82,7 +82,7 @@ for at = rows + 1, #argv, head + changes do
   elseif not held[1] then
     status = MISSING
   else
-    -- Whatever may refuse the row comes before its first effect: Lua does not roll back.
+    -- All conditions that can refuse the row come before its first effect: Lua does not roll back.
     for i = 1, changes do
       local stored, text = held[first + i], argv[arguments + i]
       if argv[codes + i] == 'inc' then

@@ -1,10 +1,10 @@
--- The general script of writes. Each is applied as a whole: whatever may refuse it is checked
--- before its first effect, because Lua does not roll back.
+-- The general script of writes. Each is atomic: all conditions that can refuse it are checked before
+-- its first effect, because Lua does not roll back.
 -- KEYS: class prefix, outbox stream, and the claims of a class that has unique constraints.
 -- ARGV: database/class, TTL of tombstones and of remembered operations (ms), length of the outbox;
 -- then a shape and its rows (see write/prepared.py). Returns one list per row: status, details...
 
--- Before Redis 7 a script that has read the clock may write only if its effects are replicated.
+-- Before Redis 7 a script that has read the clock can write only if its effects are replicated.
 if redis.replicate_commands then redis.replicate_commands() end
 
 local APPLIED, REPLAYED, REUSED, CONFLICT, MISSING, EXISTS, REFUSED, FENCED = 1, 2, 3, 4, 5, 6, 7, 8
@@ -33,14 +33,14 @@ local function take_list()
   return list
 end
 
--- Groups stand as the position of their version among the names held.
+-- Groups are given as the position of their version among the stored names.
 local function take_positions()
   local list = take_list()
   for i = 1, #list do list[i] = tonumber(list[i]) end
   return list
 end
 
--- The compound and multi-valued indexes that a write may change: all, if it is of a whole record.
+-- The compound and multi-valued indexes that a write can change: all, for a complete record.
 local function multi_touched(shape)
   if not shape.updates then return multi().fields_of end
   local names = {}
@@ -132,7 +132,7 @@ local function native_of(shape, change, row)
   return shape.has_collections and records().native_key(change.name, row.id)
 end
 
--- Returns the new texts of the fields touched (false: missing), or nil and why not.
+-- Returns the new texts of the touched fields (false: missing), or nil and the reason of the refusal.
 local function computed(shape, row, held)
   local after = {}
   for i, change in ipairs(shape.changes) do
@@ -157,7 +157,7 @@ local function computed(shape, row, held)
   return after
 end
 
--- The whole values of the fields touched, from position first + 1 on.
+-- The complete values of the touched fields, from position first + 1 on.
 local function images(shape, row, texts, first)
   if not shape.has_collections then return texts end
   local whole = {}
@@ -183,7 +183,7 @@ local function alter_collections(shape, row, held)
   end
 end
 
--- Gives the groups written their new versions, in `held` too; returns names and texts to put.
+-- Sets the new versions of the written groups, also in `held`; returns names and texts to store.
 local function advanced(shape, held)
   local fields, highest = {}, 0
   for _, position in ipairs(shape.written) do
@@ -266,8 +266,8 @@ local function reindex(shape, row, held, after)
 end
 
 -- An entry of the outbox: what (database/class/group/kind), object, operation, version, time
--- (unless it is the version), absent (if an object was replaced that was not there), and -field and
--- +field: the texts before and after, of those that are there.
+-- (unless it equals the version), absent (if a replacement created the object), and -field and
+-- +field: the texts before and after, of present fields.
 local function add_to_outbox(shape, row, held, before, after, created)
   for _, position in ipairs(shape.written) do
     local version = held[position]
@@ -308,7 +308,7 @@ local function apply(shape, row, held, after)
   local before = images(shape, row, held, shape.first)
   local in_multi = shape.multi and multi().held_in(shape.multi, row.id)
   if shape.has_collections or row.all then alter_collections(shape, row, held) end
-  -- A record that is absent claims nothing, and has reserved something under an intent only.
+  -- An absent record claims nothing, and has reservations only under an intent.
   if shape.claims and (held[1] or row.intent) then claims().release(shape.claims, row.key) end
   local creation_version = put(shape, row, held, after)
   if shape.claims then claims().take(shape.claims, row.claims, row.key) end
