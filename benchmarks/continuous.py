@@ -70,7 +70,7 @@ def _examined(options: Options) -> Iterator[Result]:
     for ways, expected in _EXAMINED.items():
         query = parse_query(averages(ways, 1_000.0))
         for most in (None, SUBPLAN):
-            planned = PlanOptions(reference_constants(), reorder=False, most=most)
+            planned = PlanOptions(reference_constants(), reorder=False, max_subplan=most)
             began = perf_counter()
             plan = make_plan(query, planned)
             took_ms = 1e3 * (perf_counter() - began)
