@@ -273,10 +273,10 @@ class Session:
 
     async def _publish(self, run: BatchRun) -> None:
         runtime, offsets, count = self._runtime, dict(self._log.progress.offsets), 0
-        for relation, number in run.taken.items():
+        for relation, number in run.last_numbers.items():
             count += number - offsets[relation].number
             offsets[relation] = Offset(number, *offsets[relation][1:])
-        self._intake.take(run.taken)
+        self._intake.take(run.last_numbers)
         await self._log.publish(
             run.accepted,
             progress=Progress(runtime.latest_s, offsets, self._intake.feed),
