@@ -70,7 +70,7 @@ def _planning_results(options: Options) -> Iterator[Result]:
     for ways, expected in _EXPECTED_PLANS.items():
         query = parse_query(averages(ways, 1_000.0))
         for most in (None, SUBPLAN):
-            planned = PlanOptions(reference_constants(), reorder=False, most=most)
+            planned = PlanOptions(reference_constants(), reorder=False, max_subplan=most)
             began = perf_counter()
             plan = make_plan(query, planned)
             planning_ms = 1e3 * (perf_counter() - began)

@@ -77,7 +77,7 @@ from mediator.options import MediatorOptions
 from mediator.placement.metrics_registry import MetricsRegistry
 from mediator.relocation.administration import ClusterAdministration
 from mediator.routing.model import RoutingModel
-from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
+from mediator.scaling.advisor import SAMPLE_INTERVAL_S, Advisor
 from mediator.standing.context import HolderContext as StandingContext
 from mediator.standing.service import StandingQueries
 from mediator.stores.port import StoreError
@@ -360,7 +360,7 @@ class Mediator:
             PeriodicTask("confirm routing model", 1.0, self.membership.renew),
             PeriodicTask("recover transactions", 1.0, self.transactions.resolver.recover),
             PeriodicTask("share metrics", 5.0, self.share_metrics),
-            PeriodicTask("sample utilisation", SAMPLED_EVERY_S, self._advisor.sample),
+            PeriodicTask("sample utilisation", SAMPLE_INTERVAL_S, self._advisor.sample),
             PeriodicTask("evaluate placements", 5.0, evaluate),
             PeriodicTask("remove ended replicas", 60.0, self.membership.reap),
             PeriodicTask("reap", 60.0, self.reap),

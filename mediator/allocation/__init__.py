@@ -1,1 +1,1 @@
-"""Which machine each process runs on: least traffic between them, or least price."""
+"""Allocation of processes to machines: minimal traffic between them, or minimal price."""

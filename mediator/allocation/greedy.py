@@ -1,4 +1,4 @@
-"""A good allocation without a solver: what is largest first, then moves of one while they help."""
+"""A good allocation without a solver: largest process first, then single moves while they help."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from mediator.allocation.model import Allocation, Edge, Objective, Workload
 
 __all__ = ["greedy"]
 
-_MOST_ROUNDS = 50
-"""Rounds of moves at most; each tries every process on every machine."""
+_MAX_ROUNDS = 50
+"""Maximum rounds of moves; each tries every process on every machine."""
 
 
 def greedy(workload: Workload, objective: Objective) -> Allocation | None:
-    """Return an allocation in which everything fits; None: none was found."""
+    """Return an allocation in which all processes fit; None: none was found."""
     search = _Search(workload, objective)
     if not search.place_all():
         return None
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         moved = [search.move(name) for name in workload.processes]
         if not any(moved):
             break
@@ -37,9 +37,9 @@ class _Search:
             self._edges[edge.target].append(edge)
 
     def place_all(self) -> bool:
-        """Put each process, the largest first, on the fullest machine that has room for it."""
+        """Put each process, largest first, on the fullest machine with enough room."""
         processes = self._workload.processes
-        for name in sorted(processes, key=lambda each: -processes[each].memory_mb):
+        for name in sorted(processes, key=lambda process: -processes[process].memory_mb):
             fitting = self._fitting(name)
             if not fitting:
                 return False
@@ -47,15 +47,15 @@ class _Search:
         return True
 
     def move(self, name: str) -> bool:
-        """Move a process to the machine where it costs least; false if it is there."""
-        present = self.allocation[name]
+        """Move a process to the machine where it costs least; false if it is already there."""
+        current = self.allocation[name]
         self._take(name)
-        best = min([present, *self._fitting(name)], key=lambda machine: self._cost(name, machine))
+        best = min([current, *self._fitting(name)], key=lambda machine: self._cost(name, machine))
         self._put(name, best)
-        return best != present
+        return best != current
 
     def _cost(self, name: str, machine: str) -> float:
-        """Return what a process costs on a machine, with all others where they are."""
+        """Return the cost of a process on a machine, with all others in place."""
         if self._objective is Objective.COST:
             return 0.0 if self._users[machine] else self._workload.machines[machine].price
         overheads, machine_of = self._workload.overheads, self.allocation
@@ -66,8 +66,8 @@ class _Search:
         )
 
     def _fitting(self, name: str) -> list[str]:
-        needed = self._workload.processes[name].memory_mb
-        return [machine for machine, room in self._free.items() if room >= needed]
+        required_mb = self._workload.processes[name].memory_mb
+        return [machine for machine, room in self._free.items() if room >= required_mb]
 
     def _put(self, name: str, machine: str) -> None:
         self.allocation[name] = machine

@@ -1,4 +1,4 @@
-"""Processes with the memory they need, the traffic between them, and machines to run them on.
+"""Processes with memory requirements and traffic between them, and machines to run them on.
 
 The model is that of IncQuery-D (docs/papers/incqueryd.md).
 """
@@ -23,8 +23,8 @@ class Process:
     """A process that runs as a whole on one machine.
 
     Attributes:
-        memory_mb: What it needs, in MB.
-        part: The part of the chart that it is a pod of; None: it is not of Portolan.
+        memory_mb: The memory that it needs, in MB.
+        part: The part of the Helm chart whose pod it is; None: not a process of Portolan.
     """
 
     memory_mb: float
@@ -42,7 +42,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine; its price is what it costs to use it at all."""
+    """A machine; its price is due if it is used at all."""
 
     memory_mb: float
     price: float = 1.0
@@ -54,11 +54,10 @@ Allocation: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is to be allocated.
+    """Processes, traffic and machines for an allocation.
 
     Attributes:
-        overheads: What a tuple costs from one machine to another, by both; the same machine costs
-            something, too.
+        overheads: Cost of a tuple by source and target machine, including within a machine.
     """
 
     processes: Mapping[str, Process]
@@ -67,14 +66,14 @@ class Workload:
     overheads: Mapping[tuple[str, str], float]
 
     def communication(self, allocation: Allocation) -> float:
-        """Return the weighted traffic."""
+        """Return the traffic weighted by overheads."""
         return sum(
             edge.tuples * self.overheads[allocation[edge.source], allocation[edge.target]]
             for edge in self.edges
         )
 
     def price(self, allocation: Allocation) -> float:
-        """Return the price of the machines that are used."""
+        """Return the price of the used machines."""
         return sum(self.machines[name].price for name in {*allocation.values()})
 
     def value(self, allocation: Allocation, objective: Objective) -> float:
@@ -89,4 +88,4 @@ class Workload:
 
     def on(self, machine: str, allocation: Allocation) -> list[str]:
         """Return the processes on a machine."""
-        return [name for name, its in allocation.items() if its == machine]
+        return [name for name, host in allocation.items() if host == machine]

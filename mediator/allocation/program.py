@@ -1,9 +1,9 @@
 """The allocation as an integer program.
 
-`x[p, m]` is 1 if process p is on machine m. For the traffic of an edge, `y[e, m, n]` is the share
-of it from m to n: the shares of a source add up to its x, as do those of a target. So fractions of
-processes pay for their traffic; the paper's rows, ``w >= e (x + x - 1)``, let halves send for free.
-For the price, `u[m]` is 1 if anything is on m.
+`x[p, m]` is 1 if process p is on machine m. For the traffic of an edge, `y[e, m, n]` is its share
+from m to n: the shares of a source add up to its x, and likewise for a target. Fractions of
+processes thus pay for their traffic; the paper's rows, ``w >= e (x + x - 1)``, let halves send for
+free. For the price, `u[m]` is 1 if any process is on m.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from mediator.allocation.model import Allocation, Objective, Workload
 from mediator.base.integer_program import AT_MOST, Minimum, Rows, minimise
 
-__all__ = ["MOST_VARIABLES", "allocation_of", "solve", "variables"]
+__all__ = ["MAX_VARIABLES", "allocation_of", "solve", "variables"]
 
-MOST_VARIABLES = 200_000
+MAX_VARIABLES = 200_000
 
 
 class _Program:
@@ -34,7 +34,7 @@ class _Program:
             self._pay_for_traffic()
         else:
             self._pay_for_machines()
-        self.whole = len(self._assignments)
+        self.integers = len(self._assignments)
 
     def _place_each(self) -> None:
         for process in self._workload.processes:
@@ -83,12 +83,12 @@ def variables(workload: Workload, objective: Objective) -> int:
 def solve(workload: Workload, objective: Objective, limit_s: float) -> Minimum:
     """Solve the program; raises `SolverMissing`."""
     program = _Program(workload, objective)
-    return minimise(program.costs, program.rows, program.whole, limit_s)
+    return minimise(program.costs, program.rows, program.integers, limit_s)
 
 
 def allocation_of(workload: Workload, values: Any) -> Allocation:
-    """Return the allocation that the variables of a solution say."""
+    """Return the allocation of a solution's variables."""
     half = 0.5
     assignments = product(workload.processes, workload.machines)
-    # The variables of assignments are the first ones.
+    # The variables of assignments come first.
     return dict(assignment for assignment, x in zip(assignments, values, strict=False) if x > half)

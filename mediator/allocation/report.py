@@ -1,4 +1,4 @@
-"""An allocation for programs, for people, and as values of the chart."""
+"""An allocation as JSON, as text, and as values of the Helm chart."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def describe(workload: Workload, allocated: Allocated, objective: Objective) -> 
 
 
 def text(report: Mapping[str, Any]) -> str:
-    """Return a report as lines."""
-    how = "greedy, " if report["is_greedy"] else ""
+    """Return a report as lines of text."""
+    prefix = "greedy, " if report["is_greedy"] else ""
     summary = (
-        f"{report['objective']}: {report['value']:,.10g} ({how}gap {report['gap']:.2%},"
+        f"{report['objective']}: {report['value']:,.10g} ({prefix}gap {report['gap']:.2%},"
         f" {report['solved_s']:.2f} s); traffic {report['communication']:,.10g},"
         f" price {report['price']:,.10g}"
     )
@@ -55,18 +55,20 @@ def text(report: Mapping[str, Any]) -> str:
 
 
 def helm_values(workload: Workload, allocated: Allocated) -> str:
-    """Return values of the chart, as YAML: memory of pods, and the machines they may run on.
+    """Return values of the Helm chart as YAML: memory of pods, and the machines they can run on.
 
-    Machines are chosen by a label for each part. A pod's limit is the most that a process of its
-    part needs, so that none takes memory that others are to have.
+    Machines are selected by a label per part. A pod's limit is the maximum that a process of its
+    part needs, so that no pod takes memory reserved for others.
     """
     return "".join(_values(workload, allocated))
 
 
 def _values(workload: Workload, allocated: Allocated) -> Iterator[str]:
-    parts = sorted({each.part for each in workload.processes.values() if each.part is not None})
+    parts = sorted(
+        {process.part for process in workload.processes.values() if process.part is not None}
+    )
     for part in parts:
-        names = [name for name, each in workload.processes.items() if each.part == part]
+        names = [name for name, process in workload.processes.items() if process.part == part]
         machines = sorted({allocated.allocation[name] for name in names})
         mib = ceil(max(workload.processes[name].memory_mb for name in names) / _MB_PER_MIB)
         yield f"# kubectl label node {' '.join(machines)} {_LABEL}/{part}=true\n"

@@ -53,7 +53,7 @@ class FeedPosition:
     def has_reached(self, end: Self) -> bool:
         """Whether everything up to another position was seen; false across generations."""
         pairs = zip(self.ids, end.ids, strict=True)
-        is_behind = any(order_of(own) < order_of(other) for own, other in pairs)
+        is_behind = any(order_of(mine) < order_of(theirs) for mine, theirs in pairs)
         return self.generation == end.generation and not is_behind
 
 

@@ -1,1 +1,1 @@
-"""Continuous queries: each operator on Spark or in the database, wherever the plan keeps up."""
+"""Continuous queries: each operator runs on Spark or in the database, so that the plan keeps up."""

@@ -1,8 +1,8 @@
-"""What operators cost: seconds of work that a second of arrivals causes, by calibrated constants.
+"""Costs of operators: seconds of work for a second of arrivals, by calibrated constants.
 
 An operator's utilisation is the sum of counts (tuples, triggers, slides) times seconds for each. A
-fragment of the database is costed as a whole, since operators that share one statement share its
-transfers: its cost is not the sum of what its operators would cost alone.
+database fragment has a joint cost, since operators in one statement share its transfers: its cost
+is not the sum of its operators' separate costs.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ from mediator.schema.errors import invalid
 
 __all__ = ["CalibratedCosts", "Constants", "Costs", "Workload", "parse_constants"]
 
-_LARGEST_S = 3_600.0
+_MAX_S = 3_600.0
 
 
 class Costs(Protocol):
-    """Utilisations of the operators of one query; an engine keeps up with 1 and less."""
+    """Utilisations of the operators of one query; an engine keeps up with 1 or less."""
 
     def on_spark(self, operator: Operator) -> float:
         """Return the utilisation of an operator on Spark."""
         ...
 
     def in_database(self, operators: Sequence[Operator]) -> float:
-        """Return that of operators that are one statement; the last one is its root."""
+        """Return the utilisation of operators in one statement; the last one is its root."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Seconds, each for one of what its name says.
+    """Calibrated seconds, each for one unit of its name.
 
     Attributes:
         window_trigger: A micro-batch of the query: planning, scheduling and commit of Spark.
-        window_tuple: A tuple that is read.
-        stateless_tuple: A tuple that is selected or projected on Spark.
+        window_tuple: A tuple read.
+        stateless_tuple: A tuple selected or projected on Spark.
         join_trigger: A micro-batch of a join on Spark.
-        join_tuple: A tuple that it receives.
-        join_result: A tuple that it produces.
+        join_tuple: A tuple received by the join.
+        join_result: A tuple produced by the join.
         join_kept: A tuple of its inputs, read again at each micro-batch.
         aggregate_trigger: A micro-batch of an aggregate on Spark.
-        aggregate_tuple: A tuple that it receives.
+        aggregate_tuple: A tuple received by the aggregate.
         aggregate_kept: A tuple of its input, at each slide, unless tuples of a group are merged.
-        aggregate_result: A tuple that it produces.
+        aggregate_result: A tuple produced by the aggregate.
         statement: An execution of a statement in the database, with its transaction.
-        shipped_tuple: A tuple that is sent there.
-        scanned_tuple: A tuple of what was sent, at each slide.
+        shipped_tuple: A tuple sent to the database.
+        scanned_tuple: A shipped tuple, at each slide.
         database_select: A tuple that a selection or projection of the statement reads, at a slide.
         database_join: A tuple that a join reads or produces, at a slide.
         database_aggregate: A tuple that an aggregate reads, at a slide.
@@ -93,21 +93,21 @@ class Constants:
 def parse_constants(document: Any) -> Constants:
     """Read constants from JSON; raises `Invalid` with the location of every mistake."""
     node = Node(document, "", [])
-    names = [each.name for each in fields(Constants)]
+    names = [constant.name for constant in fields(Constants)]
     node.shape(required=tuple(names))
-    wanted = f"a number of seconds from 0 to {_LARGEST_S:g}"
-    values = {name: node[name].read(0.0, _is_duration, wanted) for name in names}
+    description = f"a number of seconds from 0 to {_MAX_S:g}"
+    values = {name: node[name].read(0.0, _is_duration, description) for name in names}
     if node.errors:
         raise invalid(node.errors)
     return Constants(**values)
 
 
 Counts = dict[str, float]
-"""How often in a second what a constant is for happens."""
+"""Counts a second of the events that constants apply to."""
 
 
 class Workload:
-    """Counts of a query, which are what constants are multiplied by and fitted to.
+    """Counts of a query, which constants are multiplied by and fitted to.
 
     Args:
         trigger_s: Seconds of arrivals in a micro-batch.
@@ -119,8 +119,8 @@ class Workload:
         self._rates = dict(rates_of(query))
 
     def on_spark(self, operator: Operator) -> Counts:
-        below = [self._of(each) for each in inputs_of(operator)]
-        # A join of the same inputs in another order produces as much, but receives something else.
+        below = [self._of(input_) for input_ in inputs_of(operator)]
+        # A join of the same inputs in another order produces the same, but receives other tuples.
         rates = rates_over(self._query, operator, below)
         received = sum(rates.received)
         match operator:
@@ -131,34 +131,34 @@ class Workload:
                     "join_trigger": self._triggers,
                     "join_tuple": received,
                     "join_result": rates.produced,
-                    "join_kept": self._triggers * sum(each.size for each in below),
+                    "join_kept": self._triggers * sum(rates_below.size for rates_below in below),
                 }
             case Aggregate():
-                kept = _partials(self._query, rates, below[0])
+                partials = _partials(self._query, rates, below[0])
                 return {
                     "aggregate_trigger": self._triggers,
                     "aggregate_tuple": received,
-                    "aggregate_kept": self._slides * kept,
+                    "aggregate_kept": self._slides * partials,
                     "aggregate_result": rates.produced,
                 }
             case _:
                 return {"stateless_tuple": received}
 
     def in_database(self, operators: Sequence[Operator]) -> Counts:
-        """Return those of a statement; its root is the last of its operators."""
+        """Return the counts of a statement; its root is the last of its operators."""
         slides = self._slides
-        inside = {each.name for each in operators}
+        inside = {operator.name for operator in operators}
         counts = {
             "statement": self._triggers,
             "returned_tuple": slides * self._of(operators[-1]).size,
         }
         for operator in operators:
             below = inputs_of(operator)
-            for each in below:
-                if each.name not in inside:
-                    _add(counts, "shipped_tuple", self._of(each).produced)
-                    _add(counts, "scanned_tuple", slides * self._of(each).size)
-            read = sum(self._of(each).size for each in below)
+            for input_ in below:
+                if input_.name not in inside:
+                    _add(counts, "shipped_tuple", self._of(input_).produced)
+                    _add(counts, "scanned_tuple", slides * self._of(input_).size)
+            read = sum(self._of(input_).size for input_ in below)
             match operator:
                 case Select() | Project():
                     _add(counts, "database_select", slides * read)
@@ -169,15 +169,15 @@ class Workload:
         return counts
 
     def _of(self, operator: Operator) -> Rates:
-        """Return the rates of an operator, also of one that a reordering has made."""
+        """Return the rates of an operator, including joins made by reordering."""
         if operator.name not in self._rates:
-            below = [self._of(each) for each in inputs_of(operator)]
+            below = [self._of(input_) for input_ in inputs_of(operator)]
             self._rates[operator.name] = rates_over(self._query, operator, below)
         return self._rates[operator.name]
 
 
 class CalibratedCosts:
-    """Costs of a query by constants."""
+    """Costs of a query by calibrated constants."""
 
     def __init__(self, query: Query, constants: Constants, trigger_s: float) -> None:
         self._workload = Workload(query, trigger_s)
@@ -196,10 +196,10 @@ class CalibratedCosts:
 def _partials(query: Query, rates: Rates, below: Rates) -> float:
     """Return how many partial results an aggregate merges at a slide.
 
-    Tuples of a group that come and go at the same slides are one partial result.
+    Tuples of a group that enter and leave at the same slides are one partial result.
     """
-    lasts_s = below.size / below.produced if below.produced else 0.0
-    panes = max(1.0, lasts_s / query.slide_s)
+    lifetime_s = below.size / below.produced if below.produced else 0.0
+    panes = max(1.0, lifetime_s / query.slide_s)
     return min(below.size, panes * rates.size)
 
 
@@ -208,4 +208,4 @@ def _add(counts: Counts, name: str, count: float) -> None:
 
 
 def _is_duration(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= _LARGEST_S
+    return type(value) in (int, float) and 0 <= value <= _MAX_S

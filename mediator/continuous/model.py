@@ -1,7 +1,7 @@
 """Continuous queries: windows over streams, and a tree of relational operators above them.
 
-The semantics are those of CQL (Arasu et al. 2006): at every slide a window is a relation, operators
-compute relations from relations, and the result is that of the root.
+The semantics are CQL's (Arasu et al. 2006): at every slide, a window is a relation, operators
+compute relations from relations, and the root's relation is the result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class ValueType(StrEnum):
-    """Integers have 64 bits, and numbers are IEEE doubles; none of them is ever null."""
+    """Integers have 64 bits, numbers are IEEE doubles; no value is ever null."""
 
     INTEGER = "integer"
     NUMBER = "number"
@@ -54,7 +54,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The tuples of a stream in the last seconds, or its last rows; one of both is given."""
+    """The tuples of a stream in the last seconds, or its last rows; exactly one is set."""
 
     name: str
     stream: str
@@ -73,7 +73,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A field against a constant or another field; numbers are compared as doubles."""
+    """A comparison of a field with a constant or another field; numbers compare as doubles."""
 
     comparator: str
     field: str
@@ -85,7 +85,7 @@ class Select:
     """The tuples for which every comparison holds.
 
     Attributes:
-        selectivity: The share of tuples for which they do.
+        selectivity: The share of tuples for which they hold.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The natural join: of tuples that agree in all fields that both inputs have."""
+    """The natural join: tuples that agree in all common fields."""
 
     name: str
     left: Operator
@@ -147,7 +147,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One tuple for each group of tuples that is not empty; without `by`, all are one group."""
+    """One tuple for each non-empty group; without `by`, all tuples are one group."""
 
     name: str
     of: Operator
@@ -157,7 +157,7 @@ class Aggregate:
     @property
     def fields(self) -> Mapping[str, ValueType]:
         below = self.of.fields
-        columns = {name: _type_of(each, below) for name, each in self.columns.items()}
+        columns = {name: _type_of(aggregation, below) for name, aggregation in self.columns.items()}
         return {**{name: below[name] for name in self.by}, **columns}
 
 
@@ -170,7 +170,7 @@ class Query:
 
     Attributes:
         slide_s: Seconds from one result to the next.
-        distinct: About how many values fields have that are joined or grouped by.
+        distinct: Approximate number of values of fields that are joined or grouped by.
     """
 
     streams: Mapping[str, Stream]
@@ -181,7 +181,8 @@ class Query:
     def at_rate(self, factor: float) -> Query:
         """Return the query with the rates of all streams multiplied."""
         streams = {
-            name: replace(each, rate=each.rate * factor) for name, each in self.streams.items()
+            name: replace(stream, rate=stream.rate * factor)
+            for name, stream in self.streams.items()
         }
         return replace(self, streams=streams)
 
@@ -209,15 +210,15 @@ def with_inputs(operator: Operator, inputs: tuple[Operator, ...]) -> Operator:
 
 
 def post_order(root: Operator) -> Iterator[Operator]:
-    """Go through all operators, each behind its inputs."""
-    for each in inputs_of(root):
-        yield from post_order(each)
+    """Yield all operators, each after its inputs."""
+    for input_ in inputs_of(root):
+        yield from post_order(input_)
     yield root
 
 
 def relational(root: Operator) -> list[Operator]:
-    """Return the operators from relations to relations, in post-order: all but windows."""
-    return [each for each in post_order(root) if not isinstance(each, Window)]
+    """Return the relational operators in post-order: all except windows."""
+    return [operator for operator in post_order(root) if not isinstance(operator, Window)]
 
 
 def _type_of(aggregation: Aggregation, fields: Mapping[str, ValueType]) -> ValueType:

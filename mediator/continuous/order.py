@@ -1,7 +1,7 @@
-"""Which of two plans is better: one that keeps up, then the cheaper one (the paper's Definition 1).
+"""The order of plans: first those that keep up, then by cost (the paper's Definition 1).
 
 The paper gives each operator a core. Engines with a limited number of cores, or one machine for
-both, are an addition: operators then share what there is, and their utilisations add up.
+both engines, are an addition: operators then share the cores, and their utilisations add up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PlanCost:
     """Cost of a plan; it keeps up with its sources if its bottleneck is 1 or less.
 
     Attributes:
-        bottleneck: The highest utilisation of anything in it.
+        bottleneck: The highest utilisation in it.
         total: The sum of the utilisations of its operators.
     """
 
@@ -37,7 +37,7 @@ class PlanCost:
 
     @property
     def order(self) -> tuple[bool, float]:
-        """What plans are compared by: the least is the best."""
+        """The sort key of plans: the minimum is the best."""
         return not self.is_feasible, self.total if self.is_feasible else self.bottleneck
 
 
@@ -57,7 +57,7 @@ class Usage:
         )
 
     def is_at_most(self, other: Usage) -> bool:
-        """Whether it is not above another one in anything."""
+        """Whether no utilisation is above the other's."""
         return (
             self.largest <= other.largest
             and self.spark <= other.spark
@@ -67,7 +67,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Cores of Spark, of the database, and of a machine that both are on; infinity: one each."""
+    """Cores of Spark, the database, and their common machine; infinity: one core per operator."""
 
     spark: float = inf
     database: float = inf

@@ -1,4 +1,4 @@
-"""Parsing continuous queries and tuples from JSON, or naming every mistake with its location."""
+"""Parser of continuous queries and tuples in JSON, which reports every mistake's location."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from mediator.query.json_node import Node
 from mediator.schema.errors import invalid
 from mediator.schema.ids import NAME
 
-__all__ = ["MOST_JOINED", "MOST_OPERATORS", "parse_query", "parse_tuple"]
+__all__ = ["MAX_JOINED", "MAX_OPERATORS", "parse_query", "parse_tuple"]
 
-MOST_STREAMS: Final = 16
-MOST_FIELDS: Final = 64
-MOST_OPERATORS: Final = 64
-MOST_JOINED: Final = 10
-"""Inputs of joins that follow each other: their orders are tried subset by subset."""
+MAX_STREAMS: Final = 16
+MAX_FIELDS: Final = 64
+MAX_OPERATORS: Final = 64
+MAX_JOINED: Final = 10
+"""Maximum inputs of consecutive joins: their orders are tried subset by subset."""
 
-MOST_COMPARISONS: Final = 16
-MOST_ROWS: Final = 1_000_000
-LONGEST_WINDOW_S: Final = 86_400.0
-SHORTEST_SLIDE_S: Final = 0.01
-MOST_SLIDES: Final = 100_000
-"""Of a window: from one slide to the next nothing but whole slides is looked at."""
+MAX_COMPARISONS: Final = 16
+MAX_ROWS: Final = 1_000_000
+MAX_WINDOW_S: Final = 86_400.0
+MIN_SLIDE_S: Final = 0.01
+MAX_SLIDES: Final = 100_000
+"""Maximum slides of a window: time is only considered in whole slides."""
 
-HIGHEST_RATE: Final = 1e9
-LARGEST: Final = 1e15
-LONGEST_STRING: Final = 10_000
-EARLIEST_S, LATEST_S = -4e9, 4e9
+MAX_RATE: Final = 1e9
+MAX_NUMBER: Final = 1e15
+MAX_STRING_LENGTH: Final = 10_000
+MIN_TIME_S, MAX_TIME_S = -4e9, 4e9
 _BITS: Final = 63
 
 _COMPARATORS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
-_FOR_STRINGS: Final = ("eq", "ne")
+_STRING_COMPARATORS: Final = ("eq", "ne")
 _PAIR: Final = 2
 _KINDS: Final = ("window", "select", "project", "join", "aggregate")
 
@@ -56,11 +56,11 @@ def parse_query(document: Any) -> Query:
     """Read a continuous query; raises `Invalid` with the location of every mistake."""
     node = Node(document, "", [])
     node.shape("distinct", required=("streams", "slide_s", "operators", "root"))
-    streams = {name: _stream(each) for name, each in node["streams"].members(MOST_STREAMS, NAME)}
-    slide_s = _number(node["slide_s"], SHORTEST_SLIDE_S, LONGEST_WINDOW_S, "seconds")
+    streams = {name: _stream(member) for name, member in node["streams"].members(MAX_STREAMS, NAME)}
+    slide_s = _number(node["slide_s"], MIN_SLIDE_S, MAX_WINDOW_S, "seconds")
     distinct = {
-        name: _number(each, 1, LARGEST, "values")
-        for name, each in node["distinct"].members(MOST_FIELDS, NAME)
+        name: _number(member, 1, MAX_NUMBER, "values")
+        for name, member in node["distinct"].members(MAX_FIELDS, NAME)
     }
     root = _Operators(node, streams, slide_s, distinct).root()
     if node.errors or root is None:
@@ -74,20 +74,20 @@ def parse_tuple(
     """Read a tuple: its stream, its time in seconds, and its values; raises `Invalid`."""
     node = Node(document, "", [])
     node.shape(required=("stream", "time_s", "values"))
-    name = _known(node["stream"], "stream", streams)
-    time_s = _number(node["time_s"], EARLIEST_S, LATEST_S, "seconds")
+    name = _read_name(node["stream"], "stream", streams)
+    time_s = _number(node["time_s"], MIN_TIME_S, MAX_TIME_S, "seconds")
     if name is None:
         raise invalid(node.errors)
     fields = streams[name].fields
     values = node["values"].shape(required=tuple(fields))
-    read = {field: _value(values[field], kind) for field, kind in fields.items()}
+    parsed = {field: _value(values[field], kind) for field, kind in fields.items()}
     if node.errors:
         raise invalid(node.errors)
-    return name, time_s, read
+    return name, time_s, parsed
 
 
 class _Operators:
-    """Reads the operators from the root on, each once."""
+    """Parses the operators from the root on, each once."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class _Operators:
         distinct: Mapping[str, float],
     ) -> None:
         self._streams, self._slide_s, self._distinct = streams, slide_s, distinct
-        self._nodes = dict(node["operators"].members(MOST_OPERATORS, NAME))
+        self._nodes = dict(node["operators"].members(MAX_OPERATORS, NAME))
         self._root = node["root"]
         self._used: set[str] = set()
 
@@ -109,8 +109,8 @@ class _Operators:
         return root
 
     def _operator(self, reference: Node) -> Operator | None:
-        """Read what is referred to; None after an error that leaves nothing to go on with."""
-        name = _known(reference, "operator", self._nodes)
+        """Read the referenced operator; None after an error that prevents continuing."""
+        name = _read_name(reference, "operator", self._nodes)
         if name is None:
             return None
         if name in self._used:
@@ -122,21 +122,21 @@ class _Operators:
         if len(kinds) != 1:
             node.error(f"must have one of {', '.join(_KINDS)}")
             return None
-        read: Callable[[str, Node], Operator | None] = getattr(self, f"_{kinds[0]}")
-        return read(name, node)
+        read_kind: Callable[[str, Node], Operator | None] = getattr(self, f"_{kinds[0]}")
+        return read_kind(name, node)
 
     def _window(self, name: str, node: Node) -> Operator | None:
         node.shape("range_s", "rows", required=("window",))
-        stream = _known(node["window"], "stream", self._streams)
+        stream = _read_name(node["window"], "stream", self._streams)
         if node["range_s"].given == node["rows"].given:
             node.error("must have either range_s or rows")
         range_s, rows = None, None
         if node["rows"].given:
-            rows = node["rows"].integer(1, least=1, most=MOST_ROWS)
+            rows = node["rows"].integer(1, least=1, most=MAX_ROWS)
         else:
-            range_s = _number(node["range_s"], SHORTEST_SLIDE_S, LONGEST_WINDOW_S, "seconds")
-            if range_s > MOST_SLIDES * self._slide_s:
-                node["range_s"].error(f"must have {MOST_SLIDES:,} slides at most")
+            range_s = _number(node["range_s"], MIN_SLIDE_S, MAX_WINDOW_S, "seconds")
+            if range_s > MAX_SLIDES * self._slide_s:
+                node["range_s"].error(f"must have {MAX_SLIDES:,} slides at most")
         if stream is None:
             return None
         return Window(name, stream, self._streams[stream].fields, range_s, rows)
@@ -144,33 +144,35 @@ class _Operators:
     def _select(self, name: str, node: Node) -> Operator | None:
         node.shape("selectivity", required=("select", "of"))
         selectivity = _number(node["selectivity"], 0, 1, "a share", default=1.0)
-        below = self._operator(node["of"])
-        if below is None:
+        input_ = self._operator(node["of"])
+        if input_ is None:
             return None
-        nodes = node["select"].elements(MOST_COMPARISONS, least=1)
-        where = [_comparison(each, below.fields) for each in nodes]
-        return Select(name, below, tuple(each for each in where if each), selectivity)
+        nodes = node["select"].elements(MAX_COMPARISONS, least=1)
+        where = [_comparison(element, input_.fields) for element in nodes]
+        return Select(
+            name, input_, tuple(comparison for comparison in where if comparison), selectivity
+        )
 
     def _project(self, name: str, node: Node) -> Operator | None:
         node.shape(required=("project", "of"))
-        below = self._operator(node["of"])
-        if below is None:
+        input_ = self._operator(node["of"])
+        if input_ is None:
             return None
         columns = {}
-        for new, each in node["project"].members(MOST_FIELDS, NAME):
-            old = _known(each, "field", below.fields)
+        for new, member in node["project"].members(MAX_FIELDS, NAME):
+            old = _read_name(member, "field", input_.fields)
             if old is not None:
                 columns[new] = old
         if not columns:
             node["project"].error("must have at least one member")
-        return Project(name, below, columns)
+        return Project(name, input_, columns)
 
     def _join(self, name: str, node: Node) -> Operator | None:
         node.shape(required=("join",))
         if not isinstance(node["join"].value, list) or len(node["join"].value) != _PAIR:
             node["join"].error("must be a pair of operators")
             return None
-        left, right = (self._operator(each) for each in node["join"].elements(_PAIR))
+        left, right = (self._operator(element) for element in node["join"].elements(_PAIR))
         if left is None or right is None:
             return None
         join = Join(name, left, right)
@@ -180,33 +182,33 @@ class _Operators:
             if left.fields[field] is not right.fields[field]:
                 node["join"].error(f"{field} has two types")
             self._check_key(node["join"], field, left.fields)
-        if len(join.fields) > MOST_FIELDS:
-            node["join"].error(f"has more than {MOST_FIELDS} fields")
-        if _joined(join) > MOST_JOINED:
-            node["join"].error(f"joins more than {MOST_JOINED} inputs without another operator")
+        if len(join.fields) > MAX_FIELDS:
+            node["join"].error(f"has more than {MAX_FIELDS} fields")
+        if _count_joined(join) > MAX_JOINED:
+            node["join"].error(f"joins more than {MAX_JOINED} inputs without another operator")
         return join
 
     def _aggregate(self, name: str, node: Node) -> Operator | None:
         node.shape("by", required=("aggregate", "of"))
-        below = self._operator(node["of"])
-        if below is None:
+        input_ = self._operator(node["of"])
+        if input_ is None:
             return None
         by: list[str] = []
-        for each in node["by"].elements(MOST_FIELDS):
-            field = _known(each, "field", below.fields)
+        for element in node["by"].elements(MAX_FIELDS):
+            field = _read_name(element, "field", input_.fields)
             if field in by:
-                each.error("is named twice")
+                element.error("is named twice")
             elif field is not None:
-                self._check_key(each, field, below.fields)
+                self._check_key(element, field, input_.fields)
                 by.append(field)
         columns = {}
-        for new, each in node["aggregate"].members(MOST_FIELDS, NAME):
+        for new, member in node["aggregate"].members(MAX_FIELDS, NAME):
             if new in by:
-                each.error("is a field of by")
-            columns[new] = _aggregation(each, below.fields)
+                member.error("is a field of by")
+            columns[new] = _aggregation(member, input_.fields)
         if not columns:
             node["aggregate"].error("must have at least one member")
-        return Aggregate(name, below, tuple(by), columns)
+        return Aggregate(name, input_, tuple(by), columns)
 
     def _check_key(self, node: Node, field: str, fields: Mapping[str, ValueType]) -> None:
         if fields[field] is ValueType.NUMBER:
@@ -215,41 +217,43 @@ class _Operators:
             node.unknown(f"needs /distinct/{field}: how many values it has", field, self._distinct)
 
 
-def _joined(operator: Operator) -> int:
-    """Count the inputs of joins that follow each other."""
+def _count_joined(operator: Operator) -> int:
+    """Count the inputs of consecutive joins."""
     if not isinstance(operator, Join):
         return 1
-    return _joined(operator.left) + _joined(operator.right)
+    return _count_joined(operator.left) + _count_joined(operator.right)
 
 
 def _stream(node: Node) -> Stream:
     node.shape(required=("fields", "rate"))
     fields = {}
-    for name, each in node["fields"].members(MOST_FIELDS, NAME):
-        wanted = f"one of {', '.join(ValueType)}"
-        fields[name] = ValueType(each.read(ValueType.INTEGER, _is_type, wanted))
+    for name, member in node["fields"].members(MAX_FIELDS, NAME):
+        choices = f"one of {', '.join(ValueType)}"
+        fields[name] = ValueType(member.read(ValueType.INTEGER, _is_type, choices))
     if not fields:
         node["fields"].error("must have at least one member")
-    return Stream(fields, _number(node["rate"], 1e-6, HIGHEST_RATE, "tuples a second"))
+    return Stream(fields, _number(node["rate"], 1e-6, MAX_RATE, "tuples a second"))
 
 
 def _comparison(node: Node, fields: Mapping[str, ValueType]) -> Comparison | None:
     node.shape(*_COMPARATORS)
-    given = [each for each in _COMPARATORS if node[each].given]
-    if len(given) != 1 or not isinstance(node[given[0]].value, list):
+    comparators = [name for name in _COMPARATORS if node[name].given]
+    if len(comparators) != 1 or not isinstance(node[comparators[0]].value, list):
         node.error('must be a comparison, such as {"gt": ["load", 10]}')
         return None
-    comparator, pair = given[0], node[given[0]]
+    comparator, pair = comparators[0], node[comparators[0]]
     if len(pair.value) != _PAIR:
         pair.error("must have two elements")
         return None
     one, two = pair.elements(_PAIR)
-    field = _known(one, "field", fields)
+    field = _read_name(one, "field", fields)
     if field is None:
         return None
     if fields[field] is ValueType.STRING:
-        if comparator not in _FOR_STRINGS:
-            node.error(f"{field} is a string: only {' and '.join(_FOR_STRINGS)} compare strings")
+        if comparator not in _STRING_COMPARATORS:
+            node.error(
+                f"{field} is a string: only {' and '.join(_STRING_COMPARATORS)} compare strings"
+            )
         return Comparison(comparator, field, _other(two, ValueType.STRING, fields))
     return Comparison(comparator, field, _other(two, ValueType.NUMBER, fields))
 
@@ -258,18 +262,20 @@ def _other(node: Node, kind: ValueType, fields: Mapping[str, ValueType]) -> Colu
     if not isinstance(node.value, dict):
         return _value(node, kind)
     node.shape("times", required=("field",))
-    field = _known(node["field"], "field", fields)
+    field = _read_name(node["field"], "field", fields)
     if field is not None and fields[field].is_numeric is not kind.is_numeric:
         node["field"].error("must have the same type")
     if not kind.is_numeric and node["times"].given:
         node["times"].error("is for numbers")
-    return Column(field or "", _number(node["times"], -LARGEST, LARGEST, "a factor", default=1.0))
+    return Column(
+        field or "", _number(node["times"], -MAX_NUMBER, MAX_NUMBER, "a factor", default=1.0)
+    )
 
 
 def _aggregation(node: Node, fields: Mapping[str, ValueType]) -> Aggregation:
-    wanted = f"an object with one of {', '.join(Function)}"
+    choices = f"an object with one of {', '.join(Function)}"
     if not isinstance(node.value, dict) or len(node.value) != 1:
-        node.error(f"must be {wanted}")
+        node.error(f"must be {choices}")
         return Aggregation(Function.COUNT)
     ((name, _),) = node.value.items()
     if name not in {*Function}:
@@ -279,7 +285,7 @@ def _aggregation(node: Node, fields: Mapping[str, ValueType]) -> Aggregation:
     if function is Function.COUNT:
         node[name].read("*", "*".__eq__, '"*"')
         return Aggregation(function)
-    field = _known(node[name], "field", fields)
+    field = _read_name(node[name], "field", fields)
     if field is None:
         return Aggregation(Function.COUNT)
     if not fields[field].is_numeric:
@@ -291,33 +297,33 @@ def _value(node: Node, kind: ValueType) -> float | str:
     """Read a value of a type, as each engine represents it."""
     match kind:
         case ValueType.STRING:
-            wanted = f"a string of {LONGEST_STRING:,} characters at most, without U+0000"
-            return str(node.read("", _is_string, wanted))
+            description = f"a string of {MAX_STRING_LENGTH:,} characters at most, without U+0000"
+            return str(node.read("", _is_string, description))
         case ValueType.INTEGER:
             return int(node.read(0, _is_integer, f"an integer of {_BITS + 1} bits"))
         case _:
-            # Adding zero makes of -0 the only zero that is grouped, joined and printed alike.
+            # Adding zero turns -0 into 0, so that zeros group, join and print alike.
             return float(node.read(0.0, _is_finite, "a number")) + 0.0
 
 
 def _number(
-    node: Node, least: float, most: float, unit: str, *, default: float | None = None
+    node: Node, minimum: float, maximum: float, unit: str, *, default: float | None = None
 ) -> float:
     def accepts(value: Any) -> bool:
-        return type(value) in (int, float) and least <= value <= most
+        return type(value) in (int, float) and minimum <= value <= maximum
 
-    fallback = most if default is None else default
+    fallback = maximum if default is None else default
     if not node.given and default is None:
-        return fallback  # its object has noted that it is missing
-    return float(node.read(fallback, accepts, f"a number from {least:g} to {most:g}: {unit}"))
+        return fallback  # its object has reported that it is missing
+    return float(node.read(fallback, accepts, f"a number from {minimum:g} to {maximum:g}: {unit}"))
 
 
-def _known(node: Node, what: str, known: Mapping[str, Any]) -> str | None:
-    """Read a name that is known; None after an error."""
-    if isinstance(node.value, str) and node.value in known:
+def _read_name(node: Node, noun: str, names: Mapping[str, Any]) -> str | None:
+    """Read one of these names; None after an error."""
+    if isinstance(node.value, str) and node.value in names:
         return node.value
     if node.given:
-        node.unknown(f"must be the name of {what}s that there are", node.value, known)
+        node.unknown(f"must be the name of {noun}s that there are", node.value, names)
     return None
 
 
@@ -326,7 +332,7 @@ def _is_type(value: Any) -> bool:
 
 
 def _is_string(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_STRING and "\0" not in value
+    return isinstance(value, str) and len(value) <= MAX_STRING_LENGTH and "\0" not in value
 
 
 def _is_integer(value: Any) -> bool:
@@ -334,4 +340,4 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LARGEST and isfinite(value)
+    return type(value) in (int, float) and abs(value) <= MAX_NUMBER and isfinite(value)

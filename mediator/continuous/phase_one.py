@@ -1,7 +1,7 @@
 """Phase one: the best order of joins, as if all operators were on Spark.
 
 Dynamic programming over sets of inputs (System R; Selinger et al. 1979), without cross products.
-The principle of optimality holds, since the cost of a further join is the same above every plan of
+The principle of optimality holds, since the cost of another join is the same above every plan of
 the same inputs.
 """
 
@@ -19,10 +19,16 @@ __all__ = ["order_joins"]
 
 
 def order_joins(query: Query, costs: Costs, capacity: Capacity) -> Query:
-    """Return the query with the joins in their best order; they keep a name for the same inputs."""
-    names = {_inputs_below(each): each.name for each in post_order(query.root) if _is_join(each)}
-    ordering = _Ordering(costs, capacity, names, {each.name for each in post_order(query.root)})
-    return replace(query, root=ordering.ordered(query.root))
+    """Return the query with its joins in the best order; equal input sets keep their names."""
+    names = {
+        _inputs_below(operator): operator.name
+        for operator in post_order(query.root)
+        if _is_join(operator)
+    }
+    ordering = _Ordering(
+        costs, capacity, names, {operator.name for operator in post_order(query.root)}
+    )
+    return replace(query, root=ordering.reorder(query.root))
 
 
 class _Ordering:
@@ -31,29 +37,29 @@ class _Ordering:
         costs: Costs,
         capacity: Capacity,
         names: Mapping[frozenset[str], str],
-        taken: set[str],
+        used_names: set[str],
     ) -> None:
         self._costs, self._capacity, self._names = costs, capacity, names
-        new = (f"join_{number}" for number in count(1))
-        self._new = (name for name in new if name not in taken)
-        self._made: dict[frozenset[str], str] = {}
+        names_to_try = (f"join_{number}" for number in count(1))
+        self._unused_names = (name for name in names_to_try if name not in used_names)
+        self._new_names: dict[frozenset[str], str] = {}
 
-    def ordered(self, root: Operator) -> Operator:
+    def reorder(self, root: Operator) -> Operator:
         if not _is_join(root):
-            return with_inputs(root, tuple(self.ordered(each) for each in inputs_of(root)))
-        inputs = [self.ordered(each) for each in _inputs(root)]
-        known = _masks(root)
+            return with_inputs(root, tuple(self.reorder(input_) for input_ in inputs_of(root)))
+        inputs = [self.reorder(input_) for input_ in _inputs(root)]
+        query_masks = _masks(root)
         best: dict[int, tuple[Usage, Operator]] = {
-            1 << at: (Usage(), each) for at, each in enumerate(inputs)
+            1 << number: (Usage(), input_) for number, input_ in enumerate(inputs)
         }
-        everything = (1 << len(inputs)) - 1
-        for subset in range(1, everything + 1):
-            # Of equal orders, that of the query.
-            halves = sorted(_halves(subset), key=lambda one: not {one, subset ^ one} <= known)
-            for part in halves:
-                if part in best and subset ^ part in best:
-                    self._consider(best, part, subset ^ part)
-        return best[everything][1]
+        all_inputs = (1 << len(inputs)) - 1
+        for subset in range(1, all_inputs + 1):
+            # Among equal orders, prefer the query's.
+            halves = sorted(_halves(subset), key=lambda one: not {one, subset ^ one} <= query_masks)
+            for half in halves:
+                if half in best and subset ^ half in best:
+                    self._consider(best, half, subset ^ half)
+        return best[all_inputs][1]
 
     def _consider(self, best: dict[int, tuple[Usage, Operator]], one: int, other: int) -> None:
         (usage, left), (usage_right, right) = best[one], best[other]
@@ -61,10 +67,10 @@ class _Ordering:
         if not join.shared:
             return
         cost = self._costs.on_spark(join)
-        together = usage.plus(usage_right).plus(Usage(cost, cost))
-        known = best.get(one | other)
-        if known is None or self._order(together) < self._order(known[0]):
-            best[one | other] = together, join
+        combined = usage.plus(usage_right).plus(Usage(cost, cost))
+        former = best.get(one | other)
+        if former is None or self._order(combined) < self._order(former[0]):
+            best[one | other] = combined, join
 
     def _order(self, usage: Usage) -> tuple[bool, float]:
         return self._capacity.cost(usage).order
@@ -73,44 +79,44 @@ class _Ordering:
         below = frozenset(_names(left)) | frozenset(_names(right))
         if below in self._names:
             return self._names[below]
-        if below not in self._made:
-            self._made[below] = next(self._new)
-        return self._made[below]
+        if below not in self._new_names:
+            self._new_names[below] = next(self._unused_names)
+        return self._new_names[below]
 
 
 def _halves(subset: int) -> Iterator[int]:
-    """Go through the parts of a set that have its lowest member: the other part has not."""
+    """Yield the proper subsets of a set that contain its lowest member."""
     lowest = subset & -subset
-    rest = subset ^ lowest
-    part = rest
+    others = subset ^ lowest
+    part = others
     while part:
-        part = (part - 1) & rest
+        part = (part - 1) & others
         yield part | lowest
 
 
 def _inputs(join: Operator) -> list[Operator]:
-    """Return the inputs of joins that follow each other."""
+    """Return the inputs of consecutive joins."""
     if not _is_join(join):
         return [join]
-    return [each for below in inputs_of(join) for each in _inputs(below)]
+    return [input_ for below in inputs_of(join) for input_ in _inputs(below)]
 
 
 def _masks(root: Operator) -> set[int]:
     """Return the inputs and joins of the query as sets of inputs."""
-    found: set[int] = set()
+    masks: set[int] = set()
 
     def cover(operator: Operator, first: int) -> int:
-        """Return the first input behind those of an operator."""
-        behind = first + 1
+        """Return the number of the first input after an operator's inputs."""
+        end = first + 1
         if _is_join(operator):
-            behind = first
+            end = first
             for below in inputs_of(operator):
-                behind = cover(below, behind)
-        found.add((1 << behind) - (1 << first))
-        return behind
+                end = cover(below, end)
+        masks.add((1 << end) - (1 << first))
+        return end
 
     cover(root, 0)
-    return found
+    return masks
 
 
 def _inputs_below(join: Operator) -> frozenset[str]:
@@ -118,7 +124,7 @@ def _inputs_below(join: Operator) -> frozenset[str]:
 
 
 def _names(operator: Operator) -> list[str]:
-    return [each.name for each in _inputs(operator)]
+    return [input_.name for input_ in _inputs(operator)]
 
 
 def _is_join(operator: Operator) -> bool:

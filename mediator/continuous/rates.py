@@ -1,7 +1,7 @@
-"""What flows through a query: rates of operators, and sizes of their relations.
+"""Rates of a query's operators, and sizes of their relations.
 
-Rates are source-driven: what an operator receives and produces because of one second of arrivals
-at the sources, which is not its rate of output.
+Rates are source-driven: the tuples that an operator receives and produces for one second of
+arrivals at the sources, which is not its output rate.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["Rates", "rates_of", "rates_over"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of an operator.
+    """The rates of an operator.
 
     Attributes:
         received: Tuples from each input, or from the stream of a window.
-        produced: Tuples that it produces.
+        produced: Tuples produced.
         size: Tuples of its relation at a slide.
     """
 
@@ -32,20 +32,20 @@ class Rates:
 
 def rates_of(query: Query) -> Mapping[str, Rates]:
     """Return the rates of all operators by name."""
-    found: dict[str, Rates] = {}
+    rates: dict[str, Rates] = {}
 
     def compute(operator: Operator) -> Rates:
-        below = [compute(each) for each in inputs_of(operator)]
-        found[operator.name] = rates_over(query, operator, below)
-        return found[operator.name]
+        below = [compute(input_) for input_ in inputs_of(operator)]
+        rates[operator.name] = rates_over(query, operator, below)
+        return rates[operator.name]
 
     compute(query.root)
-    return found
+    return rates
 
 
 def rates_over(query: Query, operator: Operator, below: list[Rates]) -> Rates:
-    """Return the rates of an operator whose inputs have these."""
-    received = tuple(each.produced for each in below)
+    """Return the rates of an operator from its inputs' rates."""
+    received = tuple(rates.produced for rates in below)
     match operator:
         case Window(range_s=range_s, rows=rows):
             rate = query.streams[operator.stream].rate

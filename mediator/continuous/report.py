@@ -1,4 +1,4 @@
-"""Plans of continuous queries as JSON, alone and over a range of rates."""
+"""Plans of continuous queries as JSON, single and over a range of rates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["describe", "describe_sweep"]
 
 
 def describe(plan: Plan, options: PlanOptions) -> dict[str, Any]:
-    """Return a plan: what each operator receives, produces and costs, and on which engine."""
+    """Return a plan: tuples received and produced, cost and engine of each operator."""
     return {
         "cost": _cost(plan.physical.cost),
         "plans_examined": plan.physical.examined,
@@ -26,7 +26,7 @@ def describe(plan: Plan, options: PlanOptions) -> dict[str, Any]:
 
 
 def describe_sweep(query: Query, factors: Sequence[float], options: PlanOptions) -> dict[str, Any]:
-    """Return the best plan at each rate, with the costs of those that use one engine."""
+    """Return the best plan at each rate, with the costs of plans on a single engine."""
     rates = [_at_rate(query.at_rate(factor), factor, options) for factor in factors]
     switches = [
         {"factor": after["factor"], "from": before["in_database"], "to": after["in_database"]}
@@ -38,21 +38,21 @@ def describe_sweep(query: Query, factors: Sequence[float], options: PlanOptions)
 
 def _at_rate(query: Query, factor: float, options: PlanOptions) -> dict[str, Any]:
     plan = make_plan(query, options)
-    alone = {engine: everything_on(engine, plan.query, options) for engine in Engine}
+    single_engine = {engine: everything_on(engine, plan.query, options) for engine in Engine}
     return {
         "factor": factor,
         "rates": {name: stream.rate for name, stream in query.streams.items()},
         "in_database": _placed_in_database(plan),
         "cost": _cost(plan.physical.cost),
-        "all_spark": _cost(alone[Engine.SPARK].physical.cost),
-        "all_database": _cost(alone[Engine.DATABASE].physical.cost),
+        "all_spark": _cost(single_engine[Engine.SPARK].physical.cost),
+        "all_database": _cost(single_engine[Engine.DATABASE].physical.cost),
     }
 
 
 def _operators(plan: Plan, options: PlanOptions) -> Iterable[dict[str, Any]]:
     costs, rates = options.costs(plan.query), rates_of(plan.query)
-    statements = {each[-1].name: each for each in plan.physical.fragments}
-    inside = {each.name: root for root, of in statements.items() for each in of}
+    statements = {fragment[-1].name: fragment for fragment in plan.physical.fragments}
+    inside = {operator.name: root for root, fragment in statements.items() for operator in fragment}
     for operator in post_order(plan.query.root):
         name = operator.name
         if name in statements:
@@ -62,7 +62,7 @@ def _operators(plan: Plan, options: PlanOptions) -> Iterable[dict[str, Any]]:
         yield {
             "name": name,
             "kind": type(operator).__name__.lower(),
-            "of": [each.name for each in inputs_of(operator)],
+            "of": [input_.name for input_ in inputs_of(operator)],
             "engine": plan.physical.engines[name].value,
             "statement": inside.get(name),
             "received": list(rates[name].received),
@@ -76,7 +76,7 @@ def _placed_in_database(plan: Plan) -> list[str]:
     def is_placed(operator: Operator) -> bool:
         return plan.physical.engines[operator.name] is Engine.DATABASE
 
-    return [each.name for each in relational(plan.query.root) if is_placed(each)]
+    return [operator.name for operator in relational(plan.query.root) if is_placed(operator)]
 
 
 def _cost(cost: PlanCost) -> dict[str, Any]:

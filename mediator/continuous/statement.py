@@ -1,9 +1,9 @@
-"""The one statement that a fragment of operators is in PostgreSQL.
+"""A fragment of operators as one PostgreSQL statement.
 
-A shipped relation is a table whose tuples say at which slides they are there: from `FROM` on, and
-no longer at `UNTIL`. The statement takes the first and the last slide of a micro-batch, and returns
-the result at each of them. Names are those that the parser has let pass, and are quoted all the
-same; values are parameters.
+A shipped relation is a table whose tuples contain the slides at which they are valid: from `FROM`
+(inclusive) to `UNTIL` (exclusive). The statement takes the first and the last slide of a
+micro-batch, and returns the result at each slide. Names were validated by the parser and are quoted
+nevertheless; values are parameters.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ FROM: Final = "_from"
 UNTIL: Final = "_until"
 BATCH: Final = "_batch"
 SLIDE: Final = "_slide"
-"""Columns of ours: no field can have their names, which begin with a letter."""
+"""Internal columns: fields cannot have their names, as field names begin with a letter."""
 
 REPLACED: Final = f"{quoted(BATCH)} >= $1 OR {quoted(UNTIL)} <= $2"
-"""What is obsolete in a batch whose number is $1, and whose first slide is $2."""
+"""Matches obsolete tuples in batch number $1, whose first slide is $2."""
 
 _TYPES: Final[Mapping[ValueType, str]] = {
     ValueType.INTEGER: "bigint",
     ValueType.NUMBER: "double precision",
-    # Compared by bytes, as Spark does, whatever the collation of the database.
+    # Compared bytewise like in Spark, whatever the database's collation.
     ValueType.STRING: 'text COLLATE "C"',
 }
 _COMPARATORS: Final[Mapping[str, str]] = {
@@ -75,9 +75,9 @@ class Statement:
     """A fragment as a statement.
 
     Attributes:
-        text: Takes the first slide, the last one, and then the arguments.
-        inputs: The operators whose results are shipped, by the table that they are shipped to.
-        root: The operator whose result it returns, by slide.
+        text: Its parameters are the first slide, the last slide, and the arguments.
+        inputs: The operators whose results are shipped, by table.
+        root: The operator whose result it returns, per slide.
     """
 
     text: str
@@ -87,7 +87,7 @@ class Statement:
 
 
 def statement_of(schema: str, task: str, fragment: Sequence[Operator]) -> Statement:
-    """Write the statement of a fragment in post-order; its tables are named after the task."""
+    """Return the statement of a fragment in post-order; its tables are named after the task."""
     writer = _Writer(schema, task, fragment)
     root = fragment[-1]
     columns = ", ".join(quoted("result", name) for name in root.fields)
@@ -100,7 +100,7 @@ def statement_of(schema: str, task: str, fragment: Sequence[Operator]) -> Statem
 
 
 def shipped_columns(operator: Operator) -> dict[str, str]:
-    """Return the columns of the table that results of an operator are shipped to, with types."""
+    """Return the columns, with types, of the table for an operator's shipped results."""
     fields = {name: _TYPES[kind] for name, kind in operator.fields.items()}
     return {**fields, FROM: "bigint", UNTIL: "bigint", BATCH: "bigint"}
 
@@ -108,7 +108,7 @@ def shipped_columns(operator: Operator) -> dict[str, str]:
 class _Writer:
     def __init__(self, schema: str, task: str, fragment: Sequence[Operator]) -> None:
         self._schema, self._task = schema, task
-        self._inside = {each.name for each in fragment}
+        self._inside = {operator.name for operator in fragment}
         self._aliases = (f"t{number}" for number in count())
         self.arguments: list[float | str] = []
         self.inputs: dict[str, Operator] = {}
@@ -117,13 +117,15 @@ class _Writer:
         if operator.name not in self._inside:
             return self._shipped(operator)
         below = [
-            f"({self.relation(each)}) AS {alias}"
-            for each, alias in zip(inputs_of(operator), self._aliases, strict=False)
+            f"({self.relation(input_)}) AS {alias}"
+            for input_, alias in zip(inputs_of(operator), self._aliases, strict=False)
         ]
         match operator:
             case Select(where=where):
                 source = below[0]
-                conditions = " AND ".join(self._comparison(each, operator) for each in where)
+                conditions = " AND ".join(
+                    self._comparison(condition, operator) for condition in where
+                )
                 return f"SELECT {_list(operator.fields)} FROM {source} WHERE {conditions}"  # noqa: S608 - quoted identifiers
             case Project(columns=columns):
                 renamed = ", ".join(f"{quoted(o)} AS {quoted(n)}" for n, o in columns.items())
@@ -133,9 +135,9 @@ class _Writer:
                 using = _list(shared)
                 return f"SELECT {_list(operator.fields)} FROM {left} JOIN {right} USING ({using})"  # noqa: S608 - quoted identifiers
             case Aggregate(by=by, columns=aggregations):
-                computed = [f"{_computed(a)} AS {quoted(n)}" for n, a in aggregations.items()]
+                computed = [f"{_aggregation(a)} AS {quoted(n)}" for n, a in aggregations.items()]
                 columns_ = ", ".join([*map(quoted, by), *computed])
-                # Without groups SQL aggregates nothing to one row; here, an empty group is none.
+                # Without groups, SQL aggregates an empty input to one row; here, it has no group.
                 grouped = f" GROUP BY {_list(by)}" if by else " HAVING count(*) > 0"
                 return f"SELECT {columns_} FROM {below[0]}{grouped}"  # noqa: S608 - quoted identifiers
             case _:
@@ -167,7 +169,7 @@ class _Writer:
         return f"${len(self.arguments) + 2}::{kind}"
 
 
-def _computed(aggregation: Aggregation) -> str:
+def _aggregation(aggregation: Aggregation) -> str:
     if aggregation.field is None:
         return "count(*)"
     return _FUNCTIONS[aggregation.function].format(quoted(aggregation.field))

@@ -209,8 +209,8 @@ class Worker:
                 self.states.reshape(shape)
 
     def _report(self, message: Notice) -> None:
-        held = sum(self.rows().values())
-        reported = Reported(message.relocation, self.address, held, tuple(self.states.ids))
+        total_rows = sum(self.rows().values())
+        reported = Reported(message.relocation, self.address, total_rows, tuple(self.states.ids))
         self.outbox.append((MANAGER, reported))
 
     def _compute(self, message: ComputePartitionsToMove) -> None:

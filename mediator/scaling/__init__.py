@@ -1,4 +1,4 @@
-"""Scaling advice, never an action: what is used of systems and of the service, and whether it fits.
+"""Scaling advice, never an action: utilisation of systems and the service, and the right size.
 
 See docs/papers/wattdb.md.
 """

@@ -1,14 +1,14 @@
-"""Energy and delay of an operation, by powers that the operator states.
+"""Energy and delay of an operation, from power figures stated by the operator.
 
 See docs/papers/wattdb.md, section 2.
 
-Nothing here is measured with a meter. Between idle and peak, power is taken to grow with
-utilisation; of several replicas it adds up. The energy-delay product (EDP) of an operation is its
-energy times its delay: what saves energy by being slow gains nothing.
+Nothing is metered. Between idle and peak, power is assumed to grow with utilisation; the powers of
+replicas add up. The energy-delay product (EDP) of an operation is its energy times its delay:
+saving energy by being slow gains nothing.
 
-What another size would cost is a model: the same operations, spread over more or fewer equal
-parts, each of which serves all that it has in turns. There an operation takes ``1 / (1 - used)`` of
-what it takes alone (M/M/1, processor sharing).
+The costs at another size are modelled: the same operations are spread over more or fewer equal
+parts, each with processor sharing. An operation then takes ``1 / (1 - used)`` times its time alone
+(M/M/1).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = [
     "OperationCost",
     "StatedPowers",
     "SystemLoad",
+    "best_size",
     "energy_report",
-    "least",
     "operation_cost",
 ]
 
 
 class StatedPowers(BaseModel):
-    """What the operator states of a system as a whole, or of one replica.
+    """Power figures stated for an entire system, or for one replica.
 
     Attributes:
-        idle_w: Watts that it draws when it does nothing.
+        idle_w: Watts when idle.
         peak_w: Watts at full utilisation.
-        edp_goal_js: The EDP that an operation should not exceed, in joule-seconds; None: no goal.
+        edp_goal_js: The maximum EDP of an operation, in joule-seconds; None: no goal.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -53,7 +53,7 @@ class StatedPowers(BaseModel):
         return self
 
     def power_w(self, used: float) -> float:
-        """Return the watts at a utilisation; more than all of it draws no more."""
+        """Return the watts at a utilisation; overload draws no more than full load."""
         return self.idle_w + (self.peak_w - self.idle_w) * min(used, 1.0)
 
 
@@ -81,26 +81,26 @@ class OperationCost(NamedTuple):
 
 
 class SystemLoad(NamedTuple):
-    """The load of a system or of the service, and how it copes.
+    """The load of a system or of the service, with its delay.
 
     Attributes:
-        used: Utilisation at its present size.
-        rate: Operations/s, of all parts together.
-        size: The present size, in parts of which the powers are stated.
-        most: The highest utilisation that has to be reckoned with; None: not known yet.
+        used: Utilisation at its current size.
+        rate: Total operations/s of all parts.
+        size: The current size, in parts for which the powers are stated.
+        peak: The highest utilisation to expect; None: not known yet.
     """
 
     used: float
     rate: float
     delay_s: float
     size: float
-    most: float | None
+    peak: float | None
 
 
-def operation_cost(stated: StatedPowers, load: SystemLoad, size: float) -> OperationCost | None:
-    """Return what an operation would take at a size; None: it could not serve the load."""
+def operation_cost(powers: StatedPowers, load: SystemLoad, size: float) -> OperationCost | None:
+    """Return the cost of an operation at a size; None: that size could not serve the load."""
     used = load.used * load.size / size
-    energy_j = size * stated.power_w(used) / load.rate
+    energy_j = size * powers.power_w(used) / load.rate
     if size == load.size:
         return OperationCost(energy_j, load.delay_s)
     if max(used, load.used) >= 1:
@@ -108,70 +108,70 @@ def operation_cost(stated: StatedPowers, load: SystemLoad, size: float) -> Opera
     return OperationCost(energy_j, load.delay_s * (1 - load.used) / (1 - used))
 
 
-def least(
-    stated: StatedPowers, load: SystemLoad, sizes: Sequence[float]
+def best_size(
+    powers: StatedPowers, load: SystemLoad, sizes: Sequence[float]
 ) -> tuple[float, OperationCost] | None:
-    """Return the size that keeps the band with the least EDP, and its cost; None: no size does.
+    """Return the size within the band with the lowest EDP, and its cost; None: no such size.
 
-    The smallest size may be used less than the band requires.
+    The smallest size may be utilised below the band.
     """
-    if load.most is None:
+    if load.peak is None:
         return None
-    kept = [
+    sizes_in_band = [
         size
         for size in sizes
-        if load.most * load.size / size <= BAND.high
+        if load.peak * load.size / size <= BAND.high
         and (load.used * load.size / size >= BAND.low or size == min(sizes))
     ]
-    costs = [(size, operation_cost(stated, load, size)) for size in kept]
-    able = [(size, cost) for size, cost in costs if cost is not None]
-    return min(able, key=lambda each: (each[1].edp_js, each[0]), default=None)
+    costs = [(size, operation_cost(powers, load, size)) for size in sizes_in_band]
+    feasible = [(size, cost) for size, cost in costs if cost is not None]
+    return min(feasible, key=lambda item: (item[1].edp_js, item[0]), default=None)
 
 
 def energy_report(
-    stated: StatedPowers, load: SystemLoad | None, sizes: Mapping[float, str]
+    powers: StatedPowers, load: SystemLoad | None, sizes: Mapping[float, str]
 ) -> dict[str, Any]:
     """Return the energy of the load as JSON, with the reason as text.
 
-    Without a load (None) it is not known, or nothing. `sizes` are the names of possible sizes.
+    A load of None is unknown or zero. `sizes` are the names of possible sizes.
     """
-    report: dict[str, Any] = {"stated": stated.model_dump()}
-    now = None if load is None else operation_cost(stated, load, load.size)
-    if load is None or now is None:
+    report: dict[str, Any] = {"stated": powers.model_dump()}
+    current = None if load is None else operation_cost(powers, load, load.size)
+    if load is None or current is None:
         return {**report, "why": "It has no known load, so no operation has an energy."}
-    best = least(stated, load, tuple(sizes))
+    best = best_size(powers, load, tuple(sizes))
     return {
         **report,
-        "power_w": load.size * stated.power_w(load.used),
-        "energy_j": now.energy_j,
-        "delay_s": now.delay_s,
-        "edp_js": now.edp_js,
-        "goal_met": None if stated.edp_goal_js is None else now.edp_js <= stated.edp_goal_js,
+        "power_w": load.size * powers.power_w(load.used),
+        "energy_j": current.energy_j,
+        "delay_s": current.delay_s,
+        "edp_js": current.edp_js,
+        "goal_met": None if powers.edp_goal_js is None else current.edp_js <= powers.edp_goal_js,
         "least": best
-        and {"size": best[0], "edp_js": best[1].edp_js, "relative": best[1].relative_to(now)},
-        "why": " ".join(_sentences(stated, load, now, best, sizes)),
+        and {"size": best[0], "edp_js": best[1].edp_js, "relative": best[1].relative_to(current)},
+        "why": " ".join(_sentences(powers, load, current, best, sizes)),
     }
 
 
 def _sentences(
-    stated: StatedPowers,
+    powers: StatedPowers,
     load: SystemLoad,
-    now: OperationCost,
+    current: OperationCost,
     best: tuple[float, OperationCost] | None,
     sizes: Mapping[float, str],
 ) -> list[str]:
-    took = f"{now.energy_j:.3g} J and {now.delay_s:.3g} s: {now.edp_js:.3g} J·s"
-    sentences = [f"By the stated powers an operation takes {took}."]
-    if stated.edp_goal_js is not None:
-        side = "within" if now.edp_js <= stated.edp_goal_js else "above"
-        sentences.append(f"That is {side} the goal of {stated.edp_goal_js:.3g} J·s.")
-    if load.most is None:
+    cost_text = f"{current.energy_j:.3g} J and {current.delay_s:.3g} s: {current.edp_js:.3g} J·s"
+    sentences = [f"By the stated powers an operation takes {cost_text}."]
+    if powers.edp_goal_js is not None:
+        relation = "within" if current.edp_js <= powers.edp_goal_js else "above"
+        sentences.append(f"That is {relation} the goal of {powers.edp_goal_js:.3g} J·s.")
+    if load.peak is None:
         sentences.append("Half an hour has to be seen before sizes are compared.")
     elif best is None:
         sentences.append("No size that was compared would stay within the band.")
     elif best[0] == load.size:
         sentences.append("No other size that stays within the band has less.")
     else:
-        share = best[1].relative_to(now)
+        share = best[1].relative_to(current)
         sentences.append(f"{sizes[best[0]]} would stay within the band with {share:.2f} of that.")
     return sentences

@@ -12,7 +12,7 @@ Action: TypeAlias = Literal["add", "remove", "keep", "unknown"]
 
 
 class Sample(NamedTuple):
-    """A utilisation (1: all that there is) at a time in seconds."""
+    """A utilisation (1: full) at a time in seconds."""
 
     at: float
     used: float
@@ -20,9 +20,9 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Where utilisation is to stay (docs/papers/wattdb.md, section 2: rules 3 and 4).
+    """The target range of utilisation (docs/papers/wattdb.md, section 2: rules 3 and 4).
 
-    Capacity is to spare if the mean over the window is below `low`, and is to be added if every
+    Capacity can be removed if the mean over the window is below `low`, and must be added if every
     sample of the window is above `high`.
     """
 
@@ -36,14 +36,14 @@ BAND = Band()
 
 @dataclass(frozen=True, slots=True)
 class ScalingSubject:
-    """What advice is about.
+    """The subject of advice.
 
     Attributes:
-        ahead_s: For how long before it is needed capacity has to be requested.
-        growth: By what utilisation is multiplied if the smallest possible part is taken away; None:
-            nothing can be.
-        more: What adding means, in words.
-        less: What taking away means.
+        ahead_s: Lead time of capacity, in seconds.
+        growth: Factor of utilisation if the smallest possible part is removed; None: nothing can be
+            removed.
+        more: How to add capacity, in words.
+        less: How to remove capacity, in words.
     """
 
     name: str
@@ -55,12 +55,12 @@ class ScalingSubject:
 
 @dataclass(frozen=True, slots=True)
 class SystemFigures:
-    """What was measured of a system, by ``read`` and ``write``.
+    """Measurements of a system, by ``read`` and ``write``.
 
     Attributes:
-        rates: Present operations/s.
-        capacities: The most operations/s it has sustained, or was calibrated at.
-        latencies: Seconds of a call by the moving average.
+        rates: Current operations/s.
+        capacities: Maximum operations/s sustained or calibrated.
+        latencies: Moving average of a call's duration, in seconds.
     """
 
     rates: Mapping[str, float]
@@ -69,10 +69,10 @@ class SystemFigures:
 
     @property
     def used(self) -> float | None:
-        """Utilisation: each operation takes the reciprocal of its capacity of a second.
+        """Utilisation: each operation takes a second divided by the capacity of its kind.
 
-        Reads and writes share a server, so their shares add up. None if it is not known what the
-        server can sustain of something that it does.
+        Reads and writes share a server, so their shares add up. None if the capacity of an active
+        kind is unknown.
         """
         active = {kind: rate for kind, rate in self.rates.items() if rate > 0}
         if not self.capacities or any(not self.capacities.get(kind) for kind in active):
@@ -81,12 +81,12 @@ class SystemFigures:
 
     @property
     def in_flight(self) -> float:
-        """Calls under way at a time, by Little's law: rate times latency."""
+        """Concurrent calls, by Little's law: rate times latency."""
         return sum(rate * self.latencies.get(kind, 0.0) for kind, rate in self.rates.items())
 
     @property
     def delay_s(self) -> float | None:
-        """Seconds of an operation, reads and writes weighed by their rates; None: not known."""
+        """Seconds of an operation, reads and writes weighted by their rates; None: unknown."""
         active = {kind: rate for kind, rate in self.rates.items() if rate > 0}
         if not active or any(not self.latencies.get(kind) for kind in active):
             return None
@@ -94,14 +94,14 @@ class SystemFigures:
 
 
 class ScalingAdvice(NamedTuple):
-    """A recommendation, and what led to it.
+    """A recommendation, and its reasons.
 
     Attributes:
         recommendation: What to do.
         why: The reason with its numbers, one sentence.
-        utilisation: The mean of the window; None: not known.
-        peak: Highest mean of a minute in the history that is kept; None likewise.
-        forecast: Utilisation expected once capacity requested now would be there; None: the history
+        utilisation: The mean of the window; None: unknown.
+        peak: Highest mean of a minute in the kept history; None: unknown.
+        forecast: Expected utilisation when capacity requested now is available; None: the history
             is too short.
     """
 

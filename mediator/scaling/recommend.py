@@ -1,16 +1,16 @@
-"""The rules of scaling advice: when there is too little, and when there is too much.
+"""The rules of scaling advice: when capacity is too low, and when it is too high.
 
-- *add*: every sample of more than a minute was above the band, or the forecast for the time at
-  which capacity added now would be there is above it.
+- *add*: every sample of more than a minute was above the band, or the forecast for the time when
+  capacity added now is available is above it.
 - *remove*: the mean of the last minute is below the band, and the highest minute of the last half
-  hour, and the forecast, would fit into the band with a part taken away. So a load that goes up and
-  down does not lead to taking away and adding in turn.
-- *unknown*: less than a minute has been seen, or what was seen is old.
+  hour and the forecast would be within the band with a part removed. Thus an oscillating load does
+  not lead to alternate removing and adding.
+- *unknown*: less than a minute was observed, or the observations are old.
 
-The forecast takes the trend of the last half hour further. Its slope is the median of the slopes of
-all pairs of minutes (Theil 1950, Sen 1968): up to 29 % of the minutes may be anything at all
-without moving it far. So a spike is no trend, and neither is a load that goes up and down every
-five minutes (docs/papers/wattdb.md, section 7).
+The forecast extrapolates the trend of the last half hour. Its slope is the median of the slopes of
+all pairs of minutes (Theil 1950, Sen 1968): up to 29 % of the minutes can be arbitrary without
+moving it far. Thus a spike is not a trend, nor is a load that oscillates every five minutes
+(docs/papers/wattdb.md, section 7).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mediator.scaling.model import BAND, Action, Sample, ScalingAdvice, ScalingS
 __all__ = ["HISTORY_S", "forecast", "minutes", "recommend"]
 
 HISTORY_S: Final = 1800.0
-"""Seconds of history that a trend needs; one that is shorter says too little."""
+"""Seconds of history that a trend needs; a shorter history is not conclusive."""
 
 _MINUTE_S: Final = 60.0
 _MINUTES: Final = int(HISTORY_S / _MINUTE_S)
 
 
 def minutes(samples: Sequence[Sample], now: float) -> list[float] | None:
-    """Return the means of the last thirty minutes, the oldest first; None if one is not known."""
+    """Return the means of the last thirty minutes, oldest first; None if one is unknown."""
     buckets: list[list[float]] = [[] for _ in range(_MINUTES)]
     for sample in samples:
         age = int((now - sample.at) // _MINUTE_S)
@@ -44,7 +44,7 @@ def minutes(samples: Sequence[Sample], now: float) -> list[float] | None:
 
 
 def forecast(means: Sequence[float], ahead_s: float) -> float:
-    """Return the utilisation expected in `ahead_s` seconds, by the means of minutes; 0 at least."""
+    """Return the utilisation expected in `ahead_s` seconds, by the means of minutes; at least 0."""
     pairs = combinations(enumerate(means), 2)
     slope = median((y - x) / (j - i) for (i, x), (j, y) in pairs)
     level = median(mean - slope * minute for minute, mean in enumerate(means))
@@ -53,19 +53,19 @@ def forecast(means: Sequence[float], ahead_s: float) -> float:
     return max(0.0, level + slope * at)
 
 
-_OLD_S: Final = 30.0
-"""A sample that is older says nothing of the present."""
+_MAX_AGE_S: Final = 30.0
+"""Age above which a sample says nothing about the present."""
 
 
 def recommend(subject: ScalingSubject, samples: Sequence[Sample], now: float) -> ScalingAdvice:
-    """Recommend what to do, by samples in the order of time; `now` is of the samples' clock."""
+    """Recommend an action from samples in time order; `now` is by the samples' clock."""
     window = _window(samples, now)
     if not window:
         return ScalingAdvice("unknown", "Less than a minute of its load is known.")
     used = fmean(sample.used for sample in window)
     means = minutes(samples, now)
     if means is None:
-        # A window alone is enough to add, and not enough to take away.
+        # A window alone is enough to add capacity, but not to remove it.
         if _is_high(window):
             return ScalingAdvice("add", _too_much(subject, used), used)
         why = f"{used:.0%} is used; half an hour has to be seen before anything may be taken away."
@@ -77,13 +77,13 @@ def recommend(subject: ScalingSubject, samples: Sequence[Sample], now: float) ->
 
 def _window(samples: Sequence[Sample], now: float) -> list[Sample]:
     """Return the samples of the window and the last one before it; none if they do not span it."""
-    if not samples or samples[-1].at < now - _OLD_S:
+    if not samples or samples[-1].at < now - _MAX_AGE_S:
         return []
-    begin = now - BAND.window_s
-    before = [sample for sample in samples if sample.at <= begin]
-    if not before or before[-1].at < begin - _OLD_S:
+    start = now - BAND.window_s
+    earlier = [sample for sample in samples if sample.at <= start]
+    if not earlier or earlier[-1].at < start - _MAX_AGE_S:
         return []
-    return [before[-1], *(sample for sample in samples if sample.at > begin)]
+    return [earlier[-1], *(sample for sample in samples if sample.at > start)]
 
 
 def _is_high(window: Sequence[Sample]) -> bool:
@@ -109,16 +109,16 @@ def _rule(
     return "keep", f"{used:.0%} is used, within {BAND.low:.0%} and {BAND.high:.0%} or not for long."
 
 
-def _spare(subject: ScalingSubject, used: float, most: float) -> tuple[Action, str]:
+def _spare(subject: ScalingSubject, used: float, peak: float) -> tuple[Action, str]:
     if subject.growth is None:
         return "keep", f"{used:.0%} is used, but there is nothing that could be taken away."
-    then = most * subject.growth
+    reduced_used = peak * subject.growth
     usage = f"{used:.0%} is used, below {BAND.low:.0%}"
-    if then > BAND.high:
-        return "keep", f"{usage}; with less, the highest minute would use {then:.0%}."
+    if reduced_used > BAND.high:
+        return "keep", f"{usage}; with less, the highest minute would use {reduced_used:.0%}."
     return "remove", (
         f"{usage}; with less, the highest minute of the last half hour and of the forecast"
-        f" would use {then:.0%}: {subject.less}."
+        f" would use {reduced_used:.0%}: {subject.less}."
     )
 
 

@@ -78,11 +78,11 @@ class StandingQuery:
         return any(source.kind == "class" for source in self.sources.values())
 
 
-def feeds_itself(query: StandingQuery, others: Iterable[StandingQuery]) -> bool:
+def feeds_itself(query: StandingQuery, other_queries: Iterable[StandingQuery]) -> bool:
     """Whether results of a query return to it, directly or through other queries."""
     if query.into is None:
         return False
-    queries, reached = [query, *others], {query.into.target}
+    queries, reached = [query, *other_queries], {query.into.target}
     while more := {
         feeder.into.target
         for feeder in queries

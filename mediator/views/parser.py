@@ -205,7 +205,7 @@ class _ViewParser:
             join.filter,
             with_paths(pushed_filter, lambda path: path[1:]) if pushed_filter else None,
         ]
-        filter_ = all_of(each for each in filters if each is not None)
+        filter_ = all_of(condition for condition in filters if condition is not None)
         values = self._values(scope, {*used_paths, *inner}, alias)
         return ViewJoin(Source(join.class_.name, filter_, values), outer, inner, False)
 

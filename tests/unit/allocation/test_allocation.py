@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mediator.allocation.allocating import Allocated, DoesNotFit, allocate
 from mediator.allocation.greedy import greedy
 from mediator.allocation.model import Allocation, Objective, Workload
-from mediator.allocation.parser import fitted, parse_workload
+from mediator.allocation.parser import fit_memory, parse_workload
 from mediator.allocation.report import describe, helm_values, text
 from mediator.base.errors import Invalid
 
@@ -175,7 +175,7 @@ def test_without_time_the_greedy_allocation_is_the_answer() -> None:
 
 def test_memory_is_estimated_by_measured_runs() -> None:
     runs = [(1_000.0, 110.0), (2_000.0, 210.0), (3_000.0, 316.0)]
-    estimate = fitted(runs)
+    estimate = fit_memory(runs)
     assert all(estimate.of(tuples) >= memory for tuples, memory in runs)
     assert estimate.of(4_000) == pytest.approx(420, abs=5)
     document = {

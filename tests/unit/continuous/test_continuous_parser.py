@@ -9,7 +9,7 @@ import pytest
 
 from mediator.base.errors import Invalid
 from mediator.continuous.model import Aggregate, Join, ValueType, post_order
-from mediator.continuous.parser import MOST_JOINED, parse_query, parse_tuple
+from mediator.continuous.parser import MAX_JOINED, parse_query, parse_tuple
 from tests.unit.continuous.queries import NEAR_PEAK, averages
 
 
@@ -88,9 +88,9 @@ def test_joins_need_a_field_that_both_have() -> None:
 
 
 def test_joins_without_another_operator_are_limited() -> None:
-    parse_query(averages(list(range(1, MOST_JOINED + 1))))
-    found = mistakes(averages(list(range(1, MOST_JOINED + 2))))
-    assert list(found) == [f"/operators/with_{MOST_JOINED + 1}/join"]
+    parse_query(averages(list(range(1, MAX_JOINED + 1))))
+    found = mistakes(averages(list(range(1, MAX_JOINED + 2))))
+    assert list(found) == [f"/operators/with_{MAX_JOINED + 1}/join"]
 
 
 def test_tuples_are_read() -> None:

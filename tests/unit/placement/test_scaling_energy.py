@@ -22,8 +22,8 @@ from mediator.scaling.energy import (
     OperationCost,
     StatedPowers,
     SystemLoad,
+    best_size,
     energy_report,
-    least,
     operation_cost,
 )
 from mediator.scaling.model import BAND
@@ -45,7 +45,7 @@ loads = st.builds(
     rate=st.floats(0.1, 1e6),
     delay_s=st.floats(1e-5, 10.0),
     size=st.integers(1, 8).map(float),
-    most=st.floats(0.01, 0.79),
+    peak=st.floats(0.01, 0.79),
 )
 
 
@@ -84,7 +84,7 @@ def test_an_idle_server_draws_about_half_and_never_more_than_its_peak() -> None:
 
 
 def test_half_as_many_replicas_idle_less_and_let_operations_wait() -> None:
-    load = SystemLoad(used=0.2, rate=100.0, delay_s=0.008, size=4.0, most=0.2)
+    load = SystemLoad(used=0.2, rate=100.0, delay_s=0.008, size=4.0, peak=0.2)
     assert operation_cost(StatedPowers(idle_w=20.0, peak_w=60.0), load, 4.0) == OperationCost(
         4 * 28.0 / 100, 0.008
     )
@@ -95,12 +95,12 @@ def test_half_as_many_replicas_idle_less_and_let_operations_wait() -> None:
 
 
 def test_the_best_number_of_replicas_depends_on_idle_power() -> None:
-    load = SystemLoad(used=0.4, rate=100.0, delay_s=0.01, size=4.0, most=0.4)
+    load = SystemLoad(used=0.4, rate=100.0, delay_s=0.01, size=4.0, peak=0.4)
     sizes = [float(n) for n in range(1, 9)]
     assert [
         found[0]
         for idle in (0.0, 60.0)
-        if (found := least(StatedPowers(idle_w=idle, peak_w=60.0), load, sizes))
+        if (found := best_size(StatedPowers(idle_w=idle, peak_w=60.0), load, sizes))
     ] == [
         5.0,  # of six, each would be used less than the band requires
         3.0,
@@ -113,11 +113,11 @@ def test_the_least_is_the_cheapest_size_within_the_band(
 ) -> None:
     stated = StatedPowers(idle_w=min(one, other), peak_w=max(one, other))
     sizes = [float(n) for n in range(1, 2 * int(load.size) + 1)]
-    found = least(stated, load, sizes)
-    assert load.most is not None
+    found = best_size(stated, load, sizes)
+    assert load.peak is not None
     for size in sizes:
         grown = load.size / size
-        keeps = load.most * grown <= BAND.high and (load.used * grown >= BAND.low or size == 1)
+        keeps = load.peak * grown <= BAND.high and (load.used * grown >= BAND.low or size == 1)
         candidate = operation_cost(stated, load, size)
         if keeps and candidate is not None:
             assert found is not None
@@ -137,10 +137,10 @@ def test_fewer_replicas_never_take_more_energy_nor_less_time(idle: float, load: 
 
 
 def test_an_overloaded_system_has_a_cost_but_no_better_size() -> None:
-    load = SystemLoad(used=1.5, rate=100.0, delay_s=0.1, size=1.0, most=1.5)
+    load = SystemLoad(used=1.5, rate=100.0, delay_s=0.1, size=1.0, peak=1.5)
     assert operation_cost(NODE, load, 1.0) == OperationCost(0.26, 0.1)
     assert operation_cost(NODE, load, 0.5) is None
-    assert least(NODE, load, (1.0, 0.5)) is None
+    assert best_size(NODE, load, (1.0, 0.5)) is None
     assert "No size that was compared" in energy_report(NODE, load, ALL_OR_HALF)["why"]
 
 
@@ -149,7 +149,7 @@ def test_an_overloaded_system_has_a_cost_but_no_better_size() -> None:
 
 def test_the_report_is_the_one_that_the_documentation_prints() -> None:
     [printed] = re.findall(r'^"energy": (\{.*?\})\n```', DOCUMENTED, re.DOTALL | re.MULTILINE)
-    load = SystemLoad(used=0.2, rate=2000.0, delay_s=0.0011, size=1.0, most=0.3)
+    load = SystemLoad(used=0.2, rate=2000.0, delay_s=0.0011, size=1.0, peak=0.3)
     report = energy_report(
         StatedPowers(idle_w=22.0, peak_w=26.0, edp_goal_js=1e-5), load, ALL_OR_HALF
     )
