@@ -37,7 +37,7 @@ _DECISION_BAR_US: Final = 5.0
 async def run(options: Options) -> Measured:
     async with LoadProcess() as load, shared_service() as running:
         for kind, counter in (await running.tie()).items():
-            options.say(f"{kind}: the counter is of type {counter}")
+            options.log(f"{kind}: the counter is of type {counter}")
         harness = Harness(options, load)
         results = list(_decisions(running))
         async with bare_handlers(running) as bare:

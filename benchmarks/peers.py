@@ -24,7 +24,7 @@ from benchmarks.harness.comparison import CONNECTIONS
 from benchmarks.harness.peers.candidate import Candidate, Throughput
 from benchmarks.harness.peers.eve import EVE
 from benchmarks.harness.peers.operations import Operation
-from benchmarks.harness.peers.peer import absence, absent
+from benchmarks.harness.peers.peer import absence_reason, absent_result
 from benchmarks.harness.peers.platformatic import PLATFORMATIC
 from benchmarks.harness.peers.portolan import portolan
 from benchmarks.harness.peers.postgraphile import POSTGRAPHILE
@@ -63,9 +63,9 @@ async def run(options: Options) -> Measured:
             try:
                 candidate = await stack.enter_async_context(peer.running(ours.servers))
             except Failed as failure:
-                versions[peer.name] = absence(peer, failure)
-                options.say(versions[peer.name])
-                results.append(absent(peer))
+                versions[peer.name] = absence_reason(peer, failure)
+                options.log(versions[peer.name])
+                results.append(absent_result(peer))
             else:
                 versions[peer.name] = candidate.version
                 measured[peer.kind][peer.name] = candidate
