@@ -79,27 +79,31 @@ def _read_entry(entry: dict[str, Any]) -> Fixed:
     return Fixed(versions=versions, accepted=accepted, **entry)
 
 
-def assess_bundled(bundled: Iterable[tuple[str, str]], known: FixedList, today: date) -> Outcome:
+def assess_bundled(
+    bundled: Iterable[tuple[str, str]], fixed_list: FixedList, today: date
+) -> Outcome:
     """Compare names and versions with the list."""
     pairs = sorted(set(bundled))
-    wrong = [line for name, version in pairs if (line := _finding(name, version, known, today))]
+    wrong = [
+        line for name, version in pairs if (line := _finding(name, version, fixed_list, today))
+    ]
     unknown = [
         f"nothing is written of {name} in fixed.toml"
         for name, _ in pairs
-        if _entry(name, known) is None
+        if _entry(name, fixed_list) is None
     ]
-    if today - known.looked_at > STALE_AFTER:
-        unknown.append(f"fixed.toml was last looked through on {known.looked_at}")
-    about = f"{len(pairs)} jars and servers of wheels, by the list of {known.looked_at}"
+    if today - fixed_list.looked_at > STALE_AFTER:
+        unknown.append(f"fixed.toml was last looked through on {fixed_list.looked_at}")
+    about = f"{len(pairs)} jars and servers of wheels, by the list of {fixed_list.looked_at}"
     return Outcome(about, tuple(wrong), tuple(unknown))
 
 
-def _entry(name: str, known: FixedList) -> Fixed | None:
-    return next((entry for entry in known.entries if fnmatch(name, entry.name)), None)
+def _entry(name: str, fixed_list: FixedList) -> Fixed | None:
+    return next((entry for entry in fixed_list.entries if fnmatch(name, entry.name)), None)
 
 
-def _finding(name: str, version: str, known: FixedList, today: date) -> str | None:
-    entry = _entry(name, known)
+def _finding(name: str, version: str, fixed_list: FixedList, today: date) -> str | None:
+    entry = _entry(name, fixed_list)
     fixed_version = None if entry is None else _fixed_version(version, entry.versions)
     if entry is None or fixed_version is None:
         return None

@@ -83,26 +83,30 @@ def assess(findings: Mapping[str, Any], reviewed: Iterable[Reviewed], today: dat
     """
     unmatched = {(entry.package, entry.id): entry for entry in reviewed}
     packages = findings["dependencies"]
-    known = [package for package in packages if "skip_reason" not in package]
+    known_packages = [package for package in packages if "skip_reason" not in package]
     wrong: list[str] = []
-    for package in known:
+    for package in known_packages:
         for vulnerability in package["vulns"]:
             names = (vulnerability["id"], *vulnerability["aliases"])
             entries = [unmatched.pop((package["name"], name), None) for name in names]
             entry = next((entry for entry in entries if entry is not None), None)
             if entry is None or entry.until < today:
                 wrong.append(_line(package, vulnerability, entry))
-    if known:  # otherwise nothing was found because nothing was looked up
+    if known_packages:  # otherwise nothing was found because nothing was looked up
         wrong += [
             f"{e.package}: {e.id} is reviewed, and not found any more" for e in unmatched.values()
         ]
-    return Report(len(packages), len(known), tuple(wrong))
+    return Report(len(packages), len(known_packages), tuple(wrong))
 
 
-def _line(package: Mapping[str, Any], known: Mapping[str, Any], entry: Reviewed | None) -> str:
-    fixed = ", ".join(known["fix_versions"]) or "none yet"
+def _line(
+    package: Mapping[str, Any], vulnerability: Mapping[str, Any], entry: Reviewed | None
+) -> str:
+    fixed = ", ".join(vulnerability["fix_versions"]) or "none yet"
     review = "" if entry is None else f"; its review ended on {entry.until}"
-    return f"{package['name']} {package['version']}: {known['id']}, fixed in {fixed}{review}"
+    return (
+        f"{package['name']} {package['version']}: {vulnerability['id']}, fixed in {fixed}{review}"
+    )
 
 
 def read_reviewed(text: str) -> list[Reviewed]:
