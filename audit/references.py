@@ -1,4 +1,4 @@
-"""Whether every document that code and pages cite is there: `python -m audit.references`.
+"""Checks that every document cited by code and pages exists: `python -m audit.references`.
 
 A citation is a path below the repository, `docs/transactions.md`, and may name a heading of it:
 `docs/transactions.md, "Fences"`.
@@ -24,7 +24,7 @@ _FOREIGN: Final = re.compile(r"\b(?:COHERENCE|DESIGN|REVIEW|LAYOUT|VOCABULARY)\.
 
 
 def broken_references(root: Path = ROOT) -> list[str]:
-    """Return what is cited and not there, as ``file:line: what``."""
+    """Return broken citations, as ``file:line: what``."""
     return [
         f"{file.relative_to(root)}:{line}: {wrong}"
         for file in _files(root)
@@ -33,21 +33,23 @@ def broken_references(root: Path = ROOT) -> list[str]:
 
 
 def _files(root: Path) -> list[Path]:
-    named = subprocess.run(
+    names = subprocess.run(
         ["git", "ls-files"],  # noqa: S607 - the developer's own git
         cwd=root,
         capture_output=True,
         text=True,
         check=True,
     ).stdout.splitlines()
-    files = [root / name for name in named if name.endswith(READ)]
+    files = [root / name for name in names if name.endswith(READ)]
     return [file for file in files if file.is_file() and file != Path(__file__)]
 
 
 def _broken_in(root: Path, text: str) -> list[tuple[int, str]]:
-    found = [(match, _wrong(root, match[1], match[2])) for match in _CITED.finditer(text)]
-    found += [(match, f"{match[0]} is no document of ours") for match in _FOREIGN.finditer(text)]
-    return [(text.count("\n", 0, match.start()) + 1, wrong) for match, wrong in found if wrong]
+    citations = [(match, _wrong(root, match[1], match[2])) for match in _CITED.finditer(text)]
+    citations += [
+        (match, f"{match[0]} is no document of ours") for match in _FOREIGN.finditer(text)
+    ]
+    return [(text.count("\n", 0, match.start()) + 1, wrong) for match, wrong in citations if wrong]
 
 
 def _wrong(root: Path, path: str, heading: str | None) -> str | None:
@@ -61,12 +63,12 @@ def _wrong(root: Path, path: str, heading: str | None) -> str | None:
 
 @cache
 def _headings(file: Path) -> frozenset[str]:
-    found = re.findall(r"^(?:#+ (.+)$|\*\*(.+?)\.?\*\*)", file.read_text(), re.MULTILINE)
-    return frozenset(heading or bold for heading, bold in found)
+    pairs = re.findall(r"^(?:#+ (.+)$|\*\*(.+?)\.?\*\*)", file.read_text(), re.MULTILINE)
+    return frozenset(heading or bold for heading, bold in pairs)
 
 
 def main() -> int:
-    """Print what is broken; returns the exit status."""
+    """Print broken citations; return the exit status."""
     broken = broken_references()
     sys.stderr.writelines(f"{line}\n" for line in broken)
     return 1 if broken else 0

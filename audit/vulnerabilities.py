@@ -1,10 +1,10 @@
-"""Whether a version that is installed somewhere has a vulnerability that is publicly known.
+"""Checks installed versions for publicly known vulnerabilities.
 
-`python -m audit.vulnerabilities` asks pip-audit about every version of the lock files, holds jars
-and the servers in wheels against a list (`bundled`), and ends with 1 for a vulnerability that
-nobody has reviewed (`reviewed.toml`). Where the service that knows them does not answer, it says so
-and ends with 0: a build without network is no worse than it was. With `--strict` it asks about the
-chart's tools too (`go_modules`), and ends with 1 for all of which it could not learn anything.
+`python -m audit.vulnerabilities` looks up every version of the lock files with pip-audit, compares
+jars and the servers in wheels with a list (`bundled`), and exits with 1 for a vulnerability that is
+not reviewed (`reviewed.toml`). If the service does not answer, it reports that and exits with 0: a
+build without network is no worse than before. With `--strict` it also looks up the chart's tools
+(`go_modules`), and exits with 1 if anything could not be looked up.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from audit.go_modules import audit_go
 __all__ = ["Report", "Reviewed", "assess", "audit_locks", "read_reviewed"]
 
 WITHIN_S: Final = 60
-"""Seconds that the service has to answer for everything."""
+"""The time limit for all versions (seconds)."""
 
 ROOT: Final = Path(__file__).parent.parent
 _LOCKS: Final = "requirements*.lock"
-TRIED: Final = ("-m", "pip_audit", "--disable-pip", "--format=json", "--progress-spinner=off")
+PIP_AUDIT: Final = ("-m", "pip_audit", "--disable-pip", "--format=json", "--progress-spinner=off")
 
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """A vulnerability that does not concern us, why, and until when that is believed."""
+    """A vulnerability that does not concern Portolan, the reason, and the end of this review."""
 
     id: str
     package: str
@@ -46,12 +46,12 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found.
+    """The findings.
 
     Attributes:
-        looked_up: Versions that the service was asked for.
-        known: Those that it knew.
-        wrong: What is wrong, a line each.
+        looked_up: Versions that were looked up.
+        known: Versions that the service knew.
+        wrong: The findings, a line each.
     """
 
     looked_up: int
@@ -59,7 +59,7 @@ class Report:
     wrong: tuple[str, ...]
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.known == self.looked_up
 
     @property
@@ -68,43 +68,49 @@ class Report:
             return "Dependencies need care:\n" + "\n".join(self.wrong)
         if not self.known:
             return "Dependencies were not audited: the service knew none of them."
-        left = self.looked_up - self.known
-        unknown = f"; the service does not know {left} others" if left else ""
+        unknown_count = self.looked_up - self.known
+        unknown = f"; the service does not know {unknown_count} others" if unknown_count else ""
         return f"Dependencies: no known vulnerability in {self.known} versions{unknown}."
 
 
 def assess(findings: Mapping[str, Any], reviewed: Iterable[Reviewed], today: date) -> Report:
-    """Assess what pip-audit found.
+    """Assess the report of pip-audit.
 
     Args:
-        findings: Its report, of format ``json``.
-        reviewed: What does not concern us.
+        findings: The report, of format ``json``.
+        reviewed: Vulnerabilities that do not concern Portolan.
         today: The day.
     """
-    left = {(entry.package, entry.id): entry for entry in reviewed}
+    unmatched = {(entry.package, entry.id): entry for entry in reviewed}
     packages = findings["dependencies"]
-    known = [package for package in packages if "skip_reason" not in package]
+    known_packages = [package for package in packages if "skip_reason" not in package]
     wrong: list[str] = []
-    for package in known:
+    for package in known_packages:
         for vulnerability in package["vulns"]:
             names = (vulnerability["id"], *vulnerability["aliases"])
-            met = [left.pop((package["name"], name), None) for name in names]
-            entry = next((entry for entry in met if entry is not None), None)
+            entries = [unmatched.pop((package["name"], name), None) for name in names]
+            entry = next((entry for entry in entries if entry is not None), None)
             if entry is None or entry.until < today:
                 wrong.append(_line(package, vulnerability, entry))
-    if known:  # else nothing was found because nothing was looked up
-        wrong += [f"{e.package}: {e.id} is reviewed, and not found any more" for e in left.values()]
-    return Report(len(packages), len(known), tuple(wrong))
+    if known_packages:  # otherwise nothing was found because nothing was looked up
+        wrong += [
+            f"{e.package}: {e.id} is reviewed, and not found any more" for e in unmatched.values()
+        ]
+    return Report(len(packages), len(known_packages), tuple(wrong))
 
 
-def _line(package: Mapping[str, Any], known: Mapping[str, Any], entry: Reviewed | None) -> str:
-    fixed = ", ".join(known["fix_versions"]) or "none yet"
+def _line(
+    package: Mapping[str, Any], vulnerability: Mapping[str, Any], entry: Reviewed | None
+) -> str:
+    fixed = ", ".join(vulnerability["fix_versions"]) or "none yet"
     review = "" if entry is None else f"; its review ended on {entry.until}"
-    return f"{package['name']} {package['version']}: {known['id']}, fixed in {fixed}{review}"
+    return (
+        f"{package['name']} {package['version']}: {vulnerability['id']}, fixed in {fixed}{review}"
+    )
 
 
 def read_reviewed(text: str) -> list[Reviewed]:
-    """Read the list of what was reviewed; raises `ValueError` if an entry lacks something."""
+    """Read the list of reviews; raises `ValueError` if an entry lacks something."""
     try:
         entries = [Reviewed(**entry) for entry in tomllib.loads(text)["reviewed"]]
     except (KeyError, TypeError) as error:
@@ -114,27 +120,27 @@ def read_reviewed(text: str) -> list[Reviewed]:
     return entries
 
 
-def _ask(locks: Sequence[Path]) -> Mapping[str, Any]:
-    """Ask the service; raises `ConnectionError` if it does not answer."""
-    files = [word for lock in locks for word in ("--requirement", str(lock))]
-    command = [sys.executable, *TRIED, *files]
+def _look_up(locks: Sequence[Path]) -> Mapping[str, Any]:
+    """Look up versions at the service; raises `ConnectionError` if it does not answer."""
+    files = [argument for lock in locks for argument in ("--requirement", str(lock))]
+    command = [sys.executable, *PIP_AUDIT, *files]
     try:
-        done = subprocess.run(  # noqa: S603 - our own words and files
+        process = subprocess.run(  # noqa: S603 - our own arguments and files
             command, capture_output=True, timeout=WITHIN_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise ConnectionError(f"it took longer than {WITHIN_S} s") from None
-    findings = _read(done.stdout)
+    findings = _read(process.stdout)
     if findings is None:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ConnectionError(said[-1] if said else "nothing was answered that could be read")
+        errors = process.stderr.decode(errors="replace").strip().splitlines()
+        raise ConnectionError(errors[-1] if errors else "nothing was answered that could be read")
     return findings
 
 
-def _read(printed: bytes) -> Mapping[str, Any] | None:
-    """Return a report; None if it is none, or not of the form that is assessed."""
+def _read(output: bytes) -> Mapping[str, Any] | None:
+    """Parse a report; None if the output has another form."""
     try:
-        findings: dict[str, Any] = orjson.loads(printed)
+        findings: dict[str, Any] = orjson.loads(output)
         for package in findings["dependencies"]:
             if "skip_reason" not in package:
                 _ = (package["name"], package["version"], package["vulns"])
@@ -144,20 +150,20 @@ def _read(printed: bytes) -> Mapping[str, Any] | None:
 
 
 def audit_locks(*, strict: bool = False) -> bool:
-    """Audit the lock files, and print what it came to; returns whether that is good enough.
+    """Audit the lock files, and print the outcome; return whether it passes.
 
     Args:
-        strict: Whether it is not where something could not be looked up.
+        strict: Whether it fails if something could not be looked up.
     """
     reviewed = read_reviewed((Path(__file__).parent / "reviewed.toml").read_text())
     try:
-        findings = _ask(sorted(ROOT.glob(_LOCKS)))
+        findings = _look_up(sorted(ROOT.glob(_LOCKS)))
     except ConnectionError as error:
         typer.echo(f"Dependencies were not audited: {error}")
         return not strict
     report = assess(findings, reviewed, datetime.now(UTC).date())
     typer.echo(report.summary)
-    return not report.wrong and (report.is_whole or not strict)
+    return not report.wrong and (report.is_complete or not strict)
 
 
 def main(
@@ -168,12 +174,12 @@ def main(
 ) -> None:
     """Look for known vulnerabilities in what is installed anywhere."""
     outcomes = [audit_bundled(ROOT, datetime.now(UTC).date())]
-    if strict:  # it takes minutes where nothing of it is there yet
+    if strict:  # it takes minutes where nothing is installed yet
         outcomes.append(audit_go(ROOT))
     for line in (line for outcome in outcomes for line in outcome.lines):
         typer.echo(line)
-    good = [audit_locks(strict=strict), *(outcome.passes(strict=strict) for outcome in outcomes)]
-    raise typer.Exit(0 if all(good) else 1)
+    passes = [audit_locks(strict=strict), *(outcome.passes(strict=strict) for outcome in outcomes)]
+    raise typer.Exit(0 if all(passes) else 1)
 
 
 if __name__ == "__main__":

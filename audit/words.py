@@ -1,7 +1,7 @@
-"""Whether identifiers are in the field's words: `python -m audit.words`.
+"""Checks that identifiers use the field's words: `python -m audit.words`.
 
-The words that are not used, and what is written instead, are those of `INSTEAD`; docs/glossary.md
-says what the terms mean. A name is read in its parts: `on_told` and `HearingLine` have two each.
+`INSTEAD` has the unwanted words and their replacements; docs/glossary.md defines the terms. A name
+is split into words: `on_told` and `HearingLine` have two each.
 """
 
 from __future__ import annotations
@@ -66,33 +66,33 @@ INSTEAD: Final = {
 }
 
 NOUNS_INSTEAD: Final = {"place": "location, cache key or record reference"}
-"""What is no name of a thing; as a verb it is good (to place a schema)."""
+"""Not the name of a thing; allowed as a verb (to place a schema)."""
 
-_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def unwanted_words(root: Path = ROOT) -> list[str]:
-    """Return the names that have such a word, as ``file:line: name: what to write``."""
+    """Return the names with an unwanted word, as ``file:line: name: what to write``."""
     wrong: list[str] = []
     for package in PACKAGES:
         for file in sorted((root / package).rglob("*.py")):
             names = {(1, file.stem, False), *_names(ast.parse(file.read_text()))}
             wrong += [
                 f"{file.relative_to(root)}:{line}: {name}: write {instead}"
-                for line, name, does in sorted(names)
-                for instead in _instead_of(name, does=does)
+                for line, name, is_function in sorted(names)
+                for instead in _instead_of(name, is_function=is_function)
             ]
     return wrong
 
 
-def _instead_of(name: str, *, does: bool) -> Iterator[str]:
-    unwanted = INSTEAD if does else INSTEAD | NOUNS_INSTEAD
-    parts = (part.lower() for part in _PART.findall(name))
-    return (unwanted[part] for part in parts if part in unwanted)
+def _instead_of(name: str, *, is_function: bool) -> Iterator[str]:
+    unwanted = INSTEAD if is_function else INSTEAD | NOUNS_INSTEAD
+    words = (word.lower() for word in _WORD.findall(name))
+    return (unwanted[word] for word in words if word in unwanted)
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
-    """Yield what is named in a module, where it is named, and whether it is a function."""
+    """Yield the line of each name in a module, the name, and whether it is a function."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -108,7 +108,7 @@ def _names(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
 
 
 def main() -> int:
-    """Print the names; returns the exit status."""
+    """Print the names; return the exit status."""
     wrong = unwanted_words()
     sys.stderr.writelines(f"{line}\n" for line in wrong)
     return 1 if wrong else 0

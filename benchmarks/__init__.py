@@ -7,7 +7,7 @@ first line) and
 
 The building blocks:
 
-- `benchmarks.harness.report`: `Options` (quick, seed, say), `Result` (name, unit, figure, baseline,
+- `benchmarks.harness.report`: `Options` (quick, seed, log), `Result` (name, unit, figure, baseline,
   bar; ratio and met follow), and `Measured` (results, and the versions of the servers).
 - `app.commands.demo.service`: `portolan(durability)` runs the embedded service in this process and
   gives a `Service`: clients of both APIs, `declare`, `set_schema`, `create`, `versions`; `succeed`

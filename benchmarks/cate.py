@@ -62,7 +62,7 @@ async def run(options: Options) -> Measured:
     with ProcessPoolExecutor(_PROCESSES) as pool:
         worlds = [_world(case, options) for case in cases]
         starts = 2 if options.quick else 10
-        options.say(f"{worlds[0].workload.operations:,} operations of each workload")
+        options.log(f"{worlds[0].workload.operations:,} operations of each workload")
         for case, report in zip(cases, pool.map(_compare, worlds, repeat(starts)), strict=True):
             results += _results(case, report, options)
     return Measured(results)
@@ -84,7 +84,7 @@ def _results(case: _Case, report: SimulationReport, options: Options) -> Iterato
     costs: dict[str, float] = {entry.name: entry.cost for entry in report.entries}
     settings = {entry.name: entry.settings for entry in report.entries}
     name = f"workload {case.name}{'' if case.in_use else ', from the first access on'}"
-    options.say(f"{name}: {costs}, static {settings['static']}, CATE {settings['cate']}")
+    options.log(f"{name}: {costs}, static {settings['static']}, CATE {settings['cate']}")
     if any(entry.run.tally.beyond_bound for entry in report.entries):
         raise Failed("a read was older than the bound")
 

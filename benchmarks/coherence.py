@@ -108,7 +108,7 @@ async def _measure(
             cached, shares = await _cached(clients, scenario, staleness, options, plain.rate)
             fast, _ = await _cached(clients, scenario, staleness, options, None)
     name, plain_ms, cached_ms = scenario.name, plain.mean_s * 1000, cached.mean_s * 1000
-    options.say(
+    options.log(
         f"{name}: {cached_ms:.3f} ms against {plain_ms:.3f} ms at {plain.rate:,.0f} and"
         f" {cached.rate:,.0f} operations/s, {shares.without_origin:.1%} without the origin,"
         f" {shares.renewed:.3f} renewed for each; {fast.rate:,.0f} operations/s as fast as it goes;"

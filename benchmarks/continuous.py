@@ -78,7 +78,7 @@ def _planning_results(options: Options) -> Iterator[Result]:
             if most is None and examined != expected:
                 raise Failed(f"{examined} plans instead of {expected}")
             name = f"{ways}-way join, {'divided' if most else 'undivided'}"
-            options.say(f"{name}: {examined:,} plans, {planning_ms:.1f} ms")
+            options.log(f"{name}: {examined:,} plans, {planning_ms:.1f} ms")
             yield Result(f"plans examined, {name}", "1", examined)
             yield Result(f"planning, {name}", "ms", planning_ms, small_is_good=True)
 
@@ -87,7 +87,7 @@ def _execution_results(options: Options, url: str, scratch: Path) -> Iterator[Re
     with opened_session(_CONF) as session:
         constants = reference_constants()
         if not options.quick:
-            samples = measure(session, url, scratch / "calibration", options.say, quick=True)
+            samples = measure(session, url, scratch / "calibration", options.log, quick=True)
             constants, error = fit(samples)
             yield Result("calibration, median error", "1", error, small_is_good=True)
         names = list(QUERIES)[:1] if options.quick else list(QUERIES)

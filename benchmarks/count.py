@@ -21,7 +21,7 @@ from benchmarks.harness.report import Measured, Options, Result, medians, timed_
 from benchmarks.harness.shared_servers import (
     SharedService,
     field_on,
-    held_by,
+    object_limit,
     shared_service,
     state_metrics,
 )
@@ -212,7 +212,7 @@ async def run(options: Options) -> Measured:
         await state_metrics(running.service)
         results: list[Result] = []
         for kind, server in running.servers.items():
-            store = _Store(running, kind, _DRIVERS[kind](), held_by(server, objects))
+            store = _Store(running, kind, _DRIVERS[kind](), object_limit(server, objects))
             await store.driver.open(server.url)
             try:
                 await store.fill()

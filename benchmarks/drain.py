@@ -39,7 +39,7 @@ async def run(options: Options) -> Measured:
                 for restarted in range(0, restarts, 2):
                     await roll(replicas, 2)
                     failed = load.failures.total()
-                    options.say(
+                    options.log(
                         f"{restarted + 2} restarts: {load.answered:,} answered, {failed} failed"
                     )
             return Measured(

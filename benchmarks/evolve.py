@@ -29,7 +29,7 @@ from benchmarks.harness.report import Measured, Options, Result, timed_ms
 from benchmarks.harness.shared_servers import (
     SharedService,
     field_on,
-    held_by,
+    object_limit,
     shared_service,
     state_metrics,
 )
@@ -234,7 +234,7 @@ async def run(options: Options) -> Measured:
         await state_metrics(running.service)
         results: list[Result] = []
         for kind, server in running.servers.items():
-            store = _Store(running, kind, held_by(server, objects), seconds, random)
+            store = _Store(running, kind, object_limit(server, objects), seconds, random)
             statement = _STATEMENTS[kind]()
             await statement.open(server.url)
             try:

@@ -153,7 +153,7 @@ async def _lag(
         raise Failed(f"no update on {kind} was delivered")
     lags.sort()
     p99 = lags[int(len(lags) * 0.99)] * 1e3
-    options.say(
+    options.log(
         f"lag on {kind} at {tally.rate:,.0f} updates/s:"
         f" median {median(lags) * 1e3:.0f} ms, p99 {p99:.0f} ms"
     )

@@ -245,7 +245,7 @@ async def _share_beyond(options: Options, orders: _Orders, rate: float, kind: st
     seconds = 4.0 if options.quick else 30.0
     arrivals = _uniform(rate, seconds) if kind == "uniform" else _poisson(rate, seconds, orders)
     flow_run = await orders.run_arriving(orders.flow(objective="work"), arrivals)
-    share = flow_run.late(_BOUND_S)
+    share = flow_run.late_share(_BOUND_S)
     options.note(f"{kind} arrivals, the longest wait: {share:.4f} beyond {_BOUND_S:g} s")
     name = f"messages beyond a bound of {_BOUND_S:g} s at the longest wait, {kind} arrivals"
     return Result(name, "share", share, small_is_good=True)

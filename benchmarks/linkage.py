@@ -111,7 +111,7 @@ def _session() -> Iterator[SparkSession]:
 
 
 def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
-    options.say(f"{data.name}: linked without configuration")
+    options.log(f"{data.name}: linked without configuration")
     with TemporaryDirectory() as folder:
         run = _run(data, data.spec, Path(folder), LazySession.of(spark))
     evaluation = _reports(run)["evaluation"]
@@ -121,7 +121,7 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
 
 
 def _catalogue(data: DataSet, options: Options) -> Iterator[Result]:
-    options.say(f"{data.name}: linked without configuration")
+    options.log(f"{data.name}: linked without configuration")
     with TemporaryDirectory() as folder:
         run = _run(data, data.spec, Path(folder), LazySession(_no_spark))
     pairwise, trust = _reports(run)["evaluation"]["pairwise"], _reports(run)["trust"]
@@ -135,7 +135,7 @@ def _catalogue(data: DataSet, options: Options) -> Iterator[Result]:
 
 
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
-    options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
+    options.log(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
     spec = OpenSpec.parse(_SPEC)
     with TemporaryDirectory() as folder:
         ours = _run(data, {**_SPEC, "truth": "entity"}, Path(folder), LazySession(_no_spark))
@@ -185,7 +185,7 @@ def _f1(records: pa.Table, clusters: Mapping[int, Any]) -> float:
 
 
 def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
-    options.say(f"{data.name}: end to end")
+    options.log(f"{data.name}: end to end")
     with TemporaryDirectory() as folder:
         seconds = _run(data, _SPEC, Path(folder), LazySession.of(spark)).seconds
     return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", seconds)
@@ -193,7 +193,7 @@ def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
 
 async def _over_http(records: int, bar: float, options: Options) -> Result:
     """Link two classes by a worker that has just started, in a service on embedded servers."""
-    options.say(f"{records:,} records and {records:,} over HTTP")
+    options.log(f"{records:,} records and {records:,} over HTTP")
     with TemporaryDirectory(prefix="portolan-bench-") as scratch:
         settings = MediatorSettings(embedded=True, data_dir=Path(scratch))
         async with serving_here(settings) as (_, service), joined_worker(Path(scratch)):

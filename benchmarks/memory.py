@@ -62,7 +62,7 @@ async def _points(
             acknowledged += (await running.drive(load, lane, 0.5)).acknowledged
         gc.collect()
         points.append(_Point(acknowledged, psutil.Process().memory_info().rss))
-        options.say(f"{acknowledged:,} operations: {points[-1].resident / _MIB:,.1f} MiB resident")
+        options.log(f"{acknowledged:,} operations: {points[-1].resident / _MIB:,.1f} MiB resident")
     return points
 
 

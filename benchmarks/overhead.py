@@ -30,20 +30,20 @@ from mediator.routing.model import ClassRoute
 __all__ = ["run"]
 
 _BARS: Final = {"PUT": None, "GET": 0.8, "PATCH": 0.7}
-_OWN: Final = "Portolan"
+_PORTOLAN: Final = "Portolan"
 _DECISION_BAR_US: Final = 5.0
 
 
 async def run(options: Options) -> Measured:
     async with LoadProcess() as load, shared_service() as running:
         for kind, counter in (await running.tie()).items():
-            options.say(f"{kind}: the counter is of type {counter}")
+            options.log(f"{kind}: the counter is of type {counter}")
         harness = Harness(options, load)
         results = list(_decisions(running))
         async with bare_handlers(running) as bare:
             for kind in running.servers:
                 target = Target.of(running.service, database_on(kind))
-                targets = {_OWN: target, **bare[kind]}
+                targets = {_PORTOLAN: target, **bare[kind]}
                 results += await _compare(harness, kind, targets)
         return Measured(results, await running.service.versions())
 
@@ -56,7 +56,7 @@ async def _compare(harness: Harness, kind: Kind, targets: Mapping[str, Target]) 
         for connections in CONNECTIONS:
             name = f"{method} on {kind}, {connections} connections"
             rates = await harness.rates(name, targets, method, connections)
-            results += against_bare_handlers(f"{name}, against", rates, _OWN, bar)
+            results += against_bare_handlers(f"{name}, against", rates, _PORTOLAN, bar)
     return results
 
 

@@ -24,7 +24,7 @@ from benchmarks.harness.comparison import CONNECTIONS
 from benchmarks.harness.peers.candidate import Candidate, Throughput
 from benchmarks.harness.peers.eve import EVE
 from benchmarks.harness.peers.operations import Operation
-from benchmarks.harness.peers.peer import absence, absent
+from benchmarks.harness.peers.peer import absence_reason, absent_result
 from benchmarks.harness.peers.platformatic import PLATFORMATIC
 from benchmarks.harness.peers.portolan import portolan
 from benchmarks.harness.peers.postgraphile import POSTGRAPHILE
@@ -35,7 +35,7 @@ from mediator.embedded.port import Kind
 __all__ = ["run"]
 
 _PEERS: Final = (WEBDIS, EVE, POSTGRAPHILE, PLATFORMATIC)
-_OWN: Final = "Portolan"
+_PORTOLAN: Final = "Portolan"
 _BAR: Final = 1.0
 _BAR_WEBDIS: Final = 0.25
 """webdis is written in C and has no objects: the bar is a share of its rate per core used."""
@@ -58,14 +58,14 @@ async def run(options: Options) -> Measured:
     async with LoadProcess() as load, portolan() as ours, AsyncExitStack() as stack:
         versions = {**ours.versions}
         results: list[Result] = []
-        measured = {kind: {_OWN: candidate} for kind, candidate in ours.candidates.items()}
+        measured = {kind: {_PORTOLAN: candidate} for kind, candidate in ours.candidates.items()}
         for peer in _PEERS:
             try:
                 candidate = await stack.enter_async_context(peer.running(ours.servers))
             except Failed as failure:
-                versions[peer.name] = absence(peer, failure)
-                options.say(versions[peer.name])
-                results.append(absent(peer))
+                versions[peer.name] = absence_reason(peer, failure)
+                options.log(versions[peer.name])
+                results.append(absent_result(peer))
             else:
                 versions[peer.name] = candidate.version
                 measured[peer.kind][peer.name] = candidate
@@ -81,13 +81,13 @@ async def _compare(
     for candidate in candidates.values():
         await candidate.rehearse()
     results: list[Result] = []
-    for operation in candidates[_OWN].requests:
+    for operation in candidates[_PORTOLAN].requests:
         comparable = {
             name: candidate
             for name, candidate in candidates.items()
             if operation in candidate.requests
         }
-        if comparable.keys() == {_OWN}:
+        if comparable.keys() == {_PORTOLAN}:
             continue
         for connections in CONNECTIONS:
             name = f"{operation} on {kind}, {connections} connections"
@@ -125,7 +125,7 @@ def _note(options: Options, name: str, medians: Mapping[str, Throughput]) -> Non
 
 
 def _results(name: str, medians: Mapping[str, Throughput]) -> Iterator[Result]:
-    ours = medians[_OWN]
+    ours = medians[_PORTOLAN]
     for peer, bars in _BARS.items():
         if (other := medians.get(peer)) is None:
             continue

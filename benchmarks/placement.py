@@ -60,7 +60,7 @@ async def run(options: Options) -> Measured:
         versions = await service.versions()
     placed = sum(count for _, count in tallies[_WITH_DECISIONS])
     p99_ms = {name: _p99_ms([tally for tally, _ in samples]) for name, samples in tallies.items()}
-    options.say(", ".join(f"GET {name}: p99 {ms:.2f} ms" for name, ms in p99_ms.items()))
+    options.log(", ".join(f"GET {name}: p99 {ms:.2f} ms" for name, ms in p99_ms.items()))
     rate = placed / (rounds * seconds)
     both_ms = p99_ms[_WITH_DECISIONS], p99_ms[_ALONE]
     latency = Result(f"GET {_WITH_DECISIONS}, p99", "ms", *both_ms, _BAR, small_is_good=True)

@@ -73,7 +73,7 @@ async def run(options: Options) -> Measured:
     versions: dict[str, str] = {}
     async with LoadProcess() as load:
         for durability in _durabilities(options):
-            options.say(f"Starting the service, durability {durability} …")
+            options.log(f"Starting the service, durability {durability} …")
             async with portolan(durability) as service:
                 harness = _Harness(options, service, load, durability)
                 results += await _measure(harness)
@@ -84,7 +84,7 @@ async def run(options: Options) -> Measured:
 def _durabilities(options: Options) -> tuple[Literal["second", "full"], ...]:
     if not options.quick:
         return ("second", "full")
-    options.say("Quick: the rows of full durability are left to a whole run.")
+    options.log("Quick: the rows of full durability are left to a whole run.")
     return ("second",)
 
 
@@ -104,7 +104,7 @@ async def _set_up(harness: _Harness) -> list[str]:
     offered = {capability for system in systems for capability in system["capabilities"]}
     mixed, dropped = affordable(SCHEMA, offered)
     for feature in dropped:
-        harness.options.say(f"Left out: {feature}.")
+        harness.options.log(f"Left out: {feature}.")
     tied = {
         name: wholly_on(SCHEMA, needs)
         for name, (_, needs) in _SINGLE_SYSTEMS.items()
@@ -117,10 +117,10 @@ async def _set_up(harness: _Harness) -> list[str]:
         except RequestFailed as error:
             if database in (_MIXED, _BASELINE):
                 raise
-            harness.options.say(f"{database} is not measured: {error.detail}")
+            harness.options.log(f"{database} is not measured: {error.detail}")
             continue
         await harness.service.create(database, objects(seed=harness.options.seed))
-        harness.options.say(f"{database}: {_summary_of(change['placements'])}")
+        harness.options.log(f"{database}: {_summary_of(change['placements'])}")
         placed.append(database)
     return placed
 
@@ -139,7 +139,7 @@ async def _compare(harness: _Harness, work: _Work, databases: list[str]) -> list
     for name in databases:
         await _check(harness.service, name, before[name], tallies[name])
     rates = {name: median(tally.rate for tally in tallies[name]) for name in databases}
-    harness.options.say(f"{work.name}: {per_second(rates)}")
+    harness.options.log(f"{work.name}: {per_second(rates)}")
     return [_result(harness, work, name, rates) for name in databases if name != _MIXED]
 
 
@@ -171,7 +171,7 @@ async def _top_ten(harness: _Harness, max_rate: float) -> Result:
     await harness.service.caught_up()
     reads, writes = await drive(harness.load, harness.service, lanes, seconds)
     p99_ms = reads.percentile(0.99) * 1000
-    harness.options.say(
+    harness.options.log(
         f"top ten: {reads.rate:,.0f} reads/s under {writes.rate:,.0f} writes/s,"
         f" median {reads.percentile(0.5) * 1000:.1f} ms, p99 {p99_ms:.1f} ms"
     )

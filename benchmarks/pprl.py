@@ -138,7 +138,7 @@ def _measure(options: Options) -> Measured:
     try:
         versions["gpu"] = look_for_gpu()
     except GpuUnavailable as error:
-        options.say(f"no GPU is measured: {error.reason}")
+        options.log(f"no GPU is measured: {error.reason}")
     else:
         results += _with_gpu(case, options)
     return Measured(results, versions)
@@ -152,7 +152,7 @@ def _compare_with_competitor(case: _Case, cores: int, options: Options) -> Resul
     mine, other = (min(runs, key=lambda pairs_run: pairs_run.seconds) for runs in (ours, theirs))
     if not np.array_equal(_sorted(mine.pairs), _sorted(_exact(case, other.pairs))):
         raise Failed("the two have found different pairs")
-    options.say(f"{cores} cores: the same {len(mine.pairs):,} pairs on both sides")
+    options.log(f"{cores} cores: the same {len(mine.pairs):,} pairs on both sides")
     name = f"pairs compared at Tanimoto 0.8, {cores} core{'s' if cores > 1 else ''}"
     rates = (case.pairs / mine.seconds, case.pairs / other.seconds)
     return Result(name, "pairs/s", *rates, bar=_BAR)
@@ -194,7 +194,7 @@ def _filters(case: _Case, options: Options) -> list[Result]:
         "length, prefix and position": paper.after_position,
         "length and the kernel's bound": bound.after_position,
     }
-    options.say(
+    options.log(
         ", ".join(f"{name} {count / sample.pairs:.3%}" for name, count in remaining.items())
     )
     return [
@@ -205,7 +205,7 @@ def _filters(case: _Case, options: Options) -> list[Result]:
 
 def _paper(case: _Case, options: Options) -> Result:
     result = _ours(case, 2)
-    options.say(f"100,000 x 400,000: {len(result.pairs):,} pairs in {result.seconds:.1f} s")
+    options.log(f"100,000 x 400,000: {len(result.pairs):,} pairs in {result.seconds:.1f} s")
     name = "100,000 x 400,000 records at Tanimoto 0.8, 2 cores"
     return Result(name, "s", result.seconds, bar=_BAR_PAPER_S, small_is_good=True)
 
@@ -222,7 +222,7 @@ def _with_gpu(case: _Case, options: Options) -> list[Result]:
         if not np.array_equal(_sorted(result.pairs), _sorted(alone.pairs)):
             raise Failed("the GPU has found other pairs")
         share = result.tally.on_gpu / case.pairs
-        options.say(f"{name}: {result.seconds:.2f} s, {share:.0%} of the pairs on the GPU")
+        options.log(f"{name}: {result.seconds:.2f} s, {share:.0%} of the pairs on the GPU")
         rates = (case.pairs / result.seconds, case.pairs / alone.seconds)
         results.append(Result(f"{name} against {cores} cores", "pairs/s", *rates))
     return results

@@ -43,7 +43,7 @@ def _measure(folder: Path, options: Options) -> Measured:
         sizes = {_prepare(folder / name, home / f"{side}.csv") for side, name in _OWNERS.items()}
         links = _link(home)
     correct = sum(_person(link["left"]) == _person(link["right"]) for link in links)
-    options.say(f"{len(links):,} links, {correct:,} of {max(sizes):,} people")
+    options.log(f"{len(links):,} links, {correct:,} of {max(sizes):,} people")
     precision, recall, suffix = (
         correct / len(links),
         correct / max(sizes),

@@ -82,9 +82,9 @@ async def _measure_driver(
     pushed = sum(pushed_whole for _, pushed_whole in measured) / len(measured)
     name = f"{kind} against {type(native).__name__.strip('_').lower()}"
     results = _ratios(name, [times for times, _ in measured], bar)
-    options.say(f"{name}: median ratio {results[0].figure:.2f}, pushed whole {pushed:.0%}")
+    options.log(f"{name}: median ratio {results[0].figure:.2f}, pushed whole {pushed:.0%}")
     for query, ((mediated, direct), pushed_whole) in zip(QUERIES, measured, strict=True):
-        options.say(
+        options.log(
             f"  query {query.number}: {mediated * 1e3:.2f} ms against {direct * 1e3:.2f} ms"
             f" ({mediated / direct:.2f}){'' if pushed_whole else ', not pushed whole'}"
         )
@@ -108,7 +108,7 @@ async def _measure_http(
             raise Failed(f"query {query.number} over HTTP on {kind}: the answers differ")
         bare = partial(native.ask, query.number)
         times.append(await _medians(rounds, execute, bare))
-        options.say(
+        options.log(
             f"  query {query.number} over HTTP: {times[-1][0] * 1e3:.2f} ms"
             f" against {times[-1][1] * 1e3:.2f} ms"
         )
@@ -149,7 +149,7 @@ async def _measure_split(options: Options, running: SharedService, data: Profile
         execute = _querying(running, _SPLIT, query)
         _check(query, data, await execute())
         times.append(median([await timed_s(execute) for _ in range(3 if options.quick else 7)]))
-        options.say(f"split, query {query.number}: {times[-1] * 1e3:.2f} ms")
+        options.log(f"split, query {query.number}: {times[-1] * 1e3:.2f} ms")
     return [Result("median query, classes split over the systems", "ms", median(times) * 1e3)]
 
 

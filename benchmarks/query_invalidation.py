@@ -86,7 +86,7 @@ async def run(options: Options) -> Measured:
     results: list[Result] = []
     for count in _COUNTS:
         costs = _search(options.seed, count, rounds)
-        options.say(f"search of {count:,}: {costs.mean_ms:.3f} ms, p99 {costs.p99_ms:.3f} ms")
+        options.log(f"search of {count:,}: {costs.mean_ms:.3f} ms, p99 {costs.p99_ms:.3f} ms")
         results += _rows(f"finding results among {count} queries", costs, count)
     async with embedded_redis() as endpoint:
         results += await _writes_by_count(options, endpoint.url, rounds // 10)
@@ -124,7 +124,7 @@ async def _writes_by_count(options: Options, url: str, rounds: int) -> list[Resu
             cost = costs[count] = await _writes(sketch, options.seed, count, rounds)
         finally:
             await sketch.close()
-        options.say(f"write with {count:,}: {cost.mean_ms:.3f} ms, p99 {cost.p99_ms:.3f} ms")
+        options.log(f"write with {count:,}: {cost.mean_ms:.3f} ms, p99 {cost.p99_ms:.3f} ms")
     base, largest = costs[0], costs[_COUNTS[-1]]
     difference = _Costs(largest.mean_ms - base.mean_ms, largest.p99_ms - base.p99_ms)
     return [

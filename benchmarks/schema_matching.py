@@ -66,7 +66,7 @@ def _measure(options: Options) -> Measured:
 
 
 def _table_results(pairs: Sequence[TablePair], options: Options) -> Iterator[Result]:
-    options.say(f"{len(pairs)} pairs of tables")
+    options.log(f"{len(pairs)} pairs of tables")
     started = perf_counter()
     evaluations = [_evaluate(_match_fields(pair), pair.truth) for pair in pairs]
     seconds = perf_counter() - started
@@ -85,13 +85,13 @@ def _ontology_results(options: Options) -> Iterator[Result]:
     pair = anatomy()
     if pair is None:
         return
-    options.say(f"anatomy, read in {perf_counter() - started:.1f} s")
+    options.log(f"anatomy, read in {perf_counter() - started:.1f} s")
     yield from _anatomy_results("anatomy", pair, Background(), _BARS["anatomy"])
     background = Background()
     for concept in known_concepts():
         background.add_concept(concept)
     if not len(background):
-        options.say("without Uberon, which `make competitors` installs")
+        options.log("without Uberon, which `make competitors` installs")
         return
     yield from _anatomy_results("anatomy with a background", pair, background, _BARS["known"])
 

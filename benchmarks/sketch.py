@@ -94,7 +94,7 @@ async def _filter_rows(options: Options) -> list[Result]:
         "batch of hashes": filters.batch_of_hashes,
     }
     figures = await medians(5 if options.quick else 25, measures)
-    options.say(per_second(figures))
+    options.log(per_second(figures))
     return [*_contains(figures), *_false_positives(options, filters)]
 
 
@@ -112,7 +112,7 @@ def _false_positives(options: Options, filters: _Filters) -> Iterator[Result]:
         strangers = [_key(number) for number in range(first, first + _STRANGERS_BATCH)]
         false_positives += int(np.count_nonzero(filters.ours.contains_many(strangers)))
     share = false_positives / _STRANGERS
-    options.say(f"false positives: {share:.3%} of {_STRANGERS:,} keys, set were {_RATE:.1%}")
+    options.log(f"false positives: {share:.3%} of {_STRANGERS:,} keys, set were {_RATE:.1%}")
     name = f"false positives of {_STRANGERS:,} keys, distance from the set rate"
     distance = abs(share / _RATE - 1)
     yield Result(name, "of the rate", distance, bar=_BAR_DISTANCE, small_is_good=True)

@@ -44,20 +44,20 @@ async def run(options: Options) -> Measured:
     rounds = round(minutes * 60 / round_s)
     async with _open_stage() as stage:
         data = [replica.data for replica in stage.replicas]
-        async with Service.at(data[0], stage.kept.admin) as service:
+        async with Service.at(data[0], stage.steady.admin) as service:
             versions = await _set_up(service)
         kinds = [kind for kind in _CLASSES if kind in stage.fleet.endpoints]
         load = Load(data, [_CLASSES[kind] for kind in kinds], options.seed)
         try:
-            await load.begin()
+            await load.start()
             table = await _soak(stage, load, rounds, round_s, options)
             await load.end()
-            violations = await load.lost()
+            violations = await load.find_violations()
         finally:
             await load.close()
-    options.say(f"refused: {dict(load.refused.most_common())}")
+    options.log(f"refused: {dict(load.refused.most_common())}")
     for violation in violations:
-        options.say(violation)
+        options.log(violation)
     return Measured([*_growth(table), *_guarantees(load, violations)], versions)
 
 
@@ -100,9 +100,9 @@ async def _soak(
     """Break something at the start of every round; return the footprint in each."""
     faults, table = Faults(stage), list[Footprint]()
     urls = {kind: endpoint.url for kind, endpoint in stage.fleet.endpoints.items()}
-    watcher = Watcher(stage.kept.pid, urls)
+    watcher = Watcher(stage.steady.pid, urls)
     watching = asyncio.create_task(watcher.watch())
-    options.say("turn  fault                 answered  refused      MiB  open  conns   keys  rows")
+    options.log("turn  fault                 answered  refused      MiB  open  conns   keys  rows")
     try:
         for number in range(1, rounds + 1):
             until = asyncio.get_running_loop().time() + round_s
@@ -110,10 +110,10 @@ async def _soak(
             # A component that is, or just was, down says nothing about the long-run footprint.
             await asyncio.sleep(_remaining_s(until) / 2)
             await load.surge()
-            watcher.taken.clear()
+            watcher.samples.clear()
             await asyncio.sleep(_remaining_s(until))
-            table.append(Footprint.middle(watcher.taken or [await watcher.look()]))
-            options.say(_row(number, broken, load, table[-1]))
+            table.append(Footprint.median_of(watcher.samples or [await watcher.sample()]))
+            options.log(_row(number, broken, load, table[-1]))
     finally:
         await end([watching])
     return table
@@ -135,7 +135,7 @@ def _growth(table: Sequence[Footprint]) -> list[Result]:
     """Compare the last rounds with the first ones after the warm-up, a quarter of all."""
     warm = table[len(table) // 4 :]
     count = max(1, len(warm) // 3)
-    first, last = Footprint.middle(warm[:count]), Footprint.middle(warm[-count:])
+    first, last = Footprint.median_of(warm[:count]), Footprint.median_of(warm[-count:])
     return [
         Result(f"{field.name}, at the end against after the warm-up",
                _UNITS.get(field.name, field.name), getattr(last, field.name),
@@ -145,12 +145,12 @@ def _growth(table: Sequence[Footprint]) -> list[Result]:
 
 
 def _guarantees(load: Load, violations: Sequence[str]) -> list[Result]:
-    if not load.judge.reads:
+    if not load.staleness.reads:
         raise Failed("no cached read was answered")
     return [
         Result("objects that are not as acknowledged, or not as the feed has them", "objects",
                len(violations), bar=0, small_is_good=True),
-        Result("cached reads beyond the bound of 1 s", "reads", load.judge.violations, bar=0,
+        Result("cached reads beyond the bound of 1 s", "reads", load.staleness.violations, bar=0,
                small_is_good=True),
         Result("resets of the feed", "times", load.feed_resets, bar=0,
                small_is_good=True),

@@ -101,10 +101,10 @@ def _results(
         sum(alone) / len(alone),
     )
     title, unit = f"{kind} of objects over {name} systems, against", "objects/s"
-    shown = ", ".join(
+    rates_text = ", ".join(
         f"{system} {system_rate:,.0f}" for system, system_rate in zip(systems, alone, strict=True)
     )
-    options.note(f"{title} {shown}: {rate:,.0f}/s")
+    options.note(f"{title} {rates_text}: {rate:,.0f}/s")
     if kind.startswith("put"):
         return [Result(f"{title} one put on each of them", unit, rate, sequential, _BARS[kind])]
     return [

@@ -87,7 +87,7 @@ def _compare(
     options: Options, tallies: Mapping[str, list[LoadResult]], method: str
 ) -> list[Result]:
     rates = median_rates(tallies)
-    options.say(f"{method}: {per_second(rates)}")
+    options.log(f"{method}: {per_second(rates)}")
     return [
         Result(f"{method}, {name}", "requests/s", rates[name], rates[_WITHOUT], bar)
         for name, bar in ((_TENTH, _BAR), (_ALL, None))

@@ -94,7 +94,7 @@ async def run(options: Options) -> Measured:
 
 def _results(options: Options, length: int, cached: _Tally, uncached: _Tally) -> Sequence[Result]:
     name = f"{length} objects read, cached against not"
-    options.say(
+    options.log(
         f"{name}: {cached.abort_rate:.1%} against {uncached.abort_rate:.1%} aborted,"
         f" {cached.rate:.0f}/s against {uncached.rate:.0f}/s committed"
     )

@@ -64,7 +64,7 @@ async def run(options: Options) -> Measured:
             )
     costs = {key: 1e6 * median(samples) for key, samples in seconds.items()}
     for (concerned, count), cost in costs.items():
-        options.say(f"{count:,} views, {concerned} concerned: {cost:.1f} µs")
+        options.log(f"{count:,} views, {concerned} concerned: {cost:.1f} µs")
     return Measured(list(_results(costs)), {})
 
 

@@ -1,7 +1,7 @@
 """The tables of facts in the documentation: settings, metrics, problems, routes, capabilities.
 
-What a row stands for, its order and its facts come from the code. Its last cells, which say in
-prose what it means, are written in the page and stay; those of a new row come from the code.
+The rows, their order and their facts come from the code. The last cells of a row, its meaning in
+prose, are written in the page and stay; those of a new row come from the code.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ __all__ = ["NO_PROSE", "TABLES", "FactsTable", "Row", "metric_families", "with_p
 
 _METHODS: Final = ("get", "head", "put", "post", "patch", "delete")
 NO_PROSE: Final = "\nNot documented yet.\n\n"
-"""What the section of a new type of problem has until somebody writes it."""
+"""The initial section of a new type of problem."""
 _CELL: Final = re.compile(r"(?<!\\)\|")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its first cell, which names it, its facts, and what it means if no page says so."""
+    """A row: its first cell, which names it, its facts, and its meaning if the page has none."""
 
     name: str
     facts: Sequence[str] = ()
@@ -64,7 +64,7 @@ class FactsTable:
     rows: Sequence[Row]
 
     def fill(self, text: str) -> str:
-        """Return a page with the table as it has to be.
+        """Return a page with the table up to date.
 
         Raises:
             ValueError: The page has no such heading, or no table below it.
@@ -81,18 +81,18 @@ class FactsTable:
         end = next(at for at in range(start, len(lines)) if not lines[at].startswith("|"))
         return "\n".join([*lines[:start], *self._lines(lines[start + 2 : end]), *lines[end:]])
 
-    def _lines(self, written: Iterable[str]) -> Iterator[str]:
-        prose = dict(self._prose(written))
+    def _lines(self, page_rows: Iterable[str]) -> Iterator[str]:
+        prose = dict(self._prose(page_rows))
         yield _line(self.columns)
         yield "|" + "---|" * len(self.columns)
         for row in self.rows:
             cells = [row.name, *row.facts, *prose.get(row.name, [row.meaning])]
             yield _line([*cells, *[""] * (len(self.columns) - len(cells))])
 
-    def _prose(self, written: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-        """Find what the page says of each row."""
+    def _prose(self, page_rows: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield the page's prose of each row."""
         facts = len(self.rows[0].facts)
-        for line in written:
+        for line in page_rows:
             name, *cells = [cell.strip() for cell in _CELL.split(line)[1:-1]]
             yield name, cells[facts:]
 
@@ -131,7 +131,7 @@ def _about(field: FieldInfo) -> str:
 
 
 def metric_families() -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Yield each metric family that the service shows, and its labels."""
+    """Yield each metric family of the service, and its labels."""
     # The registry yields samples; a metric without samples shows its labels nowhere else.
     for collector in Metrics().registry._collector_to_names:  # noqa: SLF001
         labels = tuple(getattr(collector, "_labelnames", ()))
@@ -238,11 +238,11 @@ TABLES: Final[Sequence[FactsTable]] = (
         "schema.md", "## Operators", ("operator", "on", "argument", "does"), [*_operators()]
     ),
 )
-"""Every table of facts there is."""
+"""All tables of facts."""
 
 
 def with_problem_sections(text: str) -> str:
-    """Return docs/problems.md with a section for each type of problem there is, and no other."""
+    """Return docs/problems.md with exactly one section for each type of problem."""
     head, *sections = re.split(r"^### ", text, flags=re.MULTILINE)
     prose = {re.findall(r"[\w-]+", section)[0]: section.partition("\n")[2] for section in sections}
     return head + "".join(

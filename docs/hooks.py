@@ -1,4 +1,4 @@
-"""What the site has beyond the pages of this folder: that of the chart, which lies beside it."""
+"""Adds the chart's page, which is outside this folder, to the site."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CHART_PAGE: Final = "chart.md"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the page of the chart, as it lies beside it."""
+    """Add the page of the chart."""
     source = Path(config.docs_dir) / _CHART
     files.append(File.generated(config, _CHART_PAGE, abs_src_path=str(source.resolve())))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Let links to the file of the chart lead to its page."""
+    """Point links to the file of the chart to its page."""
     return markdown.replace(f"]({_CHART})", f"]({_CHART_PAGE})")

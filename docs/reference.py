@@ -1,7 +1,7 @@
-"""What pages have from the code: ``make reference``; a test holds them against it.
+"""Generates pages, and tables in pages, from the code: ``make reference``; a test compares them.
 
-`cli.md` has the help of each command, `benchmarks.md` a table of the benchmarks, `measured.md` what
-was recorded of them, and others the tables of `docs.facts`.
+`cli.md` has the help of each command, `benchmarks.md` a table of the benchmarks, `measured.md`
+their recorded results, and other pages the tables of `docs.facts`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _END: Final = "<!-- end of what is made -->\n"
 
 
 def generated() -> Mapping[Path, str]:
-    """Return each page as it has to be."""
+    """Return the expected text of each page."""
     pages = {
         DOCS / "cli.md": _commands(),
         DOCS / "benchmarks.md": _benchmarks(),
         DOCS / "measured.md": in_full(reports_in(FIGURES)),
     }
-    texts = {page: _renewed(page.read_text(), made) for page, made in pages.items()}
+    texts = {page: _renewed(page.read_text(), content) for page, content in pages.items()}
     for facts in TABLES:
         page = DOCS / facts.page
         texts[page] = facts.fill(texts.get(page) or page.read_text())
@@ -43,12 +43,12 @@ def generated() -> Mapping[Path, str]:
     return texts
 
 
-def _renewed(page: str, made: str) -> str:
+def _renewed(page: str, content: str) -> str:
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):
-        raise ValueError(f"the page has no place for what is made: {_BEGIN.strip()}")
-    return f"{before}{begin}\n{made}\n{end}{after}"
+        raise ValueError(f"the page has no comments around generated text: {_BEGIN.strip()}")
+    return f"{before}{begin}\n{content}\n{end}{after}"
 
 
 def _commands() -> str:
@@ -60,16 +60,18 @@ def _commands() -> str:
 
 
 def _names(group: Any) -> Iterator[str]:
-    """Name each command; those of a group follow it."""
+    """Yield the name of each command; the commands of a group follow it."""
     yield "portolan"
     for name, command in group.commands.items():
         yield f"portolan {name}"
-        yield from (f"portolan {name} {under}" for under in getattr(command, "commands", ()))
+        yield from (
+            f"portolan {name} {subcommand}" for subcommand in getattr(command, "commands", ())
+        )
 
 
 def _help(group: Any, name: str) -> str:
-    words = [*name.split()[1:], "--help"]
-    result = CliRunner().invoke(group, words, prog_name="portolan", terminal_width=_WIDTH)
+    arguments = [*name.split()[1:], "--help"]
+    result = CliRunner().invoke(group, arguments, prog_name="portolan", terminal_width=_WIDTH)
     lines = (line.rstrip() for line in result.output.strip().splitlines())
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,7 @@
-"""Makes the chart's values.schema.json and README.md of the comments in its values.yaml.
+"""Generates the chart's values.schema.json and README.md from the comments in its values.yaml.
 
-A comment that begins with ``--`` describes the value below it. ``@schema`` is followed by a JSON
-object that is added to what is inferred from the default. What is not in values.yaml is refused.
+A comment that begins with ``--`` describes the value below it. ``@schema`` precedes a JSON object
+that is added to the schema inferred from the default. Values not in values.yaml are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHART: Final = Path(__file__).parent / "portolan"
 
 _LABEL: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _CIDR: Final = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*/[0-9]{1,3})$"
-_OWN: Final = frozenset(
+_CHART_SETTINGS: Final = frozenset(
     {
         *("host", "port", "admin_host", "admin_port", "data_dir", "jobs_dir"),
         *("embedded", "durability", "catalogue_url", "coordination_url", "systems"),
@@ -41,10 +41,10 @@ class _Value:
 
     Attributes:
         path: Its keys, from the outermost.
-        default: What values.yaml says.
-        about: What its comment says.
-        schema: What the comment adds to the schema.
-        members: The values within, of an object that is described by them.
+        default: The value in values.yaml.
+        about: The text of its comment.
+        schema: The comment's addition to the schema.
+        members: The values within an object without a comment.
     """
 
     path: tuple[str, ...]
@@ -55,7 +55,7 @@ class _Value:
 
 
 def generated() -> dict[Path, str]:
-    """Return what the generated files ought to hold."""
+    """Return the expected contents of the generated files."""
     text = (CHART / "values.yaml").read_text()
     node = yaml.compose(text)
     assert isinstance(node, yaml.MappingNode)
@@ -75,7 +75,7 @@ def generated() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write the files; with --check only say which are out of date, and return 1 if one is."""
+    """Write the files; with --check only report outdated files, and return 1 if there are any."""
     outdated = [
         path for path, text in generated().items() if not path.exists() or path.read_text() != text
     ]
@@ -91,25 +91,25 @@ def main() -> int:
 def _values(
     node: yaml.MappingNode, defaults: Any, lines: Sequence[str], path: tuple[str, ...]
 ) -> Iterator[_Value]:
-    for key, below in node.value:
+    for key, child in node.value:
         name, default = key.value, defaults[key.value]
         about, schema = _comment(lines, key.start_mark.line)
         members: tuple[_Value, ...] = ()
-        if isinstance(below, yaml.MappingNode) and not schema and not about:
-            members = tuple(_values(below, default, lines, (*path, name)))
+        if isinstance(child, yaml.MappingNode) and not schema and not about:
+            members = tuple(_values(child, default, lines, (*path, name)))
         elif not about:
             raise ValueError(f"values.yaml does not describe {'.'.join((*path, name))}")
         yield _Value((*path, name), default, about, schema, members)
 
 
 def _comment(lines: Sequence[str], line: int) -> tuple[str, dict[str, Any]]:
-    """Return what the comment right above a line says, and what it adds to the schema."""
+    """Return the text of the comment right above a line, and its addition to the schema."""
     start = line
     while start and lines[start - 1].lstrip().startswith("#"):
         start -= 1
-    comment = [each.lstrip()[1:].strip() for each in lines[start:line]]
-    schema = [json.loads(each.removeprefix("@schema")) for each in comment if each[:7] == "@schema"]
-    about = " ".join(each for each in comment if each[:7] != "@schema")
+    comment = [text.lstrip()[1:].strip() for text in lines[start:line]]
+    schema = [json.loads(text.removeprefix("@schema")) for text in comment if text[:7] == "@schema"]
+    about = " ".join(text for text in comment if text[:7] != "@schema")
     if not about.startswith("--"):
         return "", {}
     return about.removeprefix("--").strip(), schema[0] if schema else {}
@@ -160,7 +160,7 @@ def _definitions() -> dict[str, Any]:
 def _settings() -> Iterator[tuple[str, dict[str, Any]]]:
     for settings in SETTINGS:
         for name, field in settings.model_fields.items():
-            if name not in _OWN:
+            if name not in _CHART_SETTINGS:
                 yield (
                     f"PORTOLAN_{name.upper()}",
                     {"type": "string", "description": field.description},

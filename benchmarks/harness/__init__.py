@@ -1,1 +1,1 @@
-"""What benchmarks share: services, load, baselines, faults, reports."""
+"""Shared by benchmarks: services, load, baselines, faults, reports."""

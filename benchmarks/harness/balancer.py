@@ -1,4 +1,4 @@
-"""A real nginx that spreads requests over replicas, and keeps connections to them open."""
+"""A real nginx that balances requests over replicas, with keep-alive connections."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ http {{
 
 @asynccontextmanager
 async def balancer(replicas: Sequence[str]) -> AsyncIterator[str]:
-    """Run nginx before replicas, which it knows by what becomes of requests; yields its address."""
+    """Run nginx before replicas, whose state it infers from requests; yield its address."""
     with scratch("balancer") as directory, socket.create_server(("127.0.0.1", 0)) as listening:
         host, port = listening.getsockname()
         conf = directory / "nginx.conf"
         conf.write_text(_conf(directory, replicas, f"{host}:{port}"))
         descriptor, log = listening.fileno(), directory / "log"
         command = (program("nginx"), "-p", str(directory), "-c", str(conf), "-e", "stderr")
-        # nginx cannot say which port it got, so it is handed a socket that listens.
+        # nginx cannot report its port, so it inherits a listening socket.
         env = {"NGINX": f"{descriptor};"}
         async with running(*command, log=log, env=env, pass_fds=(descriptor,)) as process:
             url = f"http://{host}:{port}"
@@ -61,7 +61,7 @@ async def balancer(replicas: Sequence[str]) -> AsyncIterator[str]:
 
 
 def _conf(directory: Path, replicas: Sequence[str], listen: str) -> str:
-    # Of a master that is root, workers would give up their rights to the scratch directory.
+    # Workers of a root master would give up their rights to the scratch directory.
     user = "user root;" if os.geteuid() == 0 else ""
     servers = "\n        ".join(f"server {urlsplit(url).netloc} max_fails=0;" for url in replicas)
     return _CONF.format(user=user, directory=directory, servers=servers, listen=listen)

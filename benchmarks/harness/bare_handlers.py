@@ -1,6 +1,6 @@
-"""What an application does without Portolan: Starlette handlers that call the driver themselves.
+"""An application without Portolan: Starlette handlers that call the driver directly.
 
-One URL for each way to a store, ``/{way}/{id}``, with GET, PUT and PATCH (which counts a hit).
+One URL for each driver, ``/{driver}/{id}``, with GET, PUT and PATCH (which counts a hit).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class _Redis:
         stack.push_async_callback(self._client.aclose)
 
     async def get(self, id_: str) -> _Object | None:
-        found: Mapping[Any, Any] = await self._client.hgetall(f"bare:{id_}")
-        return {**found, "hits": int(found["hits"])} if found else None
+        fields: Mapping[Any, Any] = await self._client.hgetall(f"bare:{id_}")
+        return {**fields, "hits": int(fields["hits"])} if fields else None
 
     async def put(self, id_: str, values: Mapping[Any, Any]) -> None:
         await self._client.hset(f"bare:{id_}", mapping=values)
@@ -137,32 +137,32 @@ class _Mongo:
         await self._articles.replace_one({"_id": id_}, values, upsert=True)
 
     async def hit(self, id_: str, by: int) -> int:
-        found: Any = await self._articles.find_one_and_update(
+        article: Any = await self._articles.find_one_and_update(
             {"_id": id_},
             {"$inc": {"hits": by}},
             projection={"_id": False, "hits": True},
             return_document=ReturnDocument.AFTER,
         )
-        return int(found["hits"])
+        return int(article["hits"])
 
 
 _Store: TypeAlias = _Redis | _Postgres | _Asyncpg | _Mongo
 
-_WAYS: Final[Mapping[str, tuple[Kind, type[_Store]]]] = {
+_DRIVERS: Final[Mapping[str, tuple[Kind, type[_Store]]]] = {
     "redis": ("redis", _Redis),
     "postgresql": ("postgresql", _Postgres),
     "asyncpg": ("postgresql", _Asyncpg),
     "mongodb": ("mongodb", _Mongo),
 }
 
-KIND_OF: Final[Mapping[str, Kind]] = {way: kind for way, (kind, _) in _WAYS.items()}
-"""The ways to a store, and the kind of server that each goes to."""
+KIND_OF: Final[Mapping[str, Kind]] = {driver: kind for driver, (kind, _) in _DRIVERS.items()}
+"""The kind of server of each driver."""
 
 
 def _handlers(store: _Store) -> dict[str, Callable[[Request], Awaitable[Response]]]:
     async def get(request: Request) -> Response:
-        found = await store.get(request.path_params["id"])
-        return Response(status_code=404) if found is None else JSONResponse(found)
+        article = await store.get(request.path_params["id"])
+        return Response(status_code=404) if article is None else JSONResponse(article)
 
     async def put(request: Request) -> Response:
         values = await request.json()
@@ -179,12 +179,12 @@ def _handlers(store: _Store) -> dict[str, Callable[[Request], Awaitable[Response
 async def serve(listener: socket.socket, urls: Mapping[Kind, str]) -> None:
     async with AsyncExitStack() as stack:
         routes = []
-        for way, (kind, make) in _WAYS.items():
+        for driver, (kind, make) in _DRIVERS.items():
             if kind in urls:
                 store = make(urls[kind])
                 await store.open(stack)
                 routes += [
-                    Route(f"/{way}/{{id}}", handler, methods=[method])
+                    Route(f"/{driver}/{{id}}", handler, methods=[method])
                     for method, handler in _handlers(store).items()
                 ]
         config = uvicorn.Config(

@@ -36,13 +36,13 @@ __all__ = [
 OBJECTS: Final = 200
 CONNECTIONS: Final = (1, 16)
 _JSON: Final = {"Content-Type": "application/json"}
-_HARDER: Final = "asyncpg"
-"""The way to PostgreSQL below SQLAlchemy, for which there is no bar."""
+_BELOW_SQLALCHEMY: Final = "asyncpg"
+"""A driver without a bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A service: where it listens, and where its objects are."""
+    """A service: its address, and the path of its objects."""
 
     host: str
     port: int
@@ -95,7 +95,7 @@ class Harness:
     async def tallies(
         self, targets: Mapping[str, Target], method: str, connections: int, times: int = 1
     ) -> dict[str, list[LoadResult]]:
-        """Load targets in turn, `times` as often as other comparisons do."""
+        """Load targets in turn, in `times` as many rounds as other comparisons."""
         seconds = 0.25 if self.options.quick else self.seconds
         measures = {
             name: partial(target.drive, self.load, method, connections, seconds)
@@ -118,27 +118,35 @@ class Harness:
 
 
 def median_rates(tallies: Mapping[str, Sequence[LoadResult]]) -> dict[str, float]:
-    return {name: median(tally.rate for tally in of) for name, of in tallies.items()}
+    return {name: median(tally.rate for tally in samples) for name, samples in tallies.items()}
 
 
 def against_bare_handlers(
-    name: str, rates: Mapping[str, float], own: str, bar: float | None
+    name: str, rates: Mapping[str, float], ours: str, bar: float | None
 ) -> list[Result]:
     return [
-        Result(f"{name} {way}", "requests/s", rates[own], rate, None if way == _HARDER else bar)
-        for way, rate in rates.items()
-        if way != own
+        Result(
+            f"{name} {driver}",
+            "requests/s",
+            rates[ours],
+            rate,
+            None if driver == _BELOW_SQLALCHEMY else bar,
+        )
+        for driver, rate in rates.items()
+        if driver != ours
     ]
 
 
 @contextlib.asynccontextmanager
 async def bare_handlers(running: SharedService) -> AsyncIterator[dict[Kind, dict[str, Target]]]:
-    """Run the bare handlers in a process of their own; yields them by the kind of server."""
+    """Run the bare handlers in a separate process; yield them by the kind of server."""
     urls = {kind: endpoint.url for kind, endpoint in running.servers.items()}
     with listening_process(_serve, urls) as port:
         yield {
             kind: {
-                way: Target(LOOPBACK, port, f"/{way}") for way, of in KIND_OF.items() if of == kind
+                driver: Target(LOOPBACK, port, f"/{driver}")
+                for driver, driver_kind in KIND_OF.items()
+                if driver_kind == kind
             }
             for kind in urls
         }

@@ -66,7 +66,7 @@ def encode(people: str, bits: int, hashes: int) -> dict[str, Any]:
     from clkhash import comparators, field_formats, key_derivation, schema  # noqa: PLC0415 - as above
     from clkhash.bloomfilter import stream_bloom_filters  # noqa: PLC0415 - as above
 
-    with open(people, newline="") as file:  # noqa: PTH123 - a script of its own
+    with open(people, newline="") as file:  # noqa: PTH123 - a separate script
         rows = [tuple(row) for row in csv.reader(file)]
     hashing = field_formats.FieldHashingProperties(
         comparator=comparators.NgramComparison(2),

@@ -17,16 +17,16 @@ _SCRIPT: Final = Path(__file__).with_name("competing_linkage.py")
 _VARIABLE: Final = "PORTOLAN_COMPETITORS"
 
 
-def run_competitor(task: str, **given: Any) -> dict[str, Any]:
+def run_competitor(task: str, **arguments: Any) -> dict[str, Any]:
     """Run a task of a competitor, timed in its own process.
 
     Raises:
         Failed: The competitors are not installed, or the task failed.
     """
-    answer: dict[str, Any] = json.loads(
-        _run("python", str(_SCRIPT), json.dumps({"task": task, **given}))
+    reply: dict[str, Any] = json.loads(
+        _run("python", str(_SCRIPT), json.dumps({"task": task, **arguments}))
     )
-    return answer
+    return reply
 
 
 def generate_tpch(scale: float, folder: Path) -> None:
@@ -39,7 +39,7 @@ def generate_tpch(scale: float, folder: Path) -> None:
 
 
 def packages() -> list[Path]:
-    """Return the folders of the competitors' packages, for those that are data; empty: none."""
+    """Return the folders of the competitors' packages, for packages of data; empty: none."""
     return sorted(_environment().glob("lib/python3.*/site-packages"))
 
 

@@ -1,4 +1,4 @@
-"""Servers in processes of their own; one is a relay that hands on bytes half a round trip late."""
+"""Servers in separate processes; one is a relay that delays bytes by half a round trip."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LOOPBACK: Final = "127.0.0.1"
 
 @contextmanager
 def listening_process(serve: Callable[..., None], *arguments: object) -> Iterator[int]:
-    """Run a server in a process of its own while the block runs; yields its port.
+    """Run a server in a separate process while the block runs; yield its port.
 
-    `serve` is called there with a socket that listens, and the arguments.
+    `serve` is called there with a listening socket, and the arguments.
     """
     with socket.create_server((LOOPBACK, 0), backlog=2048) as listener:
         process = multiprocessing.get_context("spawn").Process(
@@ -36,40 +36,40 @@ def listening_process(serve: Callable[..., None], *arguments: object) -> Iterato
 
 
 def _uninterrupted(serve: Callable[..., None], *arguments: object) -> None:
-    # Ctrl-C reaches every process of the terminal; who uses this one ends it.
+    # Ctrl-C reaches every process of the terminal; the user of this one ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     serve(*arguments)
 
 
 @contextmanager
 def delayed(port: int, round_trip_s: float) -> Iterator[int]:
-    """Run a relay to a local port that adds to every round trip (seconds); yields its own port."""
-    with listening_process(_relay, port, round_trip_s / 2) as at:
-        yield at
+    """Run a relay to a local port that adds to every round trip (seconds); yield its port."""
+    with listening_process(_relay, port, round_trip_s / 2) as relay_port:
+        yield relay_port
 
 
-class _Way(asyncio.Protocol):
-    """One direction of a connection; what is received leaves by the other end's transport."""
+class _Direction(asyncio.Protocol):
+    """One direction of a connection; received bytes leave by the other end's transport."""
 
     def __init__(self, half_s: float) -> None:
         self._half_s = half_s
         self._loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
-        self.other: asyncio.Future[_Way] = self._loop.create_future()
+        self.other: asyncio.Future[_Direction] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._loop.call_later(self._half_s, self._hand_on, data)
+        self._loop.call_later(self._half_s, self._forward, data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's
-        self._loop.call_later(self._half_s, self._hand_on, None)
+        self._loop.call_later(self._half_s, self._forward, None)
 
-    def _hand_on(self, data: bytes | None) -> None:
+    def _forward(self, data: bytes | None) -> None:
         if not self.other.done():
-            self.other.add_done_callback(lambda _: self._hand_on(data))
+            self.other.add_done_callback(lambda _: self._forward(data))
             return
         transport = self.other.result().transport
         assert transport is not None
@@ -87,13 +87,13 @@ async def _serve(listener: socket.socket, port: int, half_s: float) -> None:
     loop = asyncio.get_running_loop()
     connecting: set[asyncio.Task[None]] = set()
 
-    async def connect(near: _Way) -> None:
-        _, far = await loop.create_connection(lambda: _Way(half_s), LOOPBACK, port)
+    async def connect(near: _Direction) -> None:
+        _, far = await loop.create_connection(lambda: _Direction(half_s), LOOPBACK, port)
         far.other.set_result(near)
         near.other.set_result(far)
 
-    def accept() -> _Way:
-        near = _Way(half_s)
+    def accept() -> _Direction:
+        near = _Direction(half_s)
         task = loop.create_task(connect(near))
         connecting.add(task)
         task.add_done_callback(connecting.discard)

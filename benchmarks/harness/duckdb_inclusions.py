@@ -1,6 +1,6 @@
 """Inclusion dependencies by DuckDB: the distinct values of each column, and a difference per pair.
 
-It shares nothing with ours but what equal values are: numbers without zeros at the end, as text.
+It shares only the equality of values with Portolan: numbers without trailing zeros, as text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["duckdb_inclusions"]
 
 def duckdb_inclusions(folder: Path) -> tuple[set[tuple[str, str]], float]:
     """Return the pairs ``table.column`` in a folder of Parquet files, and the seconds it took."""
-    began = perf_counter()
+    started = perf_counter()
     with duckdb.connect() as connection:
         distinct = _distinct_values(connection, folder)
         pairs = {
@@ -24,7 +24,7 @@ def duckdb_inclusions(folder: Path) -> tuple[set[tuple[str, str]], float]:
             for a, b in permutations(distinct, 2)
             if 0 < distinct[a] <= distinct[b] and _is_included(connection, a, b)
         }
-    return pairs, perf_counter() - began
+    return pairs, perf_counter() - started
 
 
 def _distinct_values(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, int]:
@@ -42,9 +42,9 @@ def _distinct_values(connection: duckdb.DuckDBPyConnection, folder: Path) -> dic
 
 
 def _is_included(connection: duckdb.DuckDBPyConnection, a: str, b: str) -> bool:
-    # Most differ in the first values: they are looked at before all.
-    for some in (f'(FROM "{a}" LIMIT 100)', f'"{a}"'):
-        query = f'FROM {some} AS x ANTI JOIN "{b}" AS y ON x.v = y.v LIMIT 1'
+    # Most pairs differ in the first values, so these are checked first.
+    for rows in (f'(FROM "{a}" LIMIT 100)', f'"{a}"'):
+        query = f'FROM {rows} AS x ANTI JOIN "{b}" AS y ON x.v = y.v LIMIT 1'
         if connection.execute(query).fetchone() is not None:
             return False
     return True

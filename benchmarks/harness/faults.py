@@ -1,4 +1,4 @@
-"""What is broken while the service soaks, and how it is made good again."""
+"""Faults during a soak test, and their repair."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Stage:
     """The servers, their directory, and the replicas of the service on them.
 
     Attributes:
-        kept: The replica that is never restarted, so that a leak shows.
+        steady: The replica that is never restarted, so that a leak shows.
     """
 
     directory: Path
     fleet: EmbeddedFleet
-    kept: Instance
-    shaken: Instance
+    steady: Instance
+    restarted: Instance
 
     @property
     def replicas(self) -> Sequence[Instance]:
-        return (self.kept, self.shaken)
+        return (self.steady, self.restarted)
 
     def processes(self, kind: Kind) -> list[psutil.Process]:
         (file,) = (self.directory / kind).rglob("server.pid")
@@ -54,18 +54,18 @@ class Faults:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         kinds = sorted(stage.fleet.endpoints)
-        named: dict[str, Callable[[], Awaitable[None]]] = {
+        faults: dict[str, Callable[[], Awaitable[None]]] = {
             **{f"{kind} killed": partial(self._kill_store, kind) for kind in kinds},
             "replica killed": self._kill_replica,
             "relays killed": self._kill_relays,
             **{f"{kind} slow": partial(self._slow_store, kind) for kind in kinds},
-            "replica restarted": stage.shaken.restart,
+            "replica restarted": stage.restarted.restart,
         }
-        self._turns = chain.from_iterable(repeat(tuple(named.items())))
+        self._sequence = chain.from_iterable(repeat(tuple(faults.items())))
 
     async def next(self) -> str:
-        """Break the next thing and make it good again; return what it was."""
-        name, fault = next(self._turns)
+        """Cause the next fault and repair it; return its name."""
+        name, fault = next(self._sequence)
         await fault()
         return name
 
@@ -83,12 +83,12 @@ class Faults:
             await asyncio.sleep(_STOPPED_S)
 
     async def _kill_replica(self) -> None:
-        await self._stage.shaken.kill()
+        await self._stage.restarted.kill()
         await asyncio.sleep(_DOWN_S)
-        await self._stage.shaken.start()
+        await self._stage.restarted.start()
 
     async def _kill_relays(self) -> None:
-        """Kill those of both replicas, each of which starts its own again."""
+        """Kill the relays of both replicas, which restart them."""
         for replica in self._stage.replicas:
             children = psutil.Process(replica.pid).children()
             _send([child for child in children if _RELAYS in child.cmdline()], signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A message flow under load: its worker, the messages it gets, and what is observed of both."""
+"""A message flow under load: its worker, its messages, and the observations of both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["FlowRun", "run_flow", "serve_credits"]
 
 _HEAD: Final = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
 _DATABASE: Final = "bench"
-"""No database of a service: its own workers leave these flows alone."""
+"""Not a database of a service, whose workers would take these flows."""
 
 
 @dataclass
@@ -36,10 +36,10 @@ class FlowRun:
     """A run of a flow.
 
     Attributes:
-        wait_s: The waiting time to be kept; None: the one that is computed.
-        latencies: Of the messages that ended, in seconds.
-        reports: What the worker published after each batch.
-        took_s: From the first message's arrival to the last one's end.
+        wait_s: The waiting time to use; None: the computed one.
+        latencies: Latencies of the ended messages (seconds).
+        reports: The worker's report after each batch.
+        duration_s: From the first message's arrival to the last one's end.
     """
 
     queue: RedisMessageQueue
@@ -47,22 +47,22 @@ class FlowRun:
     latencies: list[float] = field(default_factory=list)
     reports: list[dict[str, Any]] = field(default_factory=list)
     batches: int = 0
-    took_s: float = 0.0
+    duration_s: float = 0.0
 
     @property
     def rate(self) -> float:
-        """Messages that ended in a second."""
-        return len(self.latencies) / self.took_s
+        """Ended messages per second."""
+        return len(self.latencies) / self.duration_s
 
     @property
     def costs(self) -> Costs:
-        """The median of the costs that were measured."""
+        """The median of the measured costs."""
         constant = median(report["constant_s"] for report in self.reports)
         return Costs(constant, median(report["linear_s"] for report in self.reports))
 
-    def late(self, bound_s: float) -> float:
+    def late_share(self, bound_s: float) -> float:
         """Return the share of messages beyond a bound."""
-        return sum(each > bound_s for each in self.latencies) / len(self.latencies)
+        return sum(latency > bound_s for latency in self.latencies) / len(self.latencies)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.queue, name)
@@ -72,13 +72,19 @@ class FlowRun:
         return await self.queue.take(key, token, wait_s)
 
     async def end_batch(
-        self, key: FlowKey, batch: int, token: str, ended: Sequence[Ended], *rest: Any, **how: Any
+        self,
+        key: FlowKey,
+        batch: int,
+        token: str,
+        ended: Sequence[Ended],
+        *args: Any,
+        **kwargs: Any,
     ) -> Recorded | None:
-        recorded = await self.queue.end_batch(key, batch, token, ended, *rest, **how)
-        if failed := [each for each in ended if each.end is End.FAILED]:
+        recorded = await self.queue.end_batch(key, batch, token, ended, *args, **kwargs)
+        if failed := [message for message in ended if message.end is End.FAILED]:
             raise Failed(f"{len(failed)} messages failed: {failed[0].document.decode()}")
         now = time()
-        self.latencies += [now - each.message.arrived_ms / 1000 for each in ended]
+        self.latencies += [now - message.message.arrived_ms / 1000 for message in ended]
         self.batches += 1
         return recorded
 
@@ -94,11 +100,11 @@ async def run_flow(
     messages: Sequence[tuple[str, dict[str, Any]]],
     arrivals: Sequence[float] | None = None,
 ) -> FlowRun:
-    """Execute messages by one worker, until all have ended.
+    """Execute messages with one worker, until all have ended.
 
     Args:
         messages: Each with the value of its partition.
-        arrivals: When each arrives, in seconds from the beginning; None: all before it.
+        arrivals: Times of arrival, in seconds from the start; None: all before it.
     """
     key = FlowKey(_DATABASE, uuid4().hex)
     await run.queue.put_flow(key, flow.document, flow.latency_s, 1_000_000)
@@ -106,21 +112,21 @@ async def run_flow(
     worker: Any = FlowWorker(key, flow, run, invoker, uuid4().hex, SystemClock())  # type: ignore[arg-type]
     if arrivals is None:
         await run.queue.enqueue(key, new, None)
-        arriving = None
+        arrival_task = None
     else:
-        arriving = asyncio.create_task(_arrive(run.queue, key, new, arrivals))
+        arrival_task = asyncio.create_task(_arrive(run.queue, key, new, arrivals))
     started = perf_counter()
     try:
         pause_s = 0.0
         while len(run.latencies) < len(new):
             await asyncio.sleep(pause_s)
             pause_s = await worker.step()
-        run.took_s = perf_counter() - started
+        run.duration_s = perf_counter() - started
     finally:
-        if arriving is not None:
-            arriving.cancel()
+        if arrival_task is not None:
+            arrival_task.cancel()
             with suppress(asyncio.CancelledError):
-                await arriving
+                await arrival_task
         await run.queue.drop_flow(key)
     return run
 

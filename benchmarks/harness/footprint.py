@@ -1,4 +1,4 @@
-"""What a service takes up: memory, descriptors, connections, keys and rows."""
+"""The footprint of a service: memory, descriptors, connections, keys and rows."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["Footprint", "Watcher"]
 
 _EVERY_S: Final = 2.0
 _MIB: Final = 2**20
-_COUNTED: Final = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-_ROWS: Final = [str(select(func.count()).select_from(each)) for each in metadata.sorted_tables]
+_CONNECTIONS: Final = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+_ROWS: Final = [str(select(func.count()).select_from(table)) for table in metadata.sorted_tables]
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What was taken up at a time.
+    """The footprint at one time.
 
     Attributes:
         resident: Memory of the watched process (MiB).
         connections: Connections of all replicas to Redis and PostgreSQL, as those count them, and
             of the watched process to other systems.
-        keys: Keys in Redis that stay until somebody removes them.
+        keys: Keys in Redis that do not expire.
         rows: Rows in the catalogue.
     """
 
@@ -45,33 +45,33 @@ class Footprint:
     rows: float
 
     @classmethod
-    def middle(cls, of: Sequence[Self]) -> Self:
-        return cls(*(median(column) for column in zip(*map(astuple, of), strict=True)))
+    def median_of(cls, samples: Sequence[Self]) -> Self:
+        return cls(*(median(column) for column in zip(*map(astuple, samples), strict=True)))
 
 
 class Watcher:
-    """Looks at a process and at the stores every two seconds; takes nothing while one is down."""
+    """Samples a process and the stores every two seconds, except while a store is down."""
 
     def __init__(self, pid: int, urls: Mapping[Kind, str]) -> None:
         self._process = psutil.Process(pid)
         self._urls = urls
-        self.taken: list[Footprint] = []
+        self.samples: list[Footprint] = []
 
     async def watch(self) -> None:
         while True:
             with contextlib.suppress(RedisError, asyncpg.PostgresError, OSError):
-                self.taken.append(await self.look())
+                self.samples.append(await self.sample())
             await asyncio.sleep(_EVERY_S)
 
-    async def look(self) -> Footprint:
+    async def sample(self) -> Footprint:
         to_redis, keys = await self._redis()
         to_postgres, rows = await self._postgres()
         with self._process.oneshot():
             tcp = self._process.net_connections("tcp")
-            others = sum(c.status == psutil.CONN_ESTABLISHED and self._is_mongo(c) for c in tcp)
+            to_mongo = sum(c.status == psutil.CONN_ESTABLISHED and self._is_mongo(c) for c in tcp)
             resident = self._process.memory_info().rss / _MIB
             descriptors = self._process.num_fds()
-        return Footprint(resident, descriptors, to_redis + to_postgres + others, keys, rows)
+        return Footprint(resident, descriptors, to_redis + to_postgres + to_mongo, keys, rows)
 
     def _is_mongo(self, connection: Any) -> bool:
         url = self._urls.get("mongodb")
@@ -81,13 +81,13 @@ class Watcher:
         async with Redis.from_url(self._urls["redis"], socket_timeout=_EVERY_S) as redis:
             clients: Mapping[str, Any] = await redis.info("clients")
             spaces: Mapping[str, Mapping[str, int]] = await redis.info("keyspace")
-            staying = sum(space["keys"] - space["expires"] for space in spaces.values())
-            return int(clients["connected_clients"]) - 1, staying
+            persistent = sum(space["keys"] - space["expires"] for space in spaces.values())
+            return int(clients["connected_clients"]) - 1, persistent
 
     async def _postgres(self) -> tuple[int, int]:
         connection = await asyncpg.connect(self._urls["postgresql"], timeout=_EVERY_S)
         try:
-            rows = sum([await connection.fetchval(each) for each in _ROWS])
-            return await connection.fetchval(_COUNTED) - 1, rows
+            rows = sum([await connection.fetchval(statement) for statement in _ROWS])
+            return await connection.fetchval(_CONNECTIONS) - 1, rows
         finally:
             await connection.close()

@@ -1,4 +1,4 @@
-"""Instances of the service in processes of their own, on the same servers."""
+"""Instances of the service in separate processes, on the same servers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 
 @dataclass
 class Instance:
-    """A service; ended by SIGTERM, and started again where it was.
+    """An instance; stopped by SIGTERM, and restarted at the same addresses.
 
     Without `caching` nothing may be cached; `environment` has further settings.
     """
@@ -118,7 +118,7 @@ async def instances(
 
 @asynccontextmanager
 async def started(instances: Iterable[Instance]) -> AsyncIterator[None]:
-    """Start instances one after the other, for the first makes the catalogue's tables.
+    """Start instances one after the other, since the first creates the catalogue's tables.
 
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.
@@ -134,7 +134,7 @@ async def started(instances: Iterable[Instance]) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def instance_on_embedded(caching: CacheSettings) -> AsyncIterator[Service]:
-    """Run an instance on embedded servers of its own; its sketch is on their Redis."""
+    """Run an instance on its own embedded servers; its sketch is on their Redis."""
     with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
         settings = MediatorSettings(embedded=True, data_dir=Path(scratch))
         async with (

@@ -1,7 +1,7 @@
-"""Uberon and the Cell Ontology, as packaged for Python: names, synonyms and what each concept is.
+"""Uberon and the Cell Ontology, as packaged for Python: names, synonyms and parents of concepts.
 
-The package is one of the competitors' environment (`make competitors`), and is read, not imported.
-It has no cross-references to other ontologies, so nothing of a reference alignment is in it.
+The package is in the competitors' environment (`make competitors`), and is read, not imported. It
+has no cross-references to other ontologies, so it contains no reference alignment.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def _concepts(terms: Mapping[str, Mapping[str, Any]], prefix: str) -> Iterator[C
         if term["deprecated"] or not identifier.startswith(prefix):
             continue
         labels = tuple(dict.fromkeys((term["label"], *term.get("synonyms", ()))))
-        parents = [one for one, distance in term["ancestors"].items() if distance == 1]
+        parents = [parent for parent, distance in term["ancestors"].items() if distance == 1]
         yield Concept(identifier, labels, 1, parents)

@@ -29,7 +29,7 @@ class DataSet:
 
     Attributes:
         tables: One to be deduplicated, or two to be linked.
-        bar: The pairwise F1 that is to be reached.
+        bar: The pairwise F1 to reach.
     """
 
     name: str
@@ -38,7 +38,7 @@ class DataSet:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """Nothing but where the tables are and who is who: the rest is proposed from the data."""
+        """Only the tables and the truth: all else is proposed from the data."""
         inputs = {name: {"file": f"{name}.csv"} for name in self.tables}
         return {"inputs": inputs, "zero_config": True, "truth": "entity"}
 
@@ -49,29 +49,29 @@ def synthetic(entities: int, seed: int) -> DataSet:
 
 
 def products(size: int, seed: int) -> DataSet:
-    """Two catalogues of products, of which four in five are in both."""
+    """Return two catalogues of products, four in five of which are in both."""
     tables = zip(("first", "second"), synthetic_catalogue.catalogues(size, 0.8, seed), strict=True)
-    named = {name: pa.Table.from_pylist(list(rows)) for name, rows in tables}
-    return DataSet(f"{size:,} by {size:,} products made up", named, 0.70)
+    tables_by_name = {name: pa.Table.from_pylist(list(rows)) for name, rows in tables}
+    return DataSet(f"{size:,} by {size:,} products made up", tables_by_name, 0.70)
 
 
 def data_sets() -> Iterator[DataSet]:
-    """People, in one table."""
-    yield from _present({"febrl": _febrl, "historical_50k": _historical})
+    """Yield data sets of people, in one table each."""
+    yield from _installed({"febrl": _febrl, "historical_50k": _historical})
 
 
 def catalogues() -> Iterator[DataSet]:
-    """Things, products and publications, that have long texts."""
-    yield from _present({"abt_buy": _abt_buy, "dblp_acm": _dblp_acm, "cora": _cora})
+    """Yield data sets of products and publications, which have long texts."""
+    yield from _installed({"abt_buy": _abt_buy, "dblp_acm": _dblp_acm, "cora": _cora})
 
 
-def _present(readers: Mapping[str, Callable[[Path], DataSet]]) -> Iterator[DataSet]:
+def _installed(readers: Mapping[str, Callable[[Path], DataSet]]) -> Iterator[DataSet]:
     folder = os.environ.get(DATASETS)
     if folder is None:
         return
-    for part, read in readers.items():
-        if (Path(folder) / part).is_dir():
-            yield read(Path(folder) / part)
+    for name, read in readers.items():
+        if (Path(folder) / name).is_dir():
+            yield read(Path(folder) / name)
 
 
 def _febrl(folder: Path) -> DataSet:
@@ -84,10 +84,10 @@ def _febrl(folder: Path) -> DataSet:
 def _dblp_acm(folder: Path) -> DataSet:
     acm, dblp = _read(folder / "ACM.csv"), _read(folder / "DBLP2.csv")
     mapping = _read(folder / "DBLP-ACM_perfectMapping.csv")
-    same = dict(
+    entity_of = dict(
         zip(*(mapping.column(name).to_pylist() for name in ("idACM", "idDBLP")), strict=True)
     )
-    entity = [same.get(one, f"acm {one}") for one in acm.column("id").to_pylist()]
+    entity = [entity_of.get(id_, f"acm {id_}") for id_ in acm.column("id").to_pylist()]
     tables = {
         "acm": acm.append_column("entity", pa.array(entity)),
         "dblp": dblp.append_column("entity", dblp.column("id")),
@@ -97,8 +97,8 @@ def _dblp_acm(folder: Path) -> DataSet:
 
 def _abt_buy(folder: Path) -> DataSet:
     abt, buy, pairs = (_read(folder / f"{name}.csv", "|") for name in ("abt", "buy", "gt"))
-    same = dict(zip(*(pairs.column(name).to_pylist() for name in ("D2", "D1")), strict=True))
-    entity = [same.get(one, f"buy {one}") for one in buy.column("id").to_pylist()]
+    entity_of = dict(zip(*(pairs.column(name).to_pylist() for name in ("D2", "D1")), strict=True))
+    entity = [entity_of.get(id_, f"buy {id_}") for id_ in buy.column("id").to_pylist()]
     tables = {
         "abt": abt.append_column("entity", abt.column("id")),
         "buy": buy.append_column("entity", pa.array(entity)),
@@ -111,9 +111,9 @@ def _cora(folder: Path) -> DataSet:
     table = table.rename_columns(["id", *table.column_names[1:-1], "rest"]).drop_columns("rest")
     lines = (folder / "cora_gt.csv").read_text().split()
     left, right = zip(*(map(int, line.split("|")) for line in lines), strict=True)
-    rows, least = components(np.array(left), np.array(right))
-    entity = dict(zip(rows.tolist(), least.tolist(), strict=True))
-    labels = [str(entity.get(int(one), one)) for one in table.column("id").to_pylist()]
+    rows, roots = components(np.array(left), np.array(right))
+    entity = dict(zip(rows.tolist(), roots.tolist(), strict=True))
+    labels = [str(entity.get(int(id_), id_)) for id_ in table.column("id").to_pylist()]
     return DataSet("Cora", {"citations": table.append_column("entity", pa.array(labels))}, 0.77)
 
 
@@ -131,7 +131,7 @@ def _read(path: Path, delimiter: str = ",") -> pa.Table:
         column_types=strings, strings_can_be_null=True, null_values=["", " "]
     )
     data = path.read_text("utf-8", "replace").encode()
-    # Elsewhere a quotation mark is a character as any other, such as inches.
+    # In other files a quotation mark is an ordinary character, such as inches.
     parse = csv.ParseOptions(delimiter=delimiter, quote_char='"' if delimiter == "," else False)
     table = csv.read_csv(pa.BufferReader(data), parse_options=parse, convert_options=convert)
     trimmed = [pc.utf8_trim_whitespace(column.cast("string")) for column in table.columns]

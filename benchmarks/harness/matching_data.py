@@ -1,8 +1,8 @@
-"""Two sources that describe the same in different ways, with the pairs that are known to be true.
+"""Two sources that describe the same objects in different ways, with the true pairs.
 
 Roads are a grid of streets that are not straight: each source moves the crossings by its own error,
 divides some roads into pieces, leaves some out, and writes some names differently. Records are
-people of households, many of whom share their names: who lives with whom tells them apart.
+people of households, many of whom share their names: their households distinguish them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row: TypeAlias = dict[str, Any]
 Point: TypeAlias = tuple[float, float]
 
 _SPACING: Final = 100.0
-_LEFT_OUT: Final = 0.05
+_OMITTED: Final = 0.05
 _DIVIDED: Final = 0.15
 _RENAMED: Final = 0.2
 _UNKNOWN: Final = 0.4
@@ -57,7 +57,7 @@ PEOPLE_SPEC: Final[Mapping[str, Any]] = {
 
 
 class TwoSources(NamedTuple):
-    """Two tables, and which of their records denote the same."""
+    """Two tables, and the pairs of records that denote the same object."""
 
     left: Sequence[Row]
     right: Sequence[Row]
@@ -73,19 +73,21 @@ def roads(count: int, seed: int) -> TwoSources:
         for x, y in product(range(size), repeat=2)
     }
     streets = [*_streets(size)]
-    sources = [_drawn(random, corners, streets, side) for side in ("l", "r")]
+    sources = [_draw_source(random, corners, streets, side) for side in ("l", "r")]
     truth = {
         (left, right)
-        for pieces, others in zip(*(pieces for _, pieces in sources), strict=True)
-        for left, right in _alike(pieces, others)
+        for pieces, other_pieces in zip(*(pieces for _, pieces in sources), strict=True)
+        for left, right in _pair_pieces(pieces, other_pieces)
     }
     return TwoSources(sources[0][0], sources[1][0], frozenset(truth))
 
 
-def _alike(pieces: Sequence[str], others: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """A road that both sources divide, they divide at the same place."""
-    both = len(pieces) == len(others)
-    return zip(pieces, others, strict=True) if both else product(pieces, others)
+def _pair_pieces(pieces: Sequence[str], other_pieces: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Pair the pieces of a road; sources that both divide it do so at the same place."""
+    is_same_count = len(pieces) == len(other_pieces)
+    return (
+        zip(pieces, other_pieces, strict=True) if is_same_count else product(pieces, other_pieces)
+    )
 
 
 def _streets(size: int) -> Iterator[tuple[str, tuple[int, int], tuple[int, int]]]:
@@ -96,47 +98,47 @@ def _streets(size: int) -> Iterator[tuple[str, tuple[int, int], tuple[int, int]]
             yield f"{x} Hill Street", (x, y), (x, y + 1)
 
 
-def _drawn(
+def _draw_source(
     random: Random,
     corners: Mapping[tuple[int, int], Point],
     streets: Iterable[tuple[str, tuple[int, int], tuple[int, int]]],
     side: str,
 ) -> tuple[list[Row], list[list[str]]]:
     """Return the roads of one source, and for each street the ids of its pieces."""
-    moved = {at: _moved(random, point) for at, point in corners.items()}
+    points_of = {at: _move(random, point) for at, point in corners.items()}
     rows: list[Row] = []
     pieces: list[list[str]] = []
     for number, (name, start, end) in enumerate(streets):
         pieces.append([])
-        if random.random() < _LEFT_OUT:
+        if random.random() < _OMITTED:
             continue
         middle = _middle(corners[start], corners[end], bend=number % 7 - 3)
-        points = [moved[start], _moved(random, middle), moved[end]]
-        written = name.replace("Street", "st.") if random.random() < _RENAMED else name
-        divided = random.random() < _DIVIDED
-        for piece, line in enumerate([points[:2], points[1:]] if divided else [points]):
+        points = [points_of[start], _move(random, middle), points_of[end]]
+        label = name.replace("Street", "st.") if random.random() < _RENAMED else name
+        is_divided = random.random() < _DIVIDED
+        for piece, line in enumerate([points[:2], points[1:]] if is_divided else [points]):
             if random.random() < 0.5:  # noqa: PLR2004 - digitised in either direction
                 line.reverse()
             id_ = f"{side}{number}-{piece}"
             pieces[-1].append(id_)
-            rows.append({"id": id_, "line": [[*point] for point in line], "name": written})
+            rows.append({"id": id_, "line": [[*point] for point in line], "name": label})
     return rows, pieces
 
 
-def _moved(random: Random, point: Point) -> Point:
+def _move(random: Random, point: Point) -> Point:
     x, y = (round(axis + random.gauss(0, 1.5), 3) for axis in point)
     return x, y
 
 
 def _middle(start: Point, end: Point, bend: int) -> Point:
-    """A point beside the middle of two."""
+    """Return a point beside the middle of two."""
     (x0, y0), (x1, y1) = start, end
     share = bend / 30
     return (x0 + x1) / 2 + share * (y1 - y0), (y0 + y1) / 2 - share * (x1 - x0)
 
 
 def households(count: int, seed: int) -> TwoSources:
-    """Return two lists of together about `count` people, of whom one in twenty is in one only."""
+    """Return two lists of together about `count` people, one in twenty of them in one list only."""
     random = Random(seed)
     left: list[Row] = []
     right: list[Row] = []
@@ -148,13 +150,13 @@ def households(count: int, seed: int) -> TwoSources:
             name = f"{random.choice(_GIVEN)} {surname}"
             born = random.randint(1940, 2010)
             for side, rows in (("l", left), ("r", right)):
-                if random.random() > _LEFT_OUT:
+                if random.random() > _OMITTED:
                     rows.append(_person(random, side, home, person, code, name, born))
             truth.add((f"l{home}-{person}", f"r{home}-{person}"))
-    there = {row["id"] for row in (*left, *right)}
-    known = frozenset(pair for pair in truth if there.issuperset(pair))
+    ids = {row["id"] for row in (*left, *right)}
+    known_truth = frozenset(pair for pair in truth if ids.issuperset(pair))
     random.shuffle(right)
-    return TwoSources(left, right, known)
+    return TwoSources(left, right, known_truth)
 
 
 def _person(
@@ -177,6 +179,6 @@ def accuracy(
     links: Iterable[tuple[Sequence[str], Sequence[str]]], truth: frozenset[tuple[str, str]]
 ) -> tuple[float, float]:
     """Return precision and recall of the pairs that links make."""
-    found = {pair for left, right in links for pair in product(left, right)}
-    right = len(found & truth)
-    return right / max(1, len(found)), right / max(1, len(truth))
+    pairs = {pair for left, right in links for pair in product(left, right)}
+    correct = len(pairs & truth)
+    return correct / max(1, len(pairs)), correct / max(1, len(truth))

@@ -1,6 +1,6 @@
 """The eleven queries of `profiles` as an application would write them for each driver.
 
-Each is the best that the driver offers: a statement with the indexes that the schema declares, an
+Each is the best form that the driver offers: a statement with the declared indexes, an
 aggregation pipeline, index sets and pipelined reads. Answers are ids in order, as a check.
 """
 
@@ -87,7 +87,7 @@ class _Postgres:
             await self._connection.execute(f"CREATE INDEX ON {index}")
         await self._connection.execute("ANALYZE")
 
-    async def ask(self, number: int) -> _Rows:
+    async def answer(self, number: int) -> _Rows:
         text, values = _STATEMENTS[number]
         return await self._fetch(text, *values)
 
@@ -112,8 +112,8 @@ class _Sqlalchemy(_Postgres):
         numbered = {f"v{number}": value for number, value in enumerate(values, 1)}
         statement = _text(f"{text} ORDER BY 1 LIMIT {LIMIT}")
         async with self._engine.connect() as connection:
-            found = await connection.execute(statement, numbered)
-            return [dict(row) for row in found.mappings()]
+            result = await connection.execute(statement, numbered)
+            return [dict(row) for row in result.mappings()]
 
     async def close(self) -> None:
         await self._engine.dispose()
@@ -151,7 +151,7 @@ class _Mongo:
             await self._database.profiles.create_index([(name, ASCENDING)])
         await self._database.entries.create_index([("likeCounter", ASCENDING)])
 
-    async def ask(self, number: int) -> _Rows:
+    async def answer(self, number: int) -> _Rows:
         if number < len(self._FILTERS):
             return await self._find("profiles", self._FILTERS[number])
         if number == _LIKED:
@@ -171,10 +171,10 @@ class _Mongo:
     async def _join(
         self, outer: _Rows, key: str, name: str, filter_: Mapping[str, Any], alias: str
     ) -> _Rows:
-        """Join in two round trips: the server has no $lookup that its stand-in would have too."""
+        """Join in two round trips: the server and its stand-in share no form of $lookup."""
         ids = sorted({row[key] for row in outer})
-        found = await self._find(name, {"_id": {"$in": ids}, **filter_}, limit=0)
-        inner = {row["id"]: row for row in found}
+        matches = await self._find(name, {"_id": {"$in": ids}, **filter_}, limit=0)
+        inner = {row["id"]: row for row in matches}
         return [{**row, alias: inner[row[key]]} for row in outer if row[key] in inner][:LIMIT]
 
     async def close(self) -> None:
@@ -184,7 +184,7 @@ class _Mongo:
 class _Redis:
     """A hash for each object, a set of ids for each value that is queried by equality.
 
-    Numbers have a sorted set. What has no index is read through, which is all that is left.
+    Numbers have a sorted set. Classes without an index are scanned.
     """
 
     _SCORES: Final[Mapping[int, tuple[Any, ...]]] = {
@@ -217,7 +217,7 @@ class _Redis:
         if name == "entries":
             pipeline.zadd("n:likeCounter", {id_: row["likeCounter"]})
 
-    async def ask(self, number: int) -> _Rows:
+    async def answer(self, number: int) -> _Rows:
         if number == _WITH_ACCOUNT:
             return await self._accounts()
         if number == _WITH_WALL:
@@ -234,20 +234,20 @@ class _Redis:
         return await self._client.smembers("n:lastname:Klose")
 
     async def _accounts(self) -> _Rows:
-        people = [r for r in await self._all("profiles") if r["country"] in {"DE", "AT"}]
+        people = [r for r in await self._read_all("profiles") if r["country"] in {"DE", "AT"}]
         accounts = await self._read("logins", [row["login"] for row in people])
         pairs = zip(people, accounts, strict=True)
-        found = [(p, a) for p, a in pairs if a["mail"].endswith("@mail.example")]
-        return [{**person, "account": account} for person, account in found][:LIMIT]
+        matches = [(p, a) for p, a in pairs if a["mail"].endswith("@mail.example")]
+        return [{**person, "account": account} for person, account in matches][:LIMIT]
 
     async def _walls(self) -> _Rows:
-        comments = [r for r in await self._all("comments") if "goal" in r["comment"]]
+        comments = [r for r in await self._read_all("comments") if "goal" in r["comment"]]
         ids = list(dict.fromkeys(row["on"] for row in comments))
         walls = dict(zip(ids, await self._read("entries", ids), strict=True))
-        found = [row for row in comments if "100%" in walls[row["on"]]["entry"]]
-        return [{**row, "wall": walls[row["on"]]} for row in found][:LIMIT]
+        matches = [row for row in comments if "100%" in walls[row["on"]]["entry"]]
+        return [{**row, "wall": walls[row["on"]]} for row in matches][:LIMIT]
 
-    async def _all(self, name: str) -> _Rows:
+    async def _read_all(self, name: str) -> _Rows:
         return await self._read(name, await self._client.zrange(f"n:{name}", 0, -1))
 
     async def _read(self, name: str, ids: Sequence[str]) -> list[Any]:
@@ -264,7 +264,7 @@ class _Redis:
 
 
 def _holds(number: int, row: Mapping[str, str]) -> bool:
-    """Apply what the index did not."""
+    """Apply the conditions that the index did not."""
     match number:
         case 2:
             return row["firstname"] == "Anna"
@@ -278,7 +278,7 @@ def _holds(number: int, row: Mapping[str, str]) -> bool:
 
 
 Native: TypeAlias = _Postgres | _Mongo | _Redis
-"""A driver with its own copy of the data; `ask` carries out one of the queries."""
+"""A driver with its own copy of the data; `answer` executes one of the queries."""
 
 NATIVE: Final[Mapping[Kind, type[Native]]] = {
     "redis": _Redis,
@@ -287,4 +287,4 @@ NATIVE: Final[Mapping[Kind, type[Native]]] = {
 }
 
 HARDER: Final[Mapping[Kind, type[Native]]] = {"postgresql": _Postgres}
-"""Drivers below these, on one connection of their own, for which there is no bar."""
+"""Drivers below these, on one separate connection, without a bar."""

@@ -1,4 +1,4 @@
-"""What receives telemetry: it speaks OTLP over HTTP, and keeps what it was sent."""
+"""A receiver of telemetry: it speaks OTLP over HTTP, and stores what it receives."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 __all__ = ["TRACES", "OtlpSink", "attributes_of"]
 
 TRACES: Final = "/v1/traces"
-_TAKEN: Final = {
+_REPLIES: Final = {
     TRACES: bytes(ExportTraceServiceResponse().SerializeToString()),
     "/v1/metrics": bytes(ExportMetricsServiceResponse().SerializeToString()),
 }
 
 
 class OtlpSink:
-    """What was received: kept as it came, and decoded when somebody looks."""
+    """Stores requests undecoded, and decodes them when they are read."""
 
     def __init__(self) -> None:
         self.url = ""
         self._bodies: deque[tuple[str, bytes]] = deque()
 
     def take(self, path: str, fields: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        """Take one request, with its fields in small letters; return the answer's status, body."""
+        """Accept a request with lower-case field names; return the status and body of the reply."""
         if fields.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
         self._bodies.append((path, body))
-        return HTTPStatus.OK, _TAKEN[path]
+        return HTTPStatus.OK, _REPLIES[path]
 
     def bodies(self) -> Iterator[tuple[str, bytes]]:
-        """Take out path and body of what came since the last look."""
+        """Remove and yield path and body of the requests since the last call."""
         while self._bodies:
             yield self._bodies.popleft()
 
     def traces(self) -> Iterator[ResourceSpans]:
-        """Take out the traces that came since the last look, and drop the metrics."""
+        """Remove and yield the traces since the last call, and drop the metrics."""
         for path, body in self.bodies():
             if path == TRACES:
                 yield from ExportTraceServiceRequest.FromString(body).resource_spans
@@ -64,12 +64,12 @@ class OtlpSink:
             def do_POST(self) -> None:  # as the library calls it
                 body = self.rfile.read(int(self.headers["content-length"]))
                 fields = {name.lower(): value for name, value in self.headers.items()}
-                status, answer = sink.take(self.path, fields, body)
+                status, reply = sink.take(self.path, fields, body)
                 self.send_response(status)
                 self.send_header("content-type", "application/x-protobuf")
-                self.send_header("content-length", str(len(answer)))
+                self.send_header("content-length", str(len(reply)))
                 self.end_headers()
-                self.wfile.write(answer)
+                self.wfile.write(reply)
 
             def log_message(self, *_: object) -> None:
                 """Write nothing."""

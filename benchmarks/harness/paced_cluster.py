@@ -1,8 +1,8 @@
-"""Clusters in one process: every message goes through a queue, and nothing is shared but these.
+"""Clusters in one process: every message goes through a queue, and only queues are shared.
 
 The machines are simulated; their states, joins, queues and protocols are the real ones. Those of a
-`PacedCluster` do so much work in a second of event time, and no more. Work is rows that are kept or
-joined, and messages. So figures do not depend on the machine that measures.
+`PacedCluster` do a limited amount of work in a second of event time. Work is rows that are stored
+or joined, and messages. So figures do not depend on the machine that measures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["TICK_S", "Arrival", "Choice", "LocalCluster", "PacedCluster", "arriv
 TICK_S: Final = 0.1
 
 Choice: TypeAlias = tuple[str, str]
-"""A queue, by its sender and its receiver; the sender of what a log has is the log."""
+"""A queue, by its sender and its receiver; the sender of a log's entries is the log."""
 
 _LOG: Final = "log"
 
@@ -39,24 +39,24 @@ class Arrival:
 def arrivals(
     phases: Iterable[tuple[float, dict[str, float]]], keys: Sequence[int], draw: Random
 ) -> Iterator[Arrival]:
-    """Draw tuples by Poisson's process; each phase has its end, and rates of relations."""
-    began_s = 0.0
+    """Draw tuples of a Poisson process; each phase has its end, and rates of relations."""
+    start_s = 0.0
     for until_s, rates in phases:
         total = sum(rates.values())
         names, weights = list(rates), list(rates.values())
-        time_s = began_s + draw.expovariate(total)
+        time_s = start_s + draw.expovariate(total)
         while time_s < until_s:
             (relation,) = draw.choices(names, weights)
             yield Arrival(time_s, relation, draw.choice(keys))
             time_s += draw.expovariate(total)
-        began_s = until_s
+        start_s = until_s
 
 
 class LocalCluster:
-    """Delivers messages one by one; any order of the queues is as good.
+    """Delivers messages one by one; any order of the queues is valid.
 
     Attributes:
-        results: What workers have emitted, in the order in which they did.
+        results: The results that workers have emitted, in order.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -85,7 +85,7 @@ class LocalCluster:
         self._queues[OPERATOR, MANAGER].append(message)
 
     def pending(self) -> list[Choice]:
-        """Return the queues that have something."""
+        """Return the queues that are not empty."""
         logs = [
             (_LOG, split.address) for split in self.splits.values() if self._logs[split.relation]
         ]
@@ -108,7 +108,7 @@ class LocalCluster:
             participant.results.clear()
 
     def run(self) -> None:
-        """Deliver all that there is, queue by queue."""
+        """Deliver all messages, queue by queue."""
         while queues := self.pending():
             for queue in queues:
                 self.deliver(queue)
@@ -129,7 +129,7 @@ class PacedCluster(LocalCluster):
 
     Attributes:
         now_s: Event time.
-        delays: After each tick, how old the oldest tuple is that waits for a worker.
+        delays: After each tick, the age of the oldest tuple that waits for a worker.
         spent: The work of each worker.
     """
 
@@ -142,14 +142,14 @@ class PacedCluster(LocalCluster):
         self.spent: Counter[str] = Counter()
 
     def tick(self, arriving: Iterable[Arrival]) -> None:
-        """Let a tenth of a second pass, in which tuples arrive."""
-        for each in arriving:
-            self.append(each.relation, each.time_s, {"k": each.key})
+        """Advance by a tenth of a second, in which tuples arrive."""
+        for arrival in arriving:
+            self.append(arrival.relation, arrival.time_s, {"k": arrival.key})
         self.now_s += TICK_S
         for split in self.splits.values():
             self.append(split.relation, self.now_s, None)
         for worker in self._budget:
-            # Time that is not used is gone; work that took longer is owed.
+            # Unused time is lost; work that took longer is owed.
             self._budget[worker] = min(self._budget[worker], 0.0) + self._capacity * TICK_S
         self._deliver_all()
         self.delays.append((self.now_s, self._delay_s()))
@@ -176,16 +176,20 @@ class PacedCluster(LocalCluster):
 
     def _delay_s(self) -> float:
         oldest = (
-            next((each.time_s for each in messages if isinstance(each, Routed)), self.now_s)
+            next(
+                (message.time_s for message in messages if isinstance(message, Routed)), self.now_s
+            )
             for (_, receiver), messages in self._queues.items()
             if receiver in self.workers
         )
-        buffered = (each.time_s for split in self.splits.values() for each in split.buffered[:1])
+        buffered = (
+            message.time_s for split in self.splits.values() for message in split.buffered[:1]
+        )
         return self.now_s - min([*oldest, *buffered, self.now_s])
 
     def identified(self) -> Counter[Any]:
-        """Return what was emitted, by the numbers of its tuples."""
+        """Count the emitted results, by the numbers of their tuples."""
         return Counter(
-            (each.query, *sorted((name, of.number) for name, of in each.tuples.items()))
-            for each in self.results
+            (result.query, *sorted((name, tuple_.number) for name, tuple_ in result.tuples.items()))
+            for result in self.results
         )

@@ -1,4 +1,4 @@
-"""Made-up people, of whom some come twice with a mistake: data for linkage, without a download."""
+"""Synthetic people, some of whom come twice with a mistake: data for linkage without a download."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ _SYLLABLES: Final = (
     "ash fen lock den ham shaw cro field mont ril"
 )
 _RARE: Final = 0.4
-"""How many bear a name that is on no list of frequent ones."""
+"""The share of names that are not on a list of frequent ones."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who is encoded: names, and the day of birth as YYYYMMDD."""
+    """A person to encode: names, and the day of birth as YYYYMMDD."""
 
     given: str
     surname: str
     born: str
 
     def values(self) -> tuple[str, str, str]:
-        """Return what goes into an encoding; of the day of birth, the year."""
+        """Return the values to encode; of the day of birth, the year."""
         return self.given, self.surname, self.born[:4]
 
 
 def people(count: int, random: Random) -> list[Person]:
-    """Make people whose names are as unevenly frequent as real ones (by the law of Zipf)."""
-    given = _named(_GIVEN, count, random, 2)
-    surnames = _named(_SURNAMES, count, random, 3)
+    """Draw people whose names are as unevenly frequent as real ones (by the law of Zipf)."""
+    given = _draw_names(_GIVEN, count, random, 2)
+    surnames = _draw_names(_SURNAMES, count, random, 3)
     return [Person(g, s, _day_born(random)) for g, s in zip(given, surnames, strict=True)]
 
 
 def owners(left: int, right: int, random: Random) -> tuple[list[Person], list[Person]]:
-    """Make two owners' people: each of the left is one of the right, with one mistake."""
+    """Draw two owners' people: each of the left is one of the right, with one mistake."""
     theirs = people(right, random)
-    return [_mistaken(person, random) for person in random.sample(theirs, left)], theirs
+    return [_with_mistake(person, random) for person in random.sample(theirs, left)], theirs
 
 
-def _named(listed: str, count: int, random: Random, syllables: int) -> list[str]:
-    frequent = listed.split()
+def _draw_names(frequent_names: str, count: int, random: Random, syllables: int) -> list[str]:
+    frequent = frequent_names.split()
     weights = list(accumulate(1 / (rank + 1) for rank in range(len(frequent))))
     names = random.choices(frequent, cum_weights=weights, k=count)
     return [_rare(random, syllables) if random.random() < _RARE else name for name in names]
@@ -77,14 +77,14 @@ def _day_born(random: Random) -> str:
     return f"{year}{month:02}{day:02}"
 
 
-def _mistaken(person: Person, random: Random) -> Person:
+def _with_mistake(person: Person, random: Random) -> Person:
     if random.random() < 0.5:  # noqa: PLR2004 - as often in one name as in the other
-        return replace(person, given=_typed(person.given, random))
-    return replace(person, surname=_typed(person.surname, random))
+        return replace(person, given=_mistype(person.given, random))
+    return replace(person, surname=_mistype(person.surname, random))
 
 
-def _typed(name: str, random: Random) -> str:
-    """Replace, leave out, insert or swap letters, once."""
+def _mistype(name: str, random: Random) -> str:
+    """Replace, omit, insert or swap letters, once."""
     at, letter = random.randrange(len(name)), random.choice(_LETTERS)
     match random.randrange(4):
         case 0:

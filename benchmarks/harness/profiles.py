@@ -66,20 +66,20 @@ class Profiles:
 
     def items(self, class_name: str) -> list[Json]:
         """Return the objects of a class as a query answers them, in the order of their ids."""
-        of_class = self.objects[class_name]
-        return [{"id": id_, **of_class[id_]} for id_ in sorted(of_class, key=str.encode)]
+        objects = self.objects[class_name]
+        return [{"id": id_, **objects[id_]} for id_ in sorted(objects, key=str.encode)]
 
     def item(self, class_name: str, id_: str) -> Json | None:
-        found = self.objects[class_name].get(id_)
-        return None if found is None else {"id": id_, **found}
+        values = self.objects[class_name].get(id_)
+        return None if values is None else {"id": id_, **values}
 
 
 def generate(count: int, *, walls: int) -> Profiles:
-    """Make data, the same for the same arguments.
+    """Generate data, the same for the same arguments.
 
     Args:
         count: Profiles; at least `RELATIVES`.
-        walls: Profiles that have something on their walls, from the first on.
+        walls: Profiles with entries on their walls, from the first on.
     """
     draw = Random(4711)
     objects: dict[str, dict[str, Json]] = {name: {} for name in CLASSES}
@@ -107,13 +107,13 @@ def _profile(draw: Random, number: int, *, related: bool) -> Json:
 
 
 def _add_wall(draw: Random, objects: dict[str, dict[str, Json]], owner: int, count: int) -> None:
-    for which in range(5):
-        entry = f"e{owner}-{which}"
+    for index in range(5):
+        entry = f"e{owner}-{index}"
         likes = min(999, int(draw.expovariate(1 / 60)))
-        written = {"entry": _text(draw), "likeCounter": likes, "author": f"p{owner}"}
-        objects["entries"][entry] = written
+        values = {"entry": _text(draw), "likeCounter": likes, "author": f"p{owner}"}
+        objects["entries"][entry] = values
         for number in range(draw.randrange(5)):
-            objects["comments"][f"c{owner}-{which}-{number}"] = {
+            objects["comments"][f"c{owner}-{index}-{number}"] = {
                 "comment": _text(draw),
                 "on": entry,
                 "author": f"p{draw.randrange(count)}",
@@ -129,7 +129,7 @@ def placed(
     systems: tuple[str, ...],
     field_on: Callable[[str], Json],
 ) -> dict[str, Json]:
-    """Return the classes of a schema whose fields are dealt out to systems in turn.
+    """Return the classes of a schema whose fields are distributed over systems in turn.
 
     Args:
         classes: Fields by class, as in `CLASSES`.
@@ -137,12 +137,12 @@ def placed(
         field_on: Returns the members that place a field on a system.
     """
     return {
-        name: {"fields": dict(_dealt_out(fields, systems, field_on))}
+        name: {"fields": dict(_distribute(fields, systems, field_on))}
         for name, fields in classes.items()
     }
 
 
-def _dealt_out(
+def _distribute(
     fields: Mapping[str, Json], systems: tuple[str, ...], field_on: Callable[[str], Json]
 ) -> Iterator[tuple[str, Json]]:
     for number, (name, field) in enumerate(fields.items()):
@@ -158,7 +158,7 @@ class ProfileQuery:
     Attributes:
         number: Its number in the paper.
         body: The query, without order and limit.
-        holds: The same in plain Python, on an object that has its joined ones.
+        holds: The same in plain Python, on an object with its joined objects.
     """
 
     number: int
@@ -167,7 +167,7 @@ class ProfileQuery:
     holds: Callable[[Json], bool]
 
     def answers(self, data: Profiles) -> list[Json]:
-        """Return what has to be answered, in the order of ids."""
+        """Return the expected answer, in the order of ids."""
         items = data.items(self.class_name)
         if join := self.body.get("join"):
             reference = join["reference"]
@@ -184,7 +184,7 @@ _MIROSLAV: Final = {"eq": ["firstname", "Miroslav"]}
 _KLOSE: Final = {"eq": ["lastname", RELATED]}
 
 
-def _all(*conditions: Json) -> Json:
+def _conjunction(*conditions: Json) -> Json:
     return {"filter": {"and": [*conditions]}}
 
 
@@ -196,7 +196,7 @@ QUERIES: Final = (
     ProfileQuery(
         2,
         "profiles",
-        _all(_ANNA, _KLOSE),
+        _conjunction(_ANNA, _KLOSE),
         lambda o: o["firstname"] == "Anna" and o["lastname"] == RELATED,
     ),
     ProfileQuery(
@@ -209,38 +209,40 @@ QUERIES: Final = (
     ProfileQuery(
         5,
         "profiles",
-        _all({"ge": ["yearOfBirth", 1970]}, {"le": ["yearOfBirth", 1972]}),
+        _conjunction({"ge": ["yearOfBirth", 1970]}, {"le": ["yearOfBirth", 1972]}),
         lambda o: 1970 <= o["yearOfBirth"] <= 1972,  # noqa: PLR2004 - the years of the query
     ),
     ProfileQuery(
         6,
         "profiles",
-        _all(_KLOSE, {"ne": ["firstname", "Miroslav"]}, {"ne": ["firstname", "Anna"]}),
+        _conjunction(_KLOSE, {"ne": ["firstname", "Miroslav"]}, {"ne": ["firstname", "Anna"]}),
         lambda o: o["lastname"] == RELATED and o["firstname"] not in ("Miroslav", "Anna"),
     ),
     ProfileQuery(
         7,
         "profiles",
-        _all(_KLOSE, {"or": [_MIROSLAV, _ANNA]}),
+        _conjunction(_KLOSE, {"or": [_MIROSLAV, _ANNA]}),
         lambda o: o["lastname"] == RELATED and o["firstname"] in ("Miroslav", "Anna"),
     ),
     ProfileQuery(
         8,
         "entries",
-        _all({"ge": ["likeCounter", 100]}, {"like": ["entry", "%goal%"]}),
+        _conjunction({"ge": ["likeCounter", 100]}, {"like": ["entry", "%goal%"]}),
         lambda o: o["likeCounter"] >= 100 and "goal" in o["entry"],  # noqa: PLR2004 - as queried
     ),
     ProfileQuery(
         9,
         "profiles",
-        _all({"like": ["account.mail", "%@mail.example"]}, {"in": ["country", ["DE", "AT"]]})
+        _conjunction(
+            {"like": ["account.mail", "%@mail.example"]}, {"in": ["country", ["DE", "AT"]]}
+        )
         | {"join": {"as": "account", "reference": "login"}},
         lambda o: o["account"]["mail"].endswith("@mail.example") and o["country"] in ("DE", "AT"),
     ),
     ProfileQuery(
         10,
         "comments",
-        _all({"like": ["comment", "%goal%"]}, {"like": ["wall.entry", "%100\\%%"]})
+        _conjunction({"like": ["comment", "%goal%"]}, {"like": ["wall.entry", "%100\\%%"]})
         | {"join": {"as": "wall", "reference": "on"}},
         lambda o: "goal" in o["comment"] and "100%" in o["wall"]["entry"],
     ),

@@ -1,4 +1,4 @@
-"""How the processes of other projects' servers are run: reverse proxies, and peers."""
+"""Runs the processes of other projects' servers: reverse proxies, and peers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["check_alive", "program", "running", "scratch", "until_it_answers"]
 
 
 def program(name: str) -> str:
-    """Return where a server lies: Debian keeps them out of a user's path."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    if found is None:
+    """Return the path of a server: Debian keeps servers out of a user's path."""
+    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if path is None:
         raise Failed(f"{name} is not installed here")
-    return found
+    return path
 
 
 @contextmanager
@@ -63,7 +63,7 @@ async def _stop(process: Process) -> None:
 
 
 def check_alive(process: Process, log: Path) -> None:
-    """Raise `Failed` with what a server wrote, if it has ended."""
+    """Raise `Failed` with the output of a server, if it has ended."""
     if process.returncode is not None:
         raise Failed(log.read_text())
 

@@ -25,24 +25,25 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a benchmark is to be run.
+    """How to run a benchmark.
 
     Attributes:
-        quick: Whether it is to end within a minute.
-        full: Whether it may take as long as its strongest claim needs; most know no difference.
-        minutes: For how long `soak` runs; None: its default.
-        objects: How many `count` and `evolve` have; None: their defaults.
+        quick: Whether it has to end within a minute.
+        log: Called with lines of progress.
+        full: Whether it may take as long as its strongest claim needs; most ignore it.
+        minutes: How long `soak` runs; None: its default.
+        objects: The number of objects of `count` and `evolve`; None: their defaults.
     """
 
     quick: bool = False
     seed: int = 1
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
     full: bool = False
     minutes: float | None = None
     objects: int | None = None
 
     def note(self, line: str) -> None:
-        self.say(f"{line} (load average {os.getloadavg()[0]:.1f})")
+        self.log(f"{line} (load average {os.getloadavg()[0]:.1f})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,10 @@ class Result:
     """One figure, with its baseline and its bar.
 
     Attributes:
-        baseline: The figure of what it is compared with, in the same unit, measured in the same
-            run; None if the bar is absolute.
-        bar: What the ratio to the baseline, or the figure itself, has to reach; None if it is
-            only reported.
+        baseline: The figure that it is compared with, in the same unit, measured in the same run;
+            None if the bar is absolute.
+        bar: The value that the ratio to the baseline, or the figure itself, has to reach; None if
+            it is only reported.
         small_is_good: Whether less of it is better, as with latencies.
     """
 
@@ -76,7 +77,7 @@ class Result:
         return reached <= self.bar if self.small_is_good else reached >= self.bar
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that reports have (docs/design.md, "Tests and figures")."""
+        """Return the form of reports (docs/design.md, "Tests and figures")."""
         numbers = {"figure": self.figure, "baseline": self.baseline, "ratio": self.ratio}
         return {
             "name": self.name,
@@ -100,26 +101,26 @@ async def medians(
 ) -> dict[str, float]:
     """Measure every side in turn, and return the median of each by its name."""
     measured = await interleaved(rounds, measures)
-    return {name: median(of) for name, of in measured.items()}
+    return {name: median(samples) for name, samples in measured.items()}
 
 
 async def timed_s(execute: Callable[[], Awaitable[object]]) -> float:
-    """Return how many seconds something takes."""
+    """Return how many seconds a call takes."""
     started = perf_counter()
     await execute()
     return perf_counter() - started
 
 
 async def timed_ms(execute: Callable[[], Awaitable[object]]) -> float:
-    """Return how many milliseconds something takes."""
+    """Return how many milliseconds a call takes."""
     return await timed_s(execute) * 1e3
 
 
 def per_second(rates: Mapping[str, float]) -> str:
-    """Return rates as a line of progress shows them."""
+    """Return rates for a line of progress."""
     return ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
 
 
 def rounded(value: float | None) -> float | None:
-    """Keep four significant digits: more would pretend to a precision that is not there."""
+    """Keep four significant digits: more would pretend a false precision."""
     return None if value is None else float(f"{value:.4g}")

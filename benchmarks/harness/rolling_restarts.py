@@ -1,8 +1,8 @@
 """Replicas that are restarted one after the other, under steady load.
 
-Half of the load goes through a balancer that knows nothing of readiness, and finds out by what
-becomes of requests; the other half goes straight to replicas that say that they are ready, as it
-does where a platform spreads it, and there nobody tries a second time.
+Half of the load goes through a balancer without readiness probes, which infers the state of
+replicas from requests; the other half goes directly to replicas that report ready, as where a
+platform balances it, and there nothing is retried.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Replica(Protocol):
     def admin(self) -> str: ...
 
     async def restart(self) -> None:
-        """End it by SIGTERM, and start it again where it was."""
+        """Stop it by SIGTERM, and restart it at the same addresses."""
 
 
 @dataclass(slots=True)
 class Load:
-    """What came of the load.
+    """The outcome of the load.
 
     Attributes:
-        answered: Requests that were answered well.
-        failures: All others, by what became of them.
+        answered: Requests that succeeded.
+        failures: All other requests, by their failure.
         counted: Increments that were acknowledged, by path.
     """
 
@@ -58,10 +58,10 @@ class Load:
     counted: Counter[str] = field(default_factory=Counter)
 
     async def is_complete(self, at: str) -> bool:
-        """Whether every object stands where its acknowledged increments have brought it."""
+        """Whether every object has the count of its acknowledged increments."""
         async with httpx.AsyncClient(base_url=at, trust_env=False, timeout=30.0) as http:
-            found = {path: (await http.get(path)).json()["n"] for path in self.counted}
-        return found == dict(self.counted)
+            counts = {path: (await http.get(path)).json()["n"] for path in self.counted}
+        return counts == dict(self.counted)
 
 
 class _Readiness:
@@ -69,14 +69,14 @@ class _Readiness:
         self._replicas = replicas
         self._ready: list[bool] = [False] * len(replicas)
 
-    async def look(self) -> None:
+    async def probe(self) -> None:
         async with httpx.AsyncClient(trust_env=False, timeout=5.0) as http:
             while True:
                 probes = (_is_ready(http, replica) for replica in self._replicas)
                 self._ready = await asyncio.gather(*probes)
                 await asyncio.sleep(LOOK_EVERY_S)
 
-    def one(self) -> str | None:
+    def choose(self) -> str | None:
         ready = [
             r.data for r, is_ready in zip(self._replicas, self._ready, strict=True) if is_ready
         ]
@@ -94,33 +94,31 @@ async def _is_ready(http: httpx.AsyncClient, replica: Replica) -> bool:
 async def steady_load(
     replicas: Sequence[Replica], balancer: str, database: str, pause_s: float = _PAUSE_S
 ) -> AsyncIterator[Load]:
-    """Read and count in the class ``counts`` of a database all the time while the block runs.
+    """Read and count in the class ``counts`` of a database while the block runs.
 
     Each of four clients pauses between a count with its read and the next one.
     """
     load, readiness = Load(), _Readiness(replicas)
-    looking = asyncio.create_task(readiness.look())
-    ending = asyncio.Event()
+    probing = asyncio.create_task(readiness.probe())
+    stop = asyncio.Event()
     await _until_all_are_ready(replicas)
     lanes = [
-        asyncio.create_task(
-            _lane(load, at, f"/v1/{database}/counts/{kind}{number}", ending, pause_s)
-        )
-        for kind, at in (("balanced", lambda: balancer), ("direct", readiness.one))
+        asyncio.create_task(_lane(load, at, f"/v1/{database}/counts/{kind}{number}", stop, pause_s))
+        for kind, at in (("balanced", lambda: balancer), ("direct", readiness.choose))
         for number in range(_LANES)
     ]
     try:
         yield load
     finally:
-        ending.set()
+        stop.set()
         await asyncio.gather(*lanes)
-        looking.cancel()
+        probing.cancel()
 
 
 async def roll(replicas: Sequence[Replica], times: int) -> None:
-    """Restart replicas in turn; the next one goes once the one before is ready again."""
-    for turn in range(times):
-        await replicas[turn % len(replicas)].restart()
+    """Restart replicas in turn, each once the previous one is ready again."""
+    for number in range(times):
+        await replicas[number % len(replicas)].restart()
         await _until_all_are_ready(replicas)
 
 
@@ -131,19 +129,19 @@ async def _until_all_are_ready(replicas: Sequence[Replica]) -> None:
     ):
         while True:
             ready = [await _is_ready(http, replica) for replica in replicas]
-            # A balancer that probes as often has seen the state by then, too.
+            # A balancer that probes as often has also seen the state by then.
             await asyncio.sleep(3 * LOOK_EVERY_S)
             if all(ready):
                 return
 
 
 async def _lane(
-    load: Load, at: Callable[[], str | None], path: str, ending: asyncio.Event, pause_s: float
+    load: Load, at: Callable[[], str | None], path: str, stop: asyncio.Event, pause_s: float
 ) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=30.0) as http:
         send = partial(_send, load, http, at)
         await send("PUT", path, json={})
-        while not ending.is_set():
+        while not stop.is_set():
             load.counted[path] += await send("PATCH", path, content=_INC, headers=_UPDATE)
             await send("GET", path)
             await asyncio.sleep(pause_s)
@@ -157,18 +155,18 @@ async def _send(
     path: str,
     **request: Any,
 ) -> bool:
-    """Send a request to who is to answer it now; return whether it was answered well."""
+    """Send a request to the current target; return whether it succeeded."""
     base = at()
     if base is None:
         load.failures["nobody was ready"] += 1
         return False
     try:
-        answer = await http.request(method, f"{base}{path}", **request)
+        response = await http.request(method, f"{base}{path}", **request)
     except httpx.TransportError as error:
         load.failures[type(error).__name__] += 1
         return False
-    if answer.is_error:
-        load.failures[str(answer.status_code)] += 1
+    if response.is_error:
+        load.failures[str(response.status_code)] += 1
         return False
     load.answered += 1
     return True

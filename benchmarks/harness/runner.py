@@ -37,16 +37,16 @@ class UnknownBenchmark(Exception):
 def available() -> dict[str, str]:
     """Return the first line of every benchmark's description, by name.
 
-    Modules are read, not imported: some need what only an extra brings.
+    Modules are parsed, not imported: some need the packages of an extra.
     """
-    found = {}
+    descriptions = {}
     for source in sorted(Path(*benchmarks.__path__).glob("*.py")):
         module = ast.parse(source.read_text("utf-8"))
         if any(
             isinstance(node, ast.AsyncFunctionDef) and node.name == "run" for node in module.body
         ):
-            found[source.stem] = (ast.get_docstring(module) or "").partition("\n")[0]
-    return found
+            descriptions[source.stem] = (ast.get_docstring(module) or "").partition("\n")[0]
+    return descriptions
 
 
 async def measure(name: str, options: Options) -> dict[str, Any]:

@@ -42,13 +42,16 @@ class OntologyPair:
 
 
 def synthetic_pair() -> TablePair:
-    """A pair that is there without any data set."""
+    """Return a pair that needs no data set."""
     names = ["first_name", "surname", "street", "city", "postal_code", "telephone"]
-    short = ["FstNm", "SrNm", "Strt", "Cty", "PstCd", "Tel"]
+    short_names = ["FstNm", "SrNm", "Strt", "Cty", "PstCd", "Tel"]
     rows = [[f"{name[0]}{n * (7 + len(name))}" for name in names] for n in range(50)]
-    left, right = ([names, *rows], [short, *rows])
+    left, right = ([names, *rows], [short_names, *rows])
     return TablePair(
-        "made up", _elements(left), _elements(right), frozenset(zip(names, short, strict=True))
+        "made up",
+        _elements(left),
+        _elements(right),
+        frozenset(zip(names, short_names, strict=True)),
     )
 
 
@@ -56,7 +59,7 @@ def table_pairs() -> Iterator[TablePair]:
     """Yield the pairs of Valentine."""
     for case in sorted(_folder("valentine").glob("*/*/expected.json")):
         mappings = json.loads(case.read_text("utf-8"))["mappings"]
-        truth = frozenset((each["source"], each["target"]) for each in mappings)
+        truth = frozenset((mapping["source"], mapping["target"]) for mapping in mappings)
         left, right = (
             _elements(_read(case.parent / f"{side}.csv")) for side in ("source", "target")
         )
@@ -64,7 +67,7 @@ def table_pairs() -> Iterator[TablePair]:
 
 
 def anatomy() -> OntologyPair | None:
-    """Return OAEI's pair of anatomies, if it is there."""
+    """Return OAEI's pair of anatomies, if it is installed."""
     folder = _folder("oaei_anatomy")
     if not folder.is_dir():
         return None

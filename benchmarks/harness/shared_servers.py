@@ -37,8 +37,8 @@ __all__ = [
     "embedded_fleet",
     "embedded_redis",
     "field_on",
-    "held_by",
     "hits",
+    "object_limit",
     "shared_service",
     "some_object",
     "state_metrics",
@@ -70,17 +70,17 @@ _BEST: Final[Mapping[str, str]] = {
     "postgresql": "read_latency",
     "mongodb": "read_throughput",
 }
-_ON_STAND_IN: Final = 10_000
+_MAX_ON_STAND_IN: Final = 10_000
 _MINIMAL: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
 _UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
-_CREATED_AT_ONCE: Final = 500
+_CREATE_BATCH: Final = 500
 # A stand-in for MongoDB that cannot count integers exactly counts floats.
 _COUNTERS: Final = ("integer", "float")
 
 
 @dataclass(frozen=True, slots=True)
 class SharedService:
-    """A service that runs, and the servers below it; what this machine cannot run is missing."""
+    """A running service and its servers; servers that this machine cannot run are missing."""
 
     service: Service
     servers: Mapping[Kind, Endpoint]
@@ -107,10 +107,10 @@ class SharedService:
 
     async def fill(self, kind: Kind, objects: int) -> None:
         """Create objects ``a0`` and so on in the database that is tied to a kind of system."""
-        for first in range(0, objects, _CREATED_AT_ONCE):
-            numbers = range(first, min(first + _CREATED_AT_ONCE, objects))
-            some = {f"a{number}": some_object(number) for number in numbers}
-            await self.service.create(database_on(kind), {CLASS: some})
+        for first in range(0, objects, _CREATE_BATCH):
+            numbers = range(first, min(first + _CREATE_BATCH, objects))
+            batch = {f"a{number}": some_object(number) for number in numbers}
+            await self.service.create(database_on(kind), {CLASS: batch})
 
     async def _tie(self, kind: Kind, cache: Mapping[str, Any] | None) -> str:
         for counter in _COUNTERS:
@@ -163,26 +163,26 @@ def batches(database: str, operations: Sequence[Mapping[str, Any]]) -> list[byte
 
 
 async def declare_requirements(service: Service) -> list[dict[str, Any]]:
-    """Declare of each kind of system what only it has; return the systems."""
-    return await service.declare({kind: (word,) for kind, word in REQUIREMENT.items()})
+    """Declare for each kind of system the capability that only it has; return the systems."""
+    return await service.declare({kind: (capability,) for kind, capability in REQUIREMENT.items()})
 
 
 async def state_metrics(service: Service) -> None:
     """State that each kind of system is the best in one metric, and the worst in the others."""
     worst = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
     best = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
-    stated = {kind: {**worst, metric: best[metric]} for kind, metric in _BEST.items()}
-    await service.state(stated)
+    metrics = {kind: {**worst, metric: best[metric]} for kind, metric in _BEST.items()}
+    await service.state(metrics)
 
 
 def field_on(kind: str) -> dict[str, Any]:
-    """Return what places a field on a kind of system, once `state_metrics` was called."""
+    """Return the annotations that place a field on a kind of system, after `state_metrics`."""
     return {"annotations": [{"metric": _BEST[kind], "goal": 1000}]}
 
 
-def held_by(server: Endpoint, objects: int) -> int:
-    """Return how many objects a server is given: few, if it searches all of them for everything."""
-    return min(objects, _ON_STAND_IN) if server.server == STAND_IN else objects
+def object_limit(server: Endpoint, objects: int) -> int:
+    """Return the number of objects for a server: few, if it has no indexes."""
+    return min(objects, _MAX_ON_STAND_IN) if server.server == STAND_IN else objects
 
 
 @contextlib.asynccontextmanager
@@ -200,7 +200,7 @@ async def embedded_redis() -> AsyncIterator[Endpoint]:
 async def embedded_fleet(
     durability: Durability = "second",
 ) -> AsyncIterator[tuple[EmbeddedFleet, Path]]:
-    """Run embedded servers while the block runs; yields where they keep their data, too."""
+    """Run embedded servers while the block runs; also yield the directory of their data."""
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="portolan-bench-"))
         fleet = EmbeddedFleet(Path(scratch), durability)
@@ -209,7 +209,7 @@ async def embedded_fleet(
 
 @contextlib.asynccontextmanager
 async def shared_service(caching: CacheSettings | None = None) -> AsyncIterator[SharedService]:
-    """Run the service on servers of its own; without `caching` it has no sketch.
+    """Run the service on its own servers; without `caching` it has no sketch.
 
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.

@@ -1,9 +1,9 @@
 """The server's sketch in Redis: `begin` with `end`, and `report_read`, of a hundred callers.
 
-Held against a script that does nothing, with as many keys and arguments, one call for each of ours,
-packed and pipelined in the same way; and against the same steps as separate commands, where each
-caller sends what does not depend on an answer in a pipeline of its own. Commands that all callers
-send in shared pipelines are reported, too.
+Compared with a script that does nothing, with as many keys and arguments, one call for each of the
+sketch's, encoded and pipelined in the same way; and with the same steps as separate commands, where
+each caller sends the commands that depend on no reply in a separate pipeline. Commands that all
+callers send in shared pipelines are also reported.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _NAMESPACE: Final = "portolan:bench"
 _TTL_S: Final = 60.0
 _LEASE_S: Final = 30
 _SHAPE: Final = FilterShape()
-_PACKED: Final = Struct(f">{_SHAPE.hashes}I")
-_NOTHING: Final = "return 1"
+_POSITIONS: Final = Struct(f">{_SHAPE.hashes}I")
+_EMPTY_SCRIPT: Final = "return 1"
 
 Command = tuple[Any, ...]
 Names = Mapping[str, str]
@@ -54,47 +54,47 @@ async def sketch_in_redis(options: Options, url: str) -> list[Result]:
             _WRITES: partial(_writes, redis, url, keys),
             _READS: partial(_reads, redis, url, keys),
             _BARE: partial(_bare, redis, keys),
-            f"{_WRITES}, separate": partial(_plain, redis, keys, writes, 1),
-            f"{_READS}, separate": partial(_plain, redis, keys, (_plain_reports,), 1),
-            f"{_WRITES}, shared": partial(_plain, redis, keys, writes, _BATCH),
-            f"{_READS}, shared": partial(_plain, redis, keys, (_plain_reports,), _BATCH),
+            f"{_WRITES}, separate": partial(_commands, redis, keys, writes, 1),
+            f"{_READS}, separate": partial(_commands, redis, keys, (_plain_reports,), 1),
+            f"{_WRITES}, shared": partial(_commands, redis, keys, writes, _BATCH),
+            f"{_READS}, shared": partial(_commands, redis, keys, (_plain_reports,), _BATCH),
         }
         seconds = await medians(3 if options.quick else 7, measures)
     calls = {name: len(keys) * (2 if _WRITES in name else 1) for name in measures}
-    rates = {name: calls[name] / taken for name, taken in seconds.items()}
-    options.say(f"sketch: {per_second(rates)}")
-    return [result for name in (_WRITES, _READS) for result in _held(name, rates)]
+    rates = {name: calls[name] / elapsed_s for name, elapsed_s in seconds.items()}
+    options.log(f"sketch: {per_second(rates)}")
+    return [result for name in (_WRITES, _READS) for result in _compare(name, rates)]
 
 
-def _held(name: str, rates: Mapping[str, float]) -> Iterator[Result]:
-    against = (
+def _compare(name: str, rates: Mapping[str, float]) -> Iterator[Result]:
+    baselines = (
         ("bare EVALSHA", rates[_BARE], _BAR_BARE),
         ("separate commands", rates[f"{name}, separate"], _BAR_SEPARATE),
         ("commands in shared pipelines", rates[f"{name}, shared"], None),
     )
-    for what, baseline, bar in against:
-        yield Result(f"{name}, against {what}", "calls/s", rates[name], baseline, bar)
+    for baseline_name, baseline, bar in baselines:
+        yield Result(f"{name}, against {baseline_name}", "calls/s", rates[name], baseline, bar)
 
 
 async def _writes(redis: Redis, url: str, keys: Sequence[str]) -> float:
-    """Return the seconds that writes of keys take that caches hold."""
-    async with _reported(redis, url, keys) as (sketch, partition):
-        began = perf_counter()
-        for batch in _cut(keys, _BATCH):
+    """Return the seconds of writes of keys that caches hold."""
+    async with _sketch_with_copies(redis, url, keys) as (sketch, partition):
+        started = perf_counter()
+        for batch in _split(keys, _BATCH):
             await asyncio.gather(*(sketch.begin(partition, (key,), f"t{key}") for key in batch))
             await asyncio.gather(*(sketch.end(partition, f"t{key}", {key: 7}) for key in batch))
-        return perf_counter() - began
+        return perf_counter() - started
 
 
 async def _reads(redis: Redis, url: str, keys: Sequence[str]) -> float:
-    async with _reported(redis, url, keys) as (sketch, partition):
-        began = perf_counter()
+    async with _sketch_with_copies(redis, url, keys) as (sketch, partition):
+        started = perf_counter()
         await _report(sketch, partition, keys)
-        return perf_counter() - began
+        return perf_counter() - started
 
 
 @asynccontextmanager
-async def _reported(
+async def _sketch_with_copies(
     redis: Redis, url: str, keys: Sequence[str]
 ) -> AsyncIterator[tuple[RedisSketch, Partition]]:
     limits = SketchLimits(longest_ttl_s=2 * _TTL_S)
@@ -109,37 +109,39 @@ async def _reported(
 
 
 async def _report(sketch: RedisSketch, partition: Partition, keys: Sequence[str]) -> None:
-    for batch in _cut(keys, _BATCH):
+    for batch in _split(keys, _BATCH):
         await asyncio.gather(*(sketch.report_read(partition, (key,), _TTL_S) for key in batch))
 
 
 async def _bare(redis: Redis, keys: Sequence[str]) -> float:
-    """Return the seconds that as many calls take of a script that does nothing."""
-    sha, names = await redis.script_load(_NOTHING), _names(_some_partition()).values()
-    began = perf_counter()
-    for batch in _cut(keys, _BATCH):
+    """Return the seconds of as many calls of a script that does nothing."""
+    sha, names = await redis.script_load(_EMPTY_SCRIPT), _names(_some_partition()).values()
+    started = perf_counter()
+    for batch in _split(keys, _BATCH):
         head = ("EVALSHA", sha, len(names), *names, "life", "", uuid4().hex, 100, "begin", 3)
-        await _pipelined(redis, [(*head, f"t{key}", key, _packed(key)) for key in batch])
-    return perf_counter() - began
+        await _pipelined(redis, [(*head, f"t{key}", key, _pack_positions(key)) for key in batch])
+    return perf_counter() - started
 
 
-async def _plain(redis: Redis, keys: Sequence[str], steps: Sequence[Step], share: int) -> float:
-    """Return the seconds that steps take for each key, of keys that caches hold."""
+async def _commands(redis: Redis, keys: Sequence[str], steps: Sequence[Step], share: int) -> float:
+    """Return the seconds of steps on each key, of keys that caches hold."""
     names = _names(_some_partition())
-    await _plainly(_plain_reports, redis, names, keys, _BATCH)
-    began = perf_counter()
-    for batch in _cut(keys, _BATCH):
+    await _take_step(_plain_reports, redis, names, keys, _BATCH)
+    started = perf_counter()
+    for batch in _split(keys, _BATCH):
         for take in steps:
-            await _plainly(take, redis, names, batch, share)
-    took = perf_counter() - began
+            await _take_step(take, redis, names, batch, share)
+    elapsed_s = perf_counter() - started
     await redis.delete(*names.values())
-    return took
+    return elapsed_s
 
 
-async def _plainly(take: Step, redis: Redis, names: Names, keys: Sequence[str], share: int) -> None:
-    """Have a hundred callers take their steps; so many of them share pipelines."""
-    for batch in _cut(keys, _BATCH):
-        await asyncio.gather(*(take(redis, names, some) for some in _cut(batch, share)))
+async def _take_step(
+    take: Step, redis: Redis, names: Names, keys: Sequence[str], share: int
+) -> None:
+    """Take a step for a hundred callers, of whom `share` send in one pipeline."""
+    for batch in _split(keys, _BATCH):
+        await asyncio.gather(*(take(redis, names, chunk) for chunk in _split(batch, share)))
 
 
 async def _plain_begins(redis: Redis, names: Names, batch: Sequence[str]) -> None:
@@ -147,11 +149,11 @@ async def _plain_begins(redis: Redis, names: Names, batch: Sequence[str]) -> Non
     for key in batch:
         queries += (("TIME",), ("HGET", names["writes"], f"t{key}"))
         queries.append(("ZSCORE", names["copies"], key))
-    answers = await _pipelined(redis, queries)
+    replies = await _pipelined(redis, queries)
     commands: list[Command] = []
     for number, key in enumerate(batch):
-        commands.append(("ZADD", names["stale"], "GT", answers[3 * number + 2], key))
-        commands.append(("HSETNX", names["members"], key, _packed(key)))
+        commands.append(("ZADD", names["stale"], "GT", replies[3 * number + 2], key))
+        commands.append(("HSETNX", names["members"], key, _pack_positions(key)))
         for bit in positions(key, _SHAPE):
             commands.append(("HINCRBY", names["counts"], bit, 1))
             commands.append(("SETBIT", names["bits"], bit, 1))
@@ -187,8 +189,8 @@ async def _plain_reports(redis: Redis, names: Names, batch: Sequence[str]) -> No
         queries.append(("HGET", names["versions"], key))
         queries.append(("HGET", names["pending"], key))
         queries.append(("ZCARD", names["copies"]))
-    answers = await _pipelined(redis, queries)
-    until = int(answers[0][0]) + _TTL_S
+    replies = await _pipelined(redis, queries)
+    until = int(replies[0][0]) + _TTL_S
     commands: list[Command] = []
     for key in batch:
         commands.append(("ZADD", names["copies"], "GT", until, key))
@@ -216,10 +218,10 @@ def _names(partition: Partition) -> Names:
     return {name: f"{tag}:{name}" for name in PARTITION_KEYS}
 
 
-def _packed(key: str) -> bytes:
-    return _PACKED.pack(*positions(key, _SHAPE))
+def _pack_positions(key: str) -> bytes:
+    return _POSITIONS.pack(*positions(key, _SHAPE))
 
 
-def _cut(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+def _split(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     for at in range(0, len(keys), size):
         yield keys[at : at + size]

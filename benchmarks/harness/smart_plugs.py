@@ -16,7 +16,7 @@ __all__ = ["QUERIES", "averages", "plug_loads", "query_document"]
 
 PLUGS: Final = 1_000
 _SECONDS: Final = {"long": 10.0, "short": 2.0}
-"""Of windows: those of the paper are five minutes and one."""
+"""Lengths of the windows; in the paper five minutes and one minute."""
 
 _LOAD: Final = [{"eq": ["property", "load"]}]
 
@@ -47,8 +47,8 @@ def query_document(name: str, rate: float) -> dict[str, Any]:
     else:
         functions = ("average", "maximum") if name == "CQ3" else ("average",)
         operators = {
-            **_averaged("long", "long", functions),
-            **_averaged("short", "short", functions),
+            **_average("long", "long", functions),
+            **_average("short", "short", functions),
             "compared": {"join": ["of_long", "of_short"]},
             "root": {
                 "select": [{"gt": ["average_short", {"field": "average_long", "times": 1.1}]}],
@@ -60,21 +60,21 @@ def query_document(name: str, rate: float) -> dict[str, Any]:
 
 
 def averages(ways: int, rate: float) -> dict[str, Any]:
-    """Return a join of averages over as many windows, in the shape that the paper's counts need.
+    """Return a join of averages over as many windows, in the shape of the paper's counts.
 
-    Above the join of all is one more operator.
+    One more operator is above the join of all.
     """
     operators: dict[str, Any] = {}
     for way in range(ways):
-        operators |= _averaged(f"w{way}", "long", ("average",))
+        operators |= _average(f"w{way}", "long", ("average",))
     names = [f"of_w{way}" for way in range(ways)]
     five = 5
     if ways >= five:
-        left = _joined(operators, names[:3], "first")
-        right = _joined(operators, names[3:five], "second")
+        left = _join(operators, names[:3], "first")
+        right = _join(operators, names[3:five], "second")
         operators["five"] = {"join": [left, right]}
         names = ["five", *names[five:]]
-    top = _joined(operators, names, "more")
+    top = _join(operators, names, "more")
     operators["root"] = {"project": {"plug": "plug"}, "of": top}
     return _document(operators, rate)
 
@@ -108,16 +108,16 @@ def _branch(name: str, window: str) -> dict[str, Any]:
     }
 
 
-def _averaged(name: str, window: str, functions: tuple[str, ...]) -> dict[str, Any]:
+def _average(name: str, window: str, functions: tuple[str, ...]) -> dict[str, Any]:
     columns = {f"{function}_{name}": {function: "load"} for function in functions}
     return {**_branch(name, window), f"of_{name}": _by_plug(f"loads_{name}", columns)}
 
 
-def _by_plug(of: str, columns: dict[str, Any]) -> dict[str, Any]:
-    return {"aggregate": columns, "by": ["plug"], "of": of}
+def _by_plug(source: str, columns: dict[str, Any]) -> dict[str, Any]:
+    return {"aggregate": columns, "by": ["plug"], "of": source}
 
 
-def _joined(operators: dict[str, Any], names: list[str], prefix: str) -> str:
+def _join(operators: dict[str, Any], names: list[str], prefix: str) -> str:
     joined = names[0]
     for number, name in enumerate(names[1:]):
         operators[f"{prefix}_{number}"] = {"join": [joined, name]}

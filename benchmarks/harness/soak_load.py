@@ -1,4 +1,4 @@
-"""Mixed load whose every acknowledged write is written down, and held against what there is."""
+"""Mixed load that records every acknowledged write, and checks the stored objects against them."""
 
 from __future__ import annotations
 
@@ -30,60 +30,60 @@ _CACHED: Final = "counts"
 _ARTICLES: Final = "articles"
 _IDS: Final = tuple(f"c{number}" for number in range(40))
 _PAUSE_S: Final = 0.02
-_AGAIN_S: Final = 0.2
-_INSIST: Final = 300
+_RETRY_S: Final = 0.2
+_MAX_ATTEMPTS: Final = 300
 _UPDATE: Final = {"content-type": "application/vnd.portolan.update+json"}
 _INC: Final = {"n": {"inc": 1}}
 _PAGE: Final = 1_000
-_SILENT: Final = 5
+_EMPTY_PAGES: Final = 5
 """Empty pages, each of a second, after which the feed has delivered all."""
-_KEPT: Final = 0.7
-"""Share of writes of an article that is there which do not delete it."""
+_PUT_SHARE: Final = 0.7
+"""The share of writes of an existing article that do not delete it."""
 
 
 class Broken(AssertionError):
-    """What is there is not what was acknowledged; the message says where."""
+    """A stored object differs from its acknowledged writes; the message says where."""
 
 
 @dataclass(slots=True)
 class _Ledger:
-    """Increments of counters: those that were answered well, and those that were not."""
+    """Increments of counters: acknowledged ones, and uncertain ones."""
 
     acknowledged: Counter[Figure] = field(default_factory=Counter)
     uncertain: Counter[Figure] = field(default_factory=Counter)
 
-    def incremented(self, *figures: Figure, known: bool) -> None:
-        (self.acknowledged if known else self.uncertain).update(figures)
+    def incremented(self, *figures: Figure, is_acknowledged: bool) -> None:
+        (self.acknowledged if is_acknowledged else self.uncertain).update(figures)
 
     def check(self, figure: Figure, value: float) -> None:
-        least = self.acknowledged[figure]
-        most = least + self.uncertain[figure]
-        if not least <= value <= most:
-            raise Broken(f"{figure} is {value}, not from {least} to {most}")
+        minimum = self.acknowledged[figure]
+        maximum = minimum + self.uncertain[figure]
+        if not minimum <= value <= maximum:
+            raise Broken(f"{figure} is {value}, not from {minimum} to {maximum}")
 
 
 @dataclass(slots=True)
 class _Stock:
-    """Articles that are put and deleted again and again, each by one writer.
+    """Articles that are put and deleted repeatedly, each by one writer.
 
-    What was not answered may take effect later, while its lease lasts: it may be there as long as
-    the object is written.
+    A write without a reply may take effect later, while its lease lasts: it may be visible as long
+    as the object is written.
     """
 
     acknowledged: dict[str, str | None] = field(default_factory=dict)
-    doubtful: dict[str, set[str | None]] = field(default_factory=dict)
+    uncertain: dict[str, set[str | None]] = field(default_factory=dict)
 
-    def written(self, id_: str, title: str | None, *, known: bool) -> None:
+    def record(self, id_: str, title: str | None, *, is_acknowledged: bool) -> None:
         """Note a title that was put; None: the article was deleted."""
-        if known:
+        if is_acknowledged:
             self.acknowledged[id_] = title
         else:
-            self.doubtful.setdefault(id_, set()).add(title)
+            self.uncertain.setdefault(id_, set()).add(title)
 
     def check(self, id_: str, title: str | None) -> None:
-        may_be = {self.acknowledged.get(id_), *self.doubtful.get(id_, ())}
-        if title not in may_be:
-            raise Broken(f"{id_} is {title!r}, and may be {may_be}")
+        possible = {self.acknowledged.get(id_), *self.uncertain.get(id_, ())}
+        if title not in possible:
+            raise Broken(f"{id_} is {title!r}, and may be {possible}")
 
 
 class Load:
@@ -94,8 +94,8 @@ class Load:
         classes: Classes whose field ``n`` counts, the cached one first.
 
     Attributes:
-        answered: Requests that were answered well.
-        refused: All others, by what became of them.
+        answered: Requests that succeeded.
+        refused: All other requests, by their failure.
         feed_resets: How often the feed was reset, and lost the positions of its followers.
     """
 
@@ -107,21 +107,21 @@ class Load:
         self._feed_counts: Counter[tuple[str, str]] = Counter()
         self._seen: set[str] = set()
         self._position = "beginning"
-        self._ending = asyncio.Event()
-        # Idle connections of ours would count among the descriptors of a replica.
+        self._stop = asyncio.Event()
+        # Idle connections of this client would count among the descriptors of a replica.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self._http = httpx.AsyncClient(trust_env=False, timeout=20.0, limits=limits)
         self._reader = CoherentClient(replicas[0], DATABASE, delta_s=DELTA_S)
         self.answered = 0
         self.refused: Counter[str] = Counter()
-        self.judge = Staleness(DELTA_S)
+        self.staleness = Staleness(DELTA_S)
         self.feed_resets = 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         for class_name in self._classes:
-            some = [{"id": id_} for id_ in _IDS]
-            if await self._send("POST", class_name, some) is None:
+            objects = [{"id": id_} for id_ in _IDS]
+            if await self._send("POST", class_name, objects) is None:
                 raise Failed(f"{class_name} could not be filled: {dict(self.refused)}")
         steps: Iterable[Callable[[Random], Awaitable[None]]] = (
             *(self._increment, self._increment, self._increment_once, self._batch),
@@ -131,12 +131,12 @@ class Load:
         self._tasks = [asyncio.create_task(work) for work in (*lanes, self._follow())]
 
     async def surge(self) -> None:
-        """Read much at once, so that pools are as full as they get: else they fill by chance."""
+        """Read much at once, so that pools are full: otherwise they fill by chance."""
         reads = [f"{name}/{id_}" for name in self._classes for id_ in _IDS]
         await asyncio.gather(*(self._send("GET", path) for path in 2 * reads))
 
     async def end(self) -> None:
-        self._ending.set()
+        self._stop.set()
         await asyncio.gather(*self._tasks)
 
     async def close(self) -> None:
@@ -146,50 +146,54 @@ class Load:
 
     async def _lane(self, number: int, step: Callable[[Random], Awaitable[None]]) -> None:
         chance = Random(f"{self._seed} {number}")
-        while not self._ending.is_set():
+        while not self._stop.is_set():
             await step(chance)
             await asyncio.sleep(_PAUSE_S)
 
     async def _increment(self, chance: Random) -> None:
         class_name, id_, _ = figure = self._figure(chance)
-        answer = await self._send("PATCH", f"{class_name}/{id_}", _INC, _UPDATE)
-        self._ledger.incremented(figure, known=answer is not None)
-        if answer is not None and class_name == _CACHED:
-            self.judge.known(id_, answer.json()["n"])
+        response = await self._send("PATCH", f"{class_name}/{id_}", _INC, _UPDATE)
+        self._ledger.incremented(figure, is_acknowledged=response is not None)
+        if response is not None and class_name == _CACHED:
+            self.staleness.record(id_, response.json()["n"])
 
     async def _increment_once(self, chance: Random) -> None:
         """Increment under an Idempotency-Key until it is acknowledged: it counts once."""
         class_name, id_, _ = figure = self._figure(chance)
         key = {"idempotency-key": f"soak-{chance.getrandbits(64):x}"}
-        for _ in range(_INSIST):
+        for _ in range(_MAX_ATTEMPTS):
             if await self._send("PATCH", f"{class_name}/{id_}", _INC, {**_UPDATE, **key}):
-                return self._ledger.incremented(figure, known=True)
-            await asyncio.sleep(_AGAIN_S)
-        raise Failed(f"a write was refused for {_INSIST * _AGAIN_S:g} s: {dict(self.refused)}")
+                return self._ledger.incremented(figure, is_acknowledged=True)
+            await asyncio.sleep(_RETRY_S)
+        raise Failed(
+            f"a write was refused for {_MAX_ATTEMPTS * _RETRY_S:g} s: {dict(self.refused)}"
+        )
 
     async def _batch(self, chance: Random) -> None:
         figures = {self._figure(chance) for _ in range(5)}
         operations = [_operation(figure) for figure in figures]
-        answer = await self._send("POST", "batch", {"operations": operations})
-        statuses = [each["status"] for each in answer.json()] if answer else [0] * len(figures)
+        response = await self._send("POST", "batch", {"operations": operations})
+        statuses = (
+            [result["status"] for result in response.json()] if response else [0] * len(figures)
+        )
         for figure, status in zip(figures, statuses, strict=True):
-            self._ledger.incremented(figure, known=status == httpx.codes.OK)
+            self._ledger.incremented(figure, is_acknowledged=status == httpx.codes.OK)
 
     async def _transaction(self, chance: Random) -> None:
         id_ = chance.choice(_IDS)
         figures = [(class_name, id_, "n") for class_name in self._classes]
         operations = [_operation(figure) for figure in figures]
-        answer = await self._send("POST", "transactions", {"reads": [], "operations": operations})
-        self._ledger.incremented(*figures, known=answer is not None)
+        response = await self._send("POST", "transactions", {"reads": [], "operations": operations})
+        self._ledger.incremented(*figures, is_acknowledged=response is not None)
 
     async def _replace(self, chance: Random) -> None:
         id_, title = chance.choice(_IDS), f"written {chance.getrandbits(32):x}"
-        if self._stock.acknowledged.get(id_) is None or chance.random() < _KEPT:
-            answer = await self._send("PUT", f"{_ARTICLES}/{id_}", {"title": title})
-            self._stock.written(id_, title, known=answer is not None)
+        if self._stock.acknowledged.get(id_) is None or chance.random() < _PUT_SHARE:
+            response = await self._send("PUT", f"{_ARTICLES}/{id_}", {"title": title})
+            self._stock.record(id_, title, is_acknowledged=response is not None)
         else:
-            answer = await self._send("DELETE", f"{_ARTICLES}/{id_}")
-            self._stock.written(id_, None, known=answer is not None)
+            response = await self._send("DELETE", f"{_ARTICLES}/{id_}")
+            self._stock.record(id_, None, is_acknowledged=response is not None)
 
     async def _query(self, chance: Random) -> None:
         query = {"filter": {"ge": ["n", chance.randrange(10)]}, "limit": 10}
@@ -197,7 +201,7 @@ class Load:
 
     async def _read_cached(self, chance: Random) -> None:
         for id_ in chance.choices(_IDS, k=5):
-            due = self.judge.due(id_)
+            lower_bound = self.staleness.lower_bound(id_)
             try:
                 read = await self._reader.get(_CACHED, id_)
             except PortolanError as error:
@@ -205,27 +209,27 @@ class Load:
                 continue
             self.answered += 1
             assert read.value is not None, "nobody deletes counters"
-            self.judge.judge(id_, due, read.value["n"])
+            self.staleness.check(id_, lower_bound, read.value["n"])
 
     async def _follow(self) -> None:
-        while not self._ending.is_set():
+        while not self._stop.is_set():
             if not await self._page():
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
 
     async def _page(self) -> int:
-        """Take a page of the feed; return how many changes were on it."""
+        """Read a page of the feed; return the number of its changes."""
         at = self._replicas[0]
         path = f"changes?after={self._position}&limit={_PAGE}&wait=1"
         try:
-            answer = await self._http.get(f"{at}/v1/{DATABASE}/{path}")
+            response = await self._http.get(f"{at}/v1/{DATABASE}/{path}")
         except httpx.TransportError:
             return 0
-        if answer.status_code == httpx.codes.GONE:
+        if response.status_code == httpx.codes.GONE:
             self.feed_resets += 1
             self._position = "beginning"
-        if answer.is_error:
+        if response.is_error:
             return 0
-        page = answer.json()
+        page = response.json()
         for change in page["changes"]:
             if change["id"] not in self._seen and change["kind"] == "update":
                 self._feed_counts[change["class"], change["object"]] += 1
@@ -239,60 +243,60 @@ class Load:
     async def _send(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> httpx.Response | None:
-        """Send a request to a replica in turn; None if it was not answered well."""
-        at = self._replicas[next(_turns) % len(self._replicas)]
+        """Send a request to a replica in turn; None if it failed."""
+        at = self._replicas[next(_requests) % len(self._replicas)]
         try:
             url = f"{at}/v1/{DATABASE}/{path}"
-            answer = await self._http.request(method, url, json=body, headers=headers)
+            response = await self._http.request(method, url, json=body, headers=headers)
         except httpx.TransportError as error:
             self.refused[type(error).__name__] += 1
             return None
-        if answer.is_error:
-            self.refused[answer.json()["type"]] += 1
+        if response.is_error:
+            self.refused[response.json()["type"]] += 1
             return None
         self.answered += 1
-        return answer
+        return response
 
-    async def lost(self) -> list[str]:
-        """Compare what there is with what was acknowledged, and with the feed; return mistakes."""
+    async def find_violations(self) -> list[str]:
+        """Compare stored objects with acknowledged writes and with the feed; return violations."""
         await self._read_feed_to_end()
         figures = product(self._classes, _IDS, "n")
         checks = [self._check_counter(figure) for figure in figures]
         checks += [self._check_article(id_) for id_ in _IDS]
-        wrong = []
+        violations = []
         for check in checks:
             try:
                 await check
             except Broken as broken:
-                wrong.append(str(broken))
-        return wrong
+                violations.append(str(broken))
+        return violations
 
     async def _check_article(self, id_: str) -> None:
-        found = await self._found(f"{_ARTICLES}/{id_}")
-        self._stock.check(id_, found["title"] if found else None)
+        object_ = await self._read_object(f"{_ARTICLES}/{id_}")
+        self._stock.check(id_, object_["title"] if object_ else None)
 
     async def _check_counter(self, figure: Figure) -> None:
         class_name, id_, field_name = figure
-        found = await self._found(f"{class_name}/{id_}")
-        value = found[field_name] if found else -1
+        object_ = await self._read_object(f"{class_name}/{id_}")
+        value = object_[field_name] if object_ else -1
         self._ledger.check(figure, value)
         counted = self._feed_counts[class_name, id_]
         if counted != value:
             raise Broken(f"the feed has {counted} updates of {figure}, which is {value}")
 
-    async def _found(self, path: str) -> dict[str, Any] | None:
-        answer = await self._http.get(f"{self._replicas[0]}/v1/{DATABASE}/{path}")
-        if answer.status_code == httpx.codes.NOT_FOUND:
+    async def _read_object(self, path: str) -> dict[str, Any] | None:
+        response = await self._http.get(f"{self._replicas[0]}/v1/{DATABASE}/{path}")
+        if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        return dict(answer.raise_for_status().json())
+        return dict(response.raise_for_status().json())
 
     async def _read_feed_to_end(self) -> None:
         silent = 0
-        while silent < _SILENT:
+        while silent < _EMPTY_PAGES:
             silent = 0 if await self._page() else silent + 1
 
 
-_turns = count()
+_requests = count()
 
 
 def _operation(figure: Figure) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Spark as benchmarks use it: two cores of this machine, as the worker opens it."""
+"""Spark for benchmarks: two cores of this machine, opened as by the worker."""
 
 from __future__ import annotations
 

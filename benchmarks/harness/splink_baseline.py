@@ -1,4 +1,4 @@
-"""Splink as the opponent: the same blocks, the same comparisons, on DuckDB or on Spark."""
+"""Splink as the competitor: the same blocks and comparisons, on DuckDB or on Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SplinkRun", "run_splink"]
 
 
 class SplinkRun(NamedTuple):
-    """How long Splink took, and the cluster that it gave each row."""
+    """The seconds that Splink took, and its cluster of each row."""
 
     seconds: float
     clusters: dict[int, Any]
@@ -28,14 +28,14 @@ def run_splink(table: Any, spec: OpenSpec, database: Any) -> SplinkRun:
     """Train, predict and cluster, as its users do.
 
     Args:
-        table: What `in_process.comparing.comparison_columns` shows, as the database takes it.
-        spec: Rules and comparisons of one table; the first rule is as good as certain.
+        table: The result of `in_process.comparing.comparison_columns`, in the database's form.
+        spec: Rules and comparisons of one table; the first rule is almost certain.
         database: Splink's DuckDBAPI or SparkAPI.
     """
     logging.getLogger("splink").setLevel(logging.ERROR)
-    usual = replace(settings(spec), retain_intermediate_calculation_columns=False)
-    began = perf_counter()
-    linker = Linker(table, usual, database, set_up_basic_logging=False)
+    splink_settings = replace(settings(spec), retain_intermediate_calculation_columns=False)
+    started = perf_counter()
+    linker = Linker(table, splink_settings, database, set_up_basic_logging=False)
     certain = CustomRule("l.k0 = r.k0")
     linker.training.estimate_probability_two_random_records_match([certain], recall=0.8)
     fit_u(linker, spec.seed)
@@ -46,6 +46,6 @@ def run_splink(table: Any, spec: OpenSpec, database: Any) -> SplinkRun:
         predicted, threshold_match_probability=spec.threshold
     )
     clusters.as_record_dict(limit=1)
-    spent = perf_counter() - began
+    seconds = perf_counter() - started
     rows = clusters.as_record_dict()
-    return SplinkRun(spent, {row[ROW]: row["cluster_id"] for row in rows})
+    return SplinkRun(seconds, {row[ROW]: row["cluster_id"] for row in rows})

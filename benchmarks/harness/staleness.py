@@ -1,8 +1,8 @@
-"""Checks the staleness of reads: is given every write and every read.
+"""Checks the staleness of reads, by every write and every read.
 
-A read is too old if it returns less than a write that was acknowledged, or than anything that
-anybody had read, more than Δ before the read began (docs/protocol.md: ACK and VIS). Each object is
-a counter that only grows, so that what is older is also less.
+A read is too old if it returns less than a value that was acknowledged, or read by anyone, more
+than Δ before the read began (docs/protocol.md: ACK and VIS). Each object is a counter that only
+grows, so that an older value is also lower.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ __all__ = ["Staleness"]
 
 
 class Staleness:
-    """Judges reads, at a cost that does not grow with their number.
+    """Checks reads, at a cost that does not grow with their number.
 
     Args:
         delta_s: Δ, in seconds.
-        clock: Seconds; one clock for all who write and read.
+        clock: Returns seconds; one clock for all writers and readers.
     """
 
     def __init__(self, delta_s: float, clock: Callable[[], float] = monotonic) -> None:
         self._delta_s = delta_s
         self._clock = clock
-        self._known: dict[str, deque[tuple[float, int]]] = {}
-        self._due: dict[str, int] = {}
+        self._values: dict[str, deque[tuple[float, int]]] = {}
+        self._lower_bounds: dict[str, int] = {}
         self.reads = 0
         self.violations = 0
 
-    def due(self, key: str) -> int:
-        """Return the least that a read which begins now may return."""
-        known = self._known.get(key)
+    def lower_bound(self, key: str) -> int:
+        """Return the lowest value that a read which begins now may return."""
+        values = self._values.get(key)
         horizon = self._clock() - self._delta_s
-        while known and known[0][0] < horizon:
-            self._due[key] = known.popleft()[1]
-        return self._due.get(key, 0)
+        while values and values[0][0] < horizon:
+            self._lower_bounds[key] = values.popleft()[1]
+        return self._lower_bounds.get(key, 0)
 
-    def known(self, key: str, count: int) -> None:
-        """Note what was acknowledged, or seen, just now."""
-        known = self._known.setdefault(key, deque())
-        latest = known[-1][1] if known else self._due.get(key, -1)
+    def record(self, key: str, count: int) -> None:
+        """Record a value that was acknowledged, or read, just now."""
+        values = self._values.setdefault(key, deque())
+        latest = values[-1][1] if values else self._lower_bounds.get(key, -1)
         if count > latest:
-            known.append((self._clock(), count))
+            values.append((self._clock(), count))
 
-    def judge(self, key: str, due: int, count: int) -> None:
-        """Judge a read that has returned `count`; `due` is of when it began."""
+    def check(self, key: str, lower_bound: int, count: int) -> None:
+        """Check a read that has returned `count`, against the `lower_bound` when it began."""
         self.reads += 1
-        self.violations += count < due
-        self.known(key, count)
+        self.violations += count < lower_bound
+        self.record(key, count)

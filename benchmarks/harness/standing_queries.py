@@ -34,51 +34,51 @@ _PARALLELISM: Final = 5
 def drawn_workload(
     schema: Mapping[str, str | tuple[str, ...]], queries: int, size: int, draw: Random
 ) -> Workload:
-    """Draw queries; those that are drawn again are left out.
+    """Draw queries, without duplicates.
 
     Every relation has the same rate, and joins are as large as their inputs, as in the paper.
     """
-    drawn = dict.fromkeys(_drawn_query(schema, size, draw) for _ in range(queries))
-    joins = [join for join in drawn if join is not None]
-    sizes = {part: _RATE for join in joins for part in [join, *intermediates(join)]}
-    streams = {name: Stream(frozenset(of), _RATE) for name, of in schema.items()}
+    chains = dict.fromkeys(_draw_query(schema, size, draw) for _ in range(queries))
+    joins = [join for join in chains if join is not None]
+    sizes = {intermediate: _RATE for join in joins for intermediate in [join, *intermediates(join)]}
+    streams = {name: Stream(frozenset(attributes), _RATE) for name, attributes in schema.items()}
     rates = dict.fromkeys(schema, _RATE)
     names = {f"q{number}": join for number, join in enumerate(joins, 1)}
     return Workload(streams, names, Statistics(rates, sizes=sizes), _PARALLELISM)
 
 
 def larger_schema(relations: int) -> dict[str, tuple[str, ...]]:
-    """Return the paper's relations again and again, each copy joined to the one before it."""
+    """Return repeated copies of the paper's relations, each joined to the previous one."""
     names = {}
     for number in range(relations):
         name, attributes = list(PAPERS_SCHEMA.items())[number % len(PAPERS_SCHEMA)]
         copy = number // len(PAPERS_SCHEMA)
-        own = tuple(f"{attribute}{copy}" for attribute in attributes)
-        # The first relation of a copy has an attribute of the last one of the copy before.
+        copied = tuple(f"{attribute}{copy}" for attribute in attributes)
+        # The first relation of a copy has an attribute of the last one of the previous copy.
         is_first = copy > 0 and number % len(PAPERS_SCHEMA) == 0
-        names[f"{name}{copy}"] = (f"o{copy - 1}", *own[1:]) if is_first else own
+        names[f"{name}{copy}"] = (f"o{copy - 1}", *copied[1:]) if is_first else copied
     return names
 
 
-def _drawn_query(
+def _draw_query(
     schema: Mapping[str, str | tuple[str, ...]], size: int, draw: Random
 ) -> Join | None:
-    """Draw a chain of relations that each join the one before; None if it ends too early."""
+    """Draw a chain of relations that each join the previous one; None if it ends too early."""
     last = draw.choice(sorted(schema))
     chain = [last]
     while len(chain) < size:
-        joined = [
+        candidates = [
             name
             for name in sorted(schema)
             if name not in chain and set(schema[name]) & set(schema[last])
         ]
-        if not joined:
+        if not candidates:
             return None
-        last = draw.choice(joined)
+        last = draw.choice(candidates)
         chain.append(last)
     predicates = {
-        frozenset([Attribute(one, name), Attribute(other, name)])
-        for one, other in combinations(chain, 2)
-        for name in set(schema[one]) & set(schema[other])
+        frozenset([Attribute(left, name), Attribute(right, name)])
+        for left, right in combinations(chain, 2)
+        for name in set(schema[left]) & set(schema[right])
     }
     return Join(frozenset(chain), frozenset(predicates), _WINDOW_S)

@@ -1,7 +1,7 @@
 """Standing queries as Spark's own stream-stream joins: a query of Structured Streaming for each.
 
-What somebody would write: the relations one after the other, in the order of the predicates; the
-times of all tuples of a result within the window, which also bounds the state.
+As written by hand: the relations one after the other, in the order of the predicates; the times of
+all tuples of a result within the window, which also bounds the state.
 """
 
 from __future__ import annotations
@@ -25,22 +25,26 @@ def start_stream_join(
     tuples: DataFrame, predicates: Sequence[str], folder: Path, trigger: dict[str, Any]
 ) -> StreamingQuery:
     """Start a query that writes its results as Parquet files: `time_s`, `numbers` and `tuples`."""
-    pairs = [tuple(each.split("=")) for each in predicates]
+    pairs = [tuple(predicate.split("=")) for predicate in predicates]
     relations = list(dict.fromkeys(_relation_of(side) for pair in pairs for side in pair))
     first, *rest = relations
-    joined, known = _relation(tuples, first), [first]
+    joined, joined_names = _relation(tuples, first), [first]
     pending = pairs
     for name in rest:
-        known.append(name)
-        now = [pair for pair in pending if {_relation_of(side) for side in pair} <= set(known)]
-        pending = [pair for pair in pending if pair not in now]
-        joined = joined.join(_relation(tuples, name), _condition(now, known))
+        joined_names.append(name)
+        ready = [
+            pair for pair in pending if {_relation_of(side) for side in pair} <= set(joined_names)
+        ]
+        pending = [pair for pair in pending if pair not in ready]
+        joined = joined.join(_relation(tuples, name), _condition(ready, joined_names))
         # A frame may have one event time only.
         joined = joined.drop(f"{name}_time")
-    names = sorted(known)
+    names = sorted(joined_names)
     result = joined.select(
-        (f.greatest(*(f.col(f"{each}_micros") for each in names)) / _MICROSECONDS).alias("time_s"),
-        f.array(*(f.col(f"{each}_number") for each in names)).alias("numbers"),
+        (f.greatest(*(f.col(f"{relation}_micros") for relation in names)) / _MICROSECONDS).alias(
+            "time_s"
+        ),
+        f.array(*(f.col(f"{relation}_number") for relation in names)).alias("numbers"),
         f.concat(*_object(names)).alias("tuples"),
     )
     writer = result.writeStream.format("parquet").option("path", str(folder / "results"))
@@ -50,10 +54,10 @@ def start_stream_join(
 
 
 def _relation(tuples: DataFrame, name: str) -> DataFrame:
-    schema = ", ".join(f"{each} long" for each in ATTRIBUTES[name])
+    schema = ", ".join(f"{attribute} long" for attribute in ATTRIBUTES[name])
     parsed = f.from_json("values", schema)
     micros = (f.col("time_s") * _MICROSECONDS).cast("long")
-    keys = [parsed[each].alias(f"{name}_{each}") for each in ATTRIBUTES[name]]
+    keys = [parsed[key].alias(f"{name}_{key}") for key in ATTRIBUTES[name]]
     return (
         tuples.where(f.col("stream") == name)
         .select(
@@ -67,17 +71,17 @@ def _relation(tuples: DataFrame, name: str) -> DataFrame:
     )
 
 
-def _condition(pairs: Sequence[tuple[str, ...]], known: Sequence[str]) -> Column:
-    """Join the last relation to the ones before; the first has the event time of them."""
-    first, *others, last = known
+def _condition(pairs: Sequence[tuple[str, ...]], joined_names: Sequence[str]) -> Column:
+    """Join the last relation to the earlier ones; the first has their event time."""
+    first, *between, last = joined_names
     window = f.expr(f"INTERVAL {WINDOW_S:g} SECONDS")
     time, first_time = f.col(f"{last}_time"), f.col(f"{first}_time")
     condition = (time >= first_time - window) & (time <= first_time + window)
-    for one, other in pairs:
-        condition &= f.col(one.replace(".", "_")) == f.col(other.replace(".", "_"))
-    for each in others:
-        apart = f.abs(f.col(f"{last}_micros") - f.col(f"{each}_micros"))
-        condition &= apart <= int(WINDOW_S * _MICROSECONDS)
+    for left, right in pairs:
+        condition &= f.col(left.replace(".", "_")) == f.col(right.replace(".", "_"))
+    for name in between:
+        distance = f.abs(f.col(f"{last}_micros") - f.col(f"{name}_micros"))
+        condition &= distance <= int(WINDOW_S * _MICROSECONDS)
     return condition
 
 
@@ -87,7 +91,7 @@ def _relation_of(attribute: str) -> str:
 
 def _object(names: Sequence[str]) -> list[Column]:
     pieces: list[Column] = []
-    for number, each in enumerate(names):
+    for number, name in enumerate(names):
         opening = "," if number else "{"
-        pieces += [f.lit(f'{opening}"{each}":'), f.col(f"{each}_values")]
+        pieces += [f.lit(f'{opening}"{name}":'), f.col(f"{name}_values")]
     return [*pieces, f.lit("}")]

@@ -1,4 +1,4 @@
-"""Two catalogues of products that were made up: the same things, described by two shops.
+"""Two synthetic catalogues of products: the same products, described by two shops.
 
 One shop has long texts; the other drops words, writes model numbers apart, has prices with their
 currency, and seldom a description. Products come in variants that differ by their model numbers.
@@ -32,58 +32,58 @@ Product = dict[str, str | None]
 
 
 def catalogues(size: int, common: float, seed: int) -> tuple[Sequence[Product], Sequence[Product]]:
-    """Make two catalogues of `size` products each, of which a share is in both.
+    """Generate two catalogues of `size` products each, a share of which is in both.
 
     Returns:
         Products with ``id``, ``name``, ``description``, ``price`` and ``entity``, which is the same
         where they are.
     """
-    drawn = random.Random(seed)
+    draw = random.Random(seed)
     shared = round(size * common)
-    made = list(_products(2 * size - shared, drawn))
-    drawn.shuffle(made)
-    first = [_listed(one, drawn) for one in made[:size]]
-    second = [_other_shop(one, drawn) for one in made[size - shared :]]
-    drawn.shuffle(second)
+    products = list(_products(2 * size - shared, draw))
+    draw.shuffle(products)
+    first = [_long_entry(product, draw) for product in products[:size]]
+    second = [_short_entry(product, draw) for product in products[size - shared :]]
+    draw.shuffle(second)
     return first, second
 
 
-def _products(count: int, drawn: random.Random) -> Iterator[tuple[str, str, float]]:
-    """The title, the model number and the price of products."""
-    made = 0
-    while made < count:
-        brand, thing = drawn.choice(_BRANDS), drawn.choice(_THINGS)
-        line = "".join(drawn.choices("ABCDEFGHKLMNPRSTVWX", k=3))
-        number, price = drawn.randrange(100, 9900), drawn.uniform(9, 900)
-        for variant in range(min(_VARIANTS, count - made)):
-            traits = " ".join(drawn.sample(_TRAITS, 2))
-            model = f"{line}{number + 10 * variant}{drawn.choice('BKSWX')}"
+def _products(count: int, draw: random.Random) -> Iterator[tuple[str, str, float]]:
+    """Yield titles, model numbers and prices of products."""
+    yielded = 0
+    while yielded < count:
+        brand, thing = draw.choice(_BRANDS), draw.choice(_THINGS)
+        line = "".join(draw.choices("ABCDEFGHKLMNPRSTVWX", k=3))
+        number, price = draw.randrange(100, 9900), draw.uniform(9, 900)
+        for variant in range(min(_VARIANTS, count - yielded)):
+            traits = " ".join(draw.sample(_TRAITS, 2))
+            model = f"{line}{number + 10 * variant}{draw.choice('BKSWX')}"
             yield f"{brand} {thing} {traits}", model, price * (1 + variant / 10)
-            made += 1
+            yielded += 1
 
 
-def _listed(product: tuple[str, str, float], drawn: random.Random) -> Product:
+def _long_entry(product: tuple[str, str, float], draw: random.Random) -> Product:
     title, model, price = product
-    extra = ", ".join(drawn.sample(_TRAITS, 3))
+    extra = ", ".join(draw.sample(_TRAITS, 3))
     return {
-        "id": f"a{model}{drawn.randrange(10**6)}",
+        "id": f"a{model}{draw.randrange(10**6)}",
         "name": f"{title} - {model}",
         "description": f"{title} - {model}/ {extra}/ Great Value/ One Year Warranty",
-        "price": f"{price:.2f}" if drawn.random() < _PRICED else None,
+        "price": f"{price:.2f}" if draw.random() < _PRICED else None,
         "entity": f"{title} {model}",
     }
 
 
-def _other_shop(product: tuple[str, str, float], drawn: random.Random) -> Product:
+def _short_entry(product: tuple[str, str, float], draw: random.Random) -> Product:
     title, model, price = product
     brand, *words = title.split()
-    kept = [brand, *(word for word in words if drawn.random() < _WORDS_KEPT)]
-    cut = drawn.randrange(2, 4)
-    shown = f"{model[:cut]}-{model[cut:]}" if drawn.random() < _MODEL_SHOWN else ""
+    name_words = [brand, *(word for word in words if draw.random() < _WORDS_KEPT)]
+    cut = draw.randrange(2, 4)
+    model_text = f"{model[:cut]}-{model[cut:]}" if draw.random() < _MODEL_SHOWN else ""
     return {
-        "id": f"b{model}{drawn.randrange(10**6)}",
-        "name": " ".join([*kept, shown]).strip(),
-        "description": drawn.choice(_TRAITS) if drawn.random() < _DESCRIBED else None,
-        "price": f"{price * drawn.uniform(0.9, 1.1):.2f} gbp",
+        "id": f"b{model}{draw.randrange(10**6)}",
+        "name": " ".join([*name_words, model_text]).strip(),
+        "description": draw.choice(_TRAITS) if draw.random() < _DESCRIBED else None,
+        "price": f"{price * draw.uniform(0.9, 1.1):.2f} gbp",
         "entity": f"{title} {model}",
     }

@@ -1,4 +1,4 @@
-"""People with errors, and the truth about them: made up, as many as wanted, the same for a seed."""
+"""Synthetic people with errors, and their truth: any number, the same for a seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOVED: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Values and how often they are, by Zipf's law."""
+    """Values with frequencies by Zipf's law."""
 
     values: tuple[str, ...]
     weights: tuple[float, ...]
@@ -39,7 +39,7 @@ class _Names:
     @classmethod
     def of(cls, count: int, random: Random) -> _Names:
         parts = list(product(_PREFIXES.split(), _MIDDLES, _ENDINGS.split()))
-        values = tuple("".join(one) for one in random.sample(parts, count))
+        values = tuple("".join(syllables) for syllables in random.sample(parts, count))
         return cls(values, tuple(accumulate(1 / (rank + 10) for rank in range(count))))
 
     def draw(self, random: Random) -> str:
@@ -47,7 +47,7 @@ class _Names:
 
 
 class _Town:
-    """Where people and their values come from."""
+    """The source of people and their values."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -76,36 +76,36 @@ class _Town:
         }
 
     def copy(self, person: Mapping[str, str]) -> dict[str, str | None]:
-        """The same person, as somebody else wrote it down."""
+        """Return a person's values as another source has them, with errors."""
         random = self._random
-        moved = self.address() if random.random() < _MOVED else {}
-        return {name: self._spoiled(value) for name, value in {**person, **moved}.items()}
+        new_address = self.address() if random.random() < _MOVED else {}
+        return {name: self._with_errors(value) for name, value in {**person, **new_address}.items()}
 
-    def _spoiled(self, value: str) -> str | None:
-        fate = self._random.random()
-        if fate < _MISSING:
+    def _with_errors(self, value: str) -> str | None:
+        chance = self._random.random()
+        if chance < _MISSING:
             return None
-        return _mistyped(value, self._random) if fate < _MISSING + _WRONG else value
+        return _mistype(value, self._random) if chance < _MISSING + _WRONG else value
 
 
-def _mistyped(value: str, random: Random) -> str:
+def _mistype(value: str, random: Random) -> str:
     at = random.randrange(len(value))
     letters = "0123456789" if value[at].isdigit() else ascii_lowercase
     edits: tuple[Callable[[str], str], ...] = (
         lambda _: value[:at] + value[at + 1 :],
-        lambda one: value[:at] + one + value[at:],
-        lambda one: value[:at] + one + value[at + 1 :],
+        lambda letter: value[:at] + letter + value[at:],
+        lambda letter: value[:at] + letter + value[at + 1 :],
         lambda _: value[:at] + value[at + 1 : at + 2] + value[at] + value[at + 2 :],
     )
     return random.choice(edits)(random.choice(letters))
 
 
-def people(entities: int, most_copies: int, seed: int) -> Iterator[Person]:
-    """Make up people, each with up to so many further records, which have errors of their own."""
+def people(entities: int, max_copies: int, seed: int) -> Iterator[Person]:
+    """Generate people, each with up to `max_copies` further records, with separate errors."""
     random = Random(seed)
     town = _Town(random)
     for entity in range(entities):
         person = town.person()
         yield {"id": f"{entity}-0", "entity": str(entity), **person}
-        for copy in range(random.randint(0, most_copies)):
+        for copy in range(random.randint(0, max_copies)):
             yield {"id": f"{entity}-{copy + 1}", "entity": str(entity), **town.copy(person)}

@@ -1,7 +1,7 @@
 """Relations of TPC-H as streams, and overlapping standing queries over them.
 
 Keys are those of TPC-H: a part has four suppliers, an order has some lines, each of a part and one
-of its suppliers. Tuples come in random order, and rows come again, as updates do: so often that
+of its suppliers. Tuples come in random order, and rows are repeated, as by updates, so often that
 each supplier, part, nation and region is in a window about once. Times are multiples of 1/64 s,
 which are exact as doubles and as microseconds.
 """
@@ -33,7 +33,7 @@ ATTRIBUTES: Final = {
 }
 WINDOW_S: Final = 60.0
 LATENESS_S: Final = 1.0
-"""Nothing is late; but Spark drops what is not after the watermark, and we what is before it."""
+"""Nothing is late; but Spark drops tuples not after the watermark, Portolan those before it."""
 
 _REGION, _NATION, _SUPPLIER = (
     "R.regionkey=N.regionkey",
@@ -50,7 +50,7 @@ FIVE: Final[Mapping[str, tuple[str, ...]]] = {
     "q4": (_SUPPLIER, *_SUPPLIED, _ORDER),
     "q5": (_PART, *_SUPPLIED, _ORDER),
 }
-"""Those of the paper, by their predicates: R-N-S-PS, N-S-PS-P, S-PS-P-L, S-PS-L-O, P-PS-L-O."""
+"""The paper's, by their predicates: R-N-S-PS, N-S-PS-P, S-PS-P-L, S-PS-L-O, P-PS-L-O."""
 
 _SOLD, _BOUGHT = "S.suppkey=L.suppkey", "P.partkey=L.partkey"
 
@@ -62,45 +62,49 @@ TEN: Final[Mapping[str, tuple[str, ...]]] = {
     "q9": (_SOLD, _ORDER, _BOUGHT),
     "q10": (_NATION, _SOLD, _BOUGHT),
 }
-"""And as many that join other paths of the same keys."""
+"""Five more join other paths of the same keys."""
 
 _RATE: Final = 1000.0
 _SHARES: Final = {"L": 0.6, "O": 0.15, "PS": 0.16, "P": 0.06, "S": 0.0294, "N": 0.0005, "R": 0.0001}
 _SUPPLIERS_OF_PART: Final = 4
 _TICKS: Final = 64
 _BEGINNING_S: Final = 1.0
-"""Not 0, which is Spark's watermark before there is one: it drops what is not after it."""
+"""Not 0, Spark's initial watermark: it drops tuples that are not after it."""
 
 
 def tpch_workload(queries: Mapping[str, tuple[str, ...]], parallelism: int) -> Workload:
     """Return queries with the statistics of the streams that `write_backlog` draws."""
-    pairs = {name: [each.split("=") for each in of] for name, of in queries.items()}
-    read = {side.split(".")[0] for of in pairs.values() for pair in of for side in pair}
+    pairs = {name: [text.split("=") for text in texts] for name, texts in queries.items()}
+    streams_read = {
+        side.split(".")[0] for sides in pairs.values() for pair in sides for side in pair
+    }
     domains = _domains()
-    # Of a pair of keys, one decides about the other: a supplier is one of the few of its part.
+    # One key of a pair restricts the other: a supplier is one of the few of its part.
     chances = {"=".join(_SUPPLIED[1].split("=")): 1 / _SUPPLIERS_OF_PART}
-    predicates = sorted({each for of in queries.values() for each in of})
+    predicates = sorted({text for texts in queries.values() for text in texts})
     return parse_workload(
         {
             "streams": {
-                name: {"attributes": list(of), "rate": _RATE * _SHARES[name]}
-                for name, of in ATTRIBUTES.items()
-                if name in read
+                name: {"attributes": list(attributes), "rate": _RATE * _SHARES[name]}
+                for name, attributes in ATTRIBUTES.items()
+                if name in streams_read
             },
             "queries": {
                 name: {
-                    "relations": sorted({side.split(".")[0] for pair in of for side in pair}),
-                    "predicates": of,
+                    "relations": sorted(
+                        {side.split(".")[0] for pair in predicate_pairs for side in pair}
+                    ),
+                    "predicates": predicate_pairs,
                     "window_s": WINDOW_S,
                 }
-                for name, of in pairs.items()
+                for name, predicate_pairs in pairs.items()
             },
             "selectivities": [
                 {
-                    "predicate": each.split("="),
-                    "selectivity": chances.get(each, 1 / domains[each.split(".")[-1]]),
+                    "predicate": predicate.split("="),
+                    "selectivity": chances.get(predicate, 1 / domains[predicate.split(".")[-1]]),
                 }
-                for each in predicates
+                for predicate in predicates
             ],
             "parallelism": parallelism,
         }
@@ -113,7 +117,7 @@ def write_backlog(folder: Path, rows: int, rows_of_file: int, seed: int) -> None
     folder.mkdir(parents=True)
     names = list(_SHARES)
     streams = draw.choice(len(names), rows, p=list(_SHARES.values()))
-    keys = _drawn_keys(draw, rows)
+    keys = _draw_keys(draw, rows)
     for first in range(0, rows, rows_of_file):
         numbers = np.arange(first, min(first + rows_of_file, rows))
         values = [
@@ -133,8 +137,8 @@ def write_backlog(folder: Path, rows: int, rows_of_file: int, seed: int) -> None
 
 
 def _values(name: str, keys: Mapping[str, np.ndarray[Any, Any]], number: int) -> str:
-    found: dict[str, Any] = {each: int(keys[each][number]) for each in ATTRIBUTES[name]}
-    return orjson.dumps({**found, "comment": f"{name} as of {number}"}).decode()
+    keys_of_row: dict[str, Any] = {key: int(keys[key][number]) for key in ATTRIBUTES[name]}
+    return orjson.dumps({**keys_of_row, "comment": f"{name} as of {number}"}).decode()
 
 
 def _domains() -> dict[str, float]:
@@ -149,13 +153,13 @@ def _domains() -> dict[str, float]:
     }
 
 
-def _drawn_keys(draw: np.random.Generator, rows: int) -> dict[str, np.ndarray[Any, Any]]:
-    domains = {name: round(of) for name, of in _domains().items()}
+def _draw_keys(draw: np.random.Generator, rows: int) -> dict[str, np.ndarray[Any, Any]]:
+    domains = {name: round(count) for name, count in _domains().items()}
     parts = draw.integers(domains["partkey"], size=rows)
-    which = draw.integers(_SUPPLIERS_OF_PART, size=rows)
+    offset = draw.integers(_SUPPLIERS_OF_PART, size=rows)
     suppliers = domains["suppkey"]
     # As in TPC-H: the suppliers of a part are spread over all of them.
-    supplier = (parts + which * (suppliers // _SUPPLIERS_OF_PART + 1)) % suppliers
+    supplier = (parts + offset * (suppliers // _SUPPLIERS_OF_PART + 1)) % suppliers
     nations = draw.integers(domains["nationkey"], size=rows)
     orders = draw.integers(domains["orderkey"], size=rows)
     return {

@@ -1,4 +1,4 @@
-"""A real Varnish with the VCL that we ship, before any origin."""
+"""A real Varnish with the shipped VCL, before any origin."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PARAMETERS = {
 
 @dataclass(frozen=True)
 class Varnish:
-    """A Varnish that runs; who shows its token may purge."""
+    """A running Varnish; requests with its token may purge."""
 
     url: str
     token: str
@@ -66,7 +66,7 @@ class Varnish:
         return await self.asleep() > before
 
     async def restart(self) -> None:
-        """Restart it where it listens: it forgets everything."""
+        """Restart it at the same address: it forgets everything."""
         await self.admin("stop")
         await self.admin("start")
 
@@ -78,7 +78,7 @@ async def varnish(
     """Start Varnish before an origin, on a port that the kernel picks.
 
     Args:
-        token: The token that purging requires; empty: none is set; None: one is made up.
+        token: The token that purging requires; empty: none is set; None: one is generated.
         purgers: The entries of the access list.
     """
     token = secrets.token_hex(16) if token is None else token

@@ -1,4 +1,4 @@
-"""A run of a job on files, carried out here as a worker carries it out."""
+"""A run of a job on files, executed here as by a worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["WholeRun", "whole_run"]
 
 
 class WholeRun(NamedTuple):
-    """A run that is done: what it kept, its result, and its seconds from start to result."""
+    """A finished run: its directory, its result, and its seconds from start to result."""
 
     directory: RunDirectory
     result: ResultFiles
@@ -36,9 +36,9 @@ def whole_run(kind: str, spec: Mapping[str, Any], folder: Path, session: LazySes
     """
     job, directory = parse_job({"kind": kind, "spec": spec}), RunDirectory(folder)
     attempt = RunAttempt(job, directory, session, read_input, Control(), read_table=read_table)
-    began = perf_counter()
-    ending = attempt.execute()
-    seconds = perf_counter() - began
-    if ending.result is None:
-        raise Failed(f"the run ended as {ending.state}: {' '.join(ending.reasons)}")
-    return WholeRun(directory, ResultFiles(directory.frame(ending.result)), seconds)
+    started = perf_counter()
+    outcome = attempt.execute()
+    seconds = perf_counter() - started
+    if outcome.result is None:
+        raise Failed(f"the run ended as {outcome.state}: {' '.join(outcome.reasons)}")
+    return WholeRun(directory, ResultFiles(directory.frame(outcome.result)), seconds)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 below httpx, as cheap as Python allows: connections that are kept and never shared."""
+"""HTTP/1.1 below httpx, as cheap as Python allows: connections are kept and never shared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 class Reply(NamedTuple):
-    """What a server replied, its body as it was sent."""
+    """A server's reply, its body as it was sent."""
 
     status: int
     headers: RawHeaders
@@ -36,7 +36,7 @@ class Exchange(asyncio.Protocol):
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Reply] | None = None
+        self._reply: asyncio.Future[Reply] | None = None
         self._headers: RawHeaders = []
         self._body = b""
         self.usable = True
@@ -50,10 +50,10 @@ class Exchange(asyncio.Protocol):
         """
         assert self._transport is not None
         self._headers, self._body = [], b""
-        self._answer = asyncio.get_running_loop().create_future()
+        self._reply = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         try:
-            return await self._answer
+            return await self._reply
         except asyncio.CancelledError:
             self.close()
             raise
@@ -80,13 +80,13 @@ class Exchange(asyncio.Protocol):
         status = self._parser.get_status_code()
         self.usable = self._parser.should_keep_alive()
         self.used = monotonic()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(Reply(status, self._headers, self._body))
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result(Reply(status, self._headers, self._body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.usable = False
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or httpx.ReadError("the server closed a connection"))
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(exc or httpx.ReadError("the server closed a connection"))
 
 
 class Wire(httpx.AsyncBaseTransport):
@@ -96,8 +96,8 @@ class Wire(httpx.AsyncBaseTransport):
         self._idle: list[Exchange] = []
 
     async def send(self, request: bytes) -> Reply:
-        """Send a request as `app.commands.demo.http1.render` makes it; return its reply."""
-        exchange = await self._taken()
+        """Send a request from `app.commands.demo.http1.render`; return its reply."""
+        exchange = await self._take_connection()
         reply = await exchange.send(request)
         if exchange.usable:
             self._idle.append(exchange)
@@ -115,7 +115,7 @@ class Wire(httpx.AsyncBaseTransport):
             exchange.close()
         self._idle.clear()
 
-    async def _taken(self) -> Exchange:
+    async def _take_connection(self) -> Exchange:
         while self._idle:
             exchange = self._idle.pop()
             if exchange.usable and monotonic() - exchange.used < _IDLE_S:

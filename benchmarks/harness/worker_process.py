@@ -1,4 +1,4 @@
-"""`portolan worker` in a process of its own, for a service on embedded servers."""
+"""`portolan worker` in a separate process, for a service on embedded servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def joined_worker(data_dir: Path) -> AsyncIterator[None]:
     )
     assert process.stdout is not None
     try:
-        # Its first line says that it waits for runs.
+        # Its first line reports that it waits for runs.
         if not await process.stdout.readline():
             raise Failed("the worker did not start")
         yield

@@ -13,9 +13,9 @@ from typing import Protocol
 from app.commands.demo.workload import draw
 from benchmarks.harness.staleness import Staleness
 
-__all__ = ["A", "B", "Door", "Tally", "Workload", "drive"]
+__all__ = ["A", "B", "CounterClient", "Tally", "Workload", "drive"]
 
-_DRAWN_AT_ONCE = 10_000
+_DRAW_BATCH = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ A = Workload("A", 0.5)
 B = Workload("B", 0.95)
 
 
-class Door(Protocol):
-    """A way to the counters; both return what a counter is now."""
+class CounterClient(Protocol):
+    """A client of the counters; both methods return the current value."""
 
     async def read(self, id_: str) -> int: ...
 
@@ -56,27 +56,27 @@ class Tally:
 
 
 async def drive(
-    doors: Sequence[Door],
+    clients: Sequence[CounterClient],
     workload: Workload,
     ids: Sequence[str],
     reads: int,
-    judge: Staleness,
+    staleness: Staleness,
     seed: int,
     rate: float | None = None,
 ) -> Tally:
-    """Run one loop through each door, until so many reads were made.
+    """Run one loop for each client, until a number of reads is reached.
 
     Args:
-        doors: The ways; the same one may be taken by several loops.
+        clients: The clients; several loops may use the same one.
         ids: The counters, the most popular one first.
-        rate: Operations that all loops begin together (1/s); one that is late makes it good. None:
-            the loops are closed, each begins an operation once the last one has ended.
+        rate: Operations that all loops start together (1/s); a late loop catches up. None: the
+            loops are closed, each starts an operation once the last one has ended.
     """
     tally, started = Tally(), perf_counter()
-    every_s = 0.0 if rate is None else len(doors) / rate
+    every_s = 0.0 if rate is None else len(clients) / rate
     loops = [
-        _Loop(door, workload, ids, tally, judge, Random(f"{seed} {number}"), every_s)
-        for number, door in enumerate(doors)
+        _Loop(client, workload, ids, tally, staleness, Random(f"{seed} {number}"), every_s)
+        for number, client in enumerate(clients)
     ]
     await asyncio.gather(*(loop.run(reads) for loop in loops))
     tally.seconds = perf_counter() - started
@@ -85,11 +85,11 @@ async def drive(
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    door: Door
+    client: CounterClient
     workload: Workload
     ids: Sequence[str]
     tally: Tally
-    judge: Staleness
+    staleness: Staleness
     chance: Random
     every_s: float
 
@@ -97,8 +97,8 @@ class _Loop:
         latencies = self.tally.latencies
         due = perf_counter() + self.chance.random() * self.every_s
         while len(latencies) < reads:
-            for id_ in draw(self.ids, _DRAWN_AT_ONCE, self.chance.getrandbits(32)):
-                # What the client has itself is returned without a pause: others have their turn.
+            for id_ in draw(self.ids, _DRAW_BATCH, self.chance.getrandbits(32)):
+                # A client's own copies are returned without a pause: let other loops run.
                 await asyncio.sleep(max(0.0, due - perf_counter()))
                 if len(latencies) >= reads:
                     return
@@ -109,11 +109,11 @@ class _Loop:
         return self._read(id_) if self.chance.random() < self.workload.reads else self._add(id_)
 
     async def _read(self, id_: str) -> None:
-        due, started = self.judge.due(id_), perf_counter()
-        count = await self.door.read(id_)
+        lower_bound, started = self.staleness.lower_bound(id_), perf_counter()
+        count = await self.client.read(id_)
         self.tally.latencies.append(perf_counter() - started)
-        self.judge.judge(id_, due, count)
+        self.staleness.check(id_, lower_bound, count)
 
     async def _add(self, id_: str) -> None:
-        self.judge.known(id_, await self.door.add(id_))
+        self.staleness.record(id_, await self.client.add(id_))
         self.tally.writes += 1

@@ -178,7 +178,7 @@ class Versions:
     def __init__(self) -> None:
         self._certain: dict[str, int] = {}
         self._fills: dict[str, str] = {}
-        self._highest: dict[str, int | None] = {}
+        self._max_versions: dict[str, int | None] = {}
 
     def of(self, key: str) -> int | None:
         """Return the version of a key, if it is known for certain."""
@@ -201,16 +201,16 @@ class Versions:
 
     def forget(self, key: str) -> None:
         """Forget the version of a key, and refuse the fills of earlier readers."""
-        for records in (self._certain, self._fills, self._highest):
+        for records in (self._certain, self._fills, self._max_versions):
             records.pop(key, None)
 
     def record_write(self, key: str, version: int | None, *, pending: bool) -> None:
         """Set the version that a write made; None: it is unknown."""
-        before = self._highest.get(key, 0)
+        before = self._max_versions.get(key, 0)
         # One unknown version makes the highest one unknown.
         last = None if version is None or before is None else max(before, version)
         self.forget(key)
         if pending:
-            self._highest[key] = last
+            self._max_versions[key] = last
         elif last is not None:
             self._certain[key] = last

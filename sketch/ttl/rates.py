@@ -250,11 +250,13 @@ class ClassRates:
         return self.invalidations.per_s(now_s) + self._peers(now_s).invalidations
 
 
-def _add_peers(own: float, peers: float | None, class_own: float, class_peers: float) -> float:
+def _add_peers(
+    own_rate: float, peers: float | None, class_own_rate: float, class_peers: float
+) -> float:
     """Add the peers' rate of a key; if they sent none, in proportion to the class."""
     if peers is not None:
-        return own + peers
-    return own * (1 + class_peers / class_own) if class_own > 0 else own
+        return own_rate + peers
+    return own_rate * (1 + class_peers / class_own_rate) if class_own_rate > 0 else own_rate
 
 
 def _reads(misses: float, cached_s: float) -> float:

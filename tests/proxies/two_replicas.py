@@ -92,7 +92,7 @@ class World:
         answer = await self.http.patch(address, content=INC, headers=UPDATE)
         assert answer.is_success, answer.text
         hits = int(answer.json()["hits"])
-        self.judge.known(id_, hits)
+        self.judge.record(id_, hits)
         self.written.add(f"{CLASS}/{id_}#hits")
         return hits
 
@@ -173,14 +173,14 @@ class Readers:
     async def _read(self, number: int, client: CoherentClient) -> None:
         while not self._ending:
             for id_ in self._ids:
-                due = self._judge.due(id_)
+                bound = self._judge.lower_bound(id_)
                 try:
                     value = (await client.get(CLASS, id_)).value
                 except PortolanError:  # a proxy, or what it needs, is away: nothing was read
                     await asyncio.sleep(0.01)
                     continue
                 assert value is not None
-                self._judge.judge(id_, due, value["hits"])
+                self._judge.check(id_, bound, value["hits"])
                 self._reads[number] += 1
                 await asyncio.sleep(0.002)
 

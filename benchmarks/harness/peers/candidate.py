@@ -1,4 +1,4 @@
-"""A service that is measured: what it is sent, and the processor time that its replies take."""
+"""A measured service: its requests, and the processor time of its replies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Address(NamedTuple):
     """Where a service listens.
 
     Attributes:
-        pid: The process that all of its others descend from.
+        pid: The root of its processes.
     """
 
     host: str
@@ -33,7 +33,7 @@ class Address(NamedTuple):
 
 
 class Throughput(NamedTuple):
-    """Requests per second that passed, and requests per second of processor time."""
+    """Successful requests per second, and requests per second of processor time."""
 
     rate: float
     per_core: float
@@ -41,12 +41,12 @@ class Throughput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A service that runs.
+    """A running service.
 
     Attributes:
-        error: What the body of a reply holds that reports an error with a status of success;
-            None: its statuses report all errors.
-        version: Its name and version, with those of what it runs on.
+        error: The text in a body that reports an error despite a status of success; None: its
+            statuses report all errors.
+        version: Its name and version, with those of its platform.
     """
 
     address: Address
@@ -58,10 +58,10 @@ class Candidate:
         """Send every request once, in the order of the operations, and check each reply.
 
         Raises:
-            Failed: A reply is not what was asked for.
+            Failed: A reply is not the expected one.
         """
         async with Wire(self.address.host, self.address.port) as wire:
-            with self._named():
+            with self._with_name():
                 for operation, requests in self.requests.items():
                     for request in requests:
                         check_reply(operation, await wire.send(request), self.error)
@@ -69,7 +69,7 @@ class Candidate:
     async def drive(
         self, load: LoadProcess, operation: Operation, connections: int, seconds: float
     ) -> Throughput:
-        """Send the requests of an operation, again and again.
+        """Send the requests of an operation repeatedly.
 
         Raises:
             Failed: A reply reports an error.
@@ -77,14 +77,14 @@ class Candidate:
         lane = LoadLane(self.requests[operation], connections, error=self.error)
         plan = LoadPlan(self.address.host, self.address.port, [lane], seconds)
         before_s = processor_s(self.address.pid)
-        with self._named():
+        with self._with_name():
             (result,) = await load.drive(plan)
         spent_s = max(processor_s(self.address.pid) - before_s, _TICK_S)
-        # Of all requests, as the time is: those before and after the window have taken it, too.
+        # All requests count: those before and after the window have also taken processor time.
         return Throughput(result.rate, result.acknowledged / spent_s)
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _with_name(self) -> Iterator[None]:
         try:
             yield
         except Failed as failure:
@@ -92,10 +92,10 @@ class Candidate:
 
 
 def processor_s(pid: int) -> float:
-    """Return how much processor time a process and those below it took, in seconds.
+    """Return the processor time of a process and its descendants (seconds).
 
-    Those below it have to outlive what is measured: what has ended is not counted.
+    Descendants have to outlive the measurement: ended ones are not counted.
     """
     process = psutil.Process(pid)
-    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
-    return sum(float(each.user + each.system) for each in times)
+    times = [p.cpu_times() for p in (process, *process.children(recursive=True))]
+    return sum(float(time.user + time.system) for time in times)

@@ -1,6 +1,6 @@
 """Eve: REST over MongoDB, served by gunicorn; `make peers` installs both.
 
-It has no update that is atomic: PATCH sets the values that it is given.
+It has no atomic update: PATCH sets given values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.harness.proxy_process import scratch
 __all__ = ["EVE"]
 
 _SERVICE: Final = ENVIRONMENTS / "eve"
-_INSTALLED: Final = Path(__file__).parents[3] / ".venv-peers"
+_ENVIRONMENT: Final = Path(__file__).parents[3] / ".venv-peers"
 _JSON: Final = {"Content-Type": "application/json"}
 _CONDITIONS: Final = [quote(orjson.dumps({"shelf": shelf})) for shelf in range(SHELVES)]
 _PATHS: Final = [f"/articles/{object_id(number)}" for number in range(OBJECTS)]
@@ -46,7 +46,7 @@ _REQUESTS: Final[Requests] = {
 
 @asynccontextmanager
 async def _serve(url: str) -> AsyncIterator[Running]:
-    gunicorn, port = str(installed(_INSTALLED / "bin" / "gunicorn")), free_port()
+    gunicorn, port = str(installed(_ENVIRONMENT / "bin" / "gunicorn")), free_port()
     # Threads, because its default workers close a connection after each reply.
     command = [
         gunicorn, "--chdir", str(_SERVICE), "--bind", f"{LOOPBACK}:{port}", "--workers", "1",
@@ -60,7 +60,7 @@ async def _serve(url: str) -> AsyncIterator[Running]:
 
 
 def _version(package: str) -> str:
-    paths = [str(path) for path in _INSTALLED.glob("lib/python*/site-packages")]
+    paths = [str(path) for path in _ENVIRONMENT.glob("lib/python*/site-packages")]
     return next(iter(distributions(name=package, path=paths))).version
 
 

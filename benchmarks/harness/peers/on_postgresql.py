@@ -1,4 +1,4 @@
-"""What peers on PostgreSQL have in common: a database with the articles in a table, and Node."""
+"""Shared by peers on PostgreSQL: a database with the articles in a table, and Node."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _TABLE: Final = (
 
 
 async def articles_database(url: str, name: str, *statements: str) -> str:
-    """Create a database on a server anew, with the articles; it goes with the server.
+    """Create a new database on a server, with the articles; it ends with the server.
 
     Args:
-        statements: What it gets besides the table.
+        statements: Further statements, after the table's.
 
     Returns:
         Its URL, with an encoded path of the socket, as every driver of Node reads it.

@@ -1,4 +1,4 @@
-"""The objects and operations that peers are compared by, and what a reply to each must hold."""
+"""The objects and operations that compare peers, and the checks of replies."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 Operation = Literal["PUT", "GET", "atomic update", "filtered page"]
 
 Requests: TypeAlias = Mapping[Operation, Sequence[bytes]]
-"""The requests of each operation that a peer has, PUT first: it writes what the others read."""
+"""The requests of each operation of a peer, PUT first: it writes the objects that others read."""
 
 OBJECTS: Final = 200
 SHELVES: Final = 5
-"""Values of the field that pages are filtered by: each object has one of them, in turn."""
+"""Values of the field that filters pages: each object has one of them, in turn."""
 
 PAGE: Final = 20
-"""Objects of a page, of twice as many that meet its condition."""
+"""Objects of a page; twice as many meet its condition."""
 
 _SUMMARY: Final = (
     "After nine months of work on its quays the harbour takes ships again. The pilots have new"
@@ -74,10 +74,10 @@ def puts_and_gets(
 
 
 def check_reply(operation: Operation, reply: Reply, error: bytes | None) -> None:
-    """Check that an operation was carried out.
+    """Check that an operation was executed.
 
     Args:
-        error: What a body holds that reports an error with a status of success; None: no such.
+        error: The text in a body that reports an error despite a status of success; None: no such.
 
     Raises:
         Failed: The status is none of success, the body reports an error, or it does not have as
@@ -86,6 +86,6 @@ def check_reply(operation: Operation, reply: Reply, error: bytes | None) -> None
     text = reply.content.decode(errors="replace")
     if reply.status not in _SUCCESS or (error is not None and error in reply.content):
         raise Failed(f"{operation}: {reply.status} {text}")
-    found = reply.content.count(_SUMMARY.encode())
-    if operation in _READS and found != _READS[operation]:
-        raise Failed(f"{operation}: {found} objects instead of {_READS[operation]}: {text}")
+    count = reply.content.count(_SUMMARY.encode())
+    if operation in _READS and count != _READS[operation]:
+        raise Failed(f"{operation}: {count} objects instead of {_READS[operation]}: {text}")

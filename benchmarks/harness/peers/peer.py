@@ -1,4 +1,4 @@
-"""A competitor that serves one kind of system over HTTP, and how its process is run."""
+"""A competitor that serves one kind of system over HTTP, and its process."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ __all__ = [
     "ENVIRONMENTS",
     "Peer",
     "Running",
-    "absence",
-    "absent",
+    "absence_reason",
+    "absent_result",
     "free_port",
     "installed",
     "serving",
 ]
 
 ENVIRONMENTS: Final = Path(__file__).parent / "environments"
-"""Of peers that no distribution packages: what each needs, in versions with hashes."""
+"""The dependencies of peers that no distribution packages, in versions with hashes."""
 
 _STARTS_WITHIN_S: Final = 60.0
 
 
 class Running(NamedTuple):
-    """Where a peer listens, and its version with those of what it runs on."""
+    """The address of a peer, and its version with those of its platform."""
 
     address: Address
     version: str
@@ -47,11 +47,11 @@ class Peer:
     """A competitor.
 
     Attributes:
-        requests: Of all operations that it has.
+        requests: The requests of its operations.
         serve: Runs it on a server, given by its URL; raises `Failed` if it is not installed or does
             not start.
-        error: What the body of a reply holds that reports an error with a status of success; None:
-            its statuses report all errors.
+        error: The text in a body that reports an error despite a status of success; None: its
+            statuses report all errors.
     """
 
     name: str
@@ -80,7 +80,7 @@ async def serving(
     """Run a server, and wait until it replies; stop it at the end.
 
     Raises:
-        Failed: It ended, with what it wrote, or does not reply within a minute.
+        Failed: It ended, with its output, or does not reply within a minute.
     """
     async with running(*command, log=log, env=env or {}) as process:
         try:
@@ -91,13 +91,13 @@ async def serving(
         yield Address(LOOPBACK, port, process.pid)
 
 
-def absence(peer: Peer, failure: Failed) -> str:
-    """Return in a line why a peer is not measured."""
+def absence_reason(peer: Peer, failure: Failed) -> str:
+    """Return in one line why a peer is not measured."""
     reason = str(failure).strip().splitlines()[-1:] or ["it wrote nothing"]
     return f"{peer.name} is not measured: {reason[0]}"
 
 
-def absent(peer: Peer) -> Result:
+def absent_result(peer: Peer) -> Result:
     """Return the result of a peer that is not measured: it misses its bar."""
     return Result(f"operations of {peer.name} that ran", "operations", 0, bar=len(peer.requests))
 
@@ -109,10 +109,10 @@ def free_port() -> int:
 
 
 def installed(file: Path) -> Path:
-    """Return a file of what `make peers` installs.
+    """Return a file that `make peers` installs.
 
     Raises:
-        Failed: It is not there.
+        Failed: It does not exist.
     """
     if not file.exists():
         raise Failed("it is not installed: run `make peers`")

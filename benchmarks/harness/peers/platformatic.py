@@ -1,6 +1,6 @@
 """Platformatic DB: REST over PostgreSQL.
 
-It has no update that is atomic: what a PUT or POST gives is what is stored.
+It has no atomic update: PUT and POST store given values.
 """
 
 from __future__ import annotations

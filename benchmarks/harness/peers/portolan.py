@@ -1,4 +1,4 @@
-"""Portolan as a peer: an instance in a process of its own, with a class on each kind of system."""
+"""Portolan as a peer: an instance in a separate process, with a class on each kind of system."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Portolan:
-    """An instance that runs, and the servers below it.
+    """A running instance and its servers.
 
     Attributes:
-        candidates: It, by the kind of system that the objects are on.
+        candidates: The instance, by the kind of system of the objects.
         versions: Of all systems, by name.
     """
 
@@ -60,7 +60,7 @@ class Portolan:
 
 @asynccontextmanager
 async def portolan() -> AsyncIterator[Portolan]:
-    """Run embedded servers, and an instance in a process of its own, while the block runs.
+    """Run embedded servers, and an instance in a separate process, while the block runs.
 
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.

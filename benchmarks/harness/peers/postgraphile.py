@@ -1,6 +1,6 @@
 """PostGraphile: GraphQL over PostgreSQL, with the options that its documentation advises.
 
-What is atomic is a function of the database, which it offers as a mutation by itself.
+Its atomic update is a function of the database, which it exposes as a mutation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""webdis: Redis' commands over HTTP, by Debian's package."""
+"""webdis: Redis commands over HTTP, from Debian's package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REQUESTS: Final[Requests] = {
     "GET": [
         render("GET", f"/GET/peer:{object_id(n)}?type=application/json") for n in _NUMBERS
     ],
-    # A value of JSON has no fields to Redis; so what is counted is in hashes.
+    # Redis sees no fields in a JSON value, so the counters are in hashes.
     "atomic update": [render("GET", f"/HINCRBY/peer_hits:{object_id(n)}/hits/1") for n in _NUMBERS],
 }  # fmt: skip
 
@@ -47,7 +47,7 @@ async def _serve(url: str) -> AsyncIterator[Running]:
 
 
 def _settings(url: str, port: int, log: Path) -> dict[str, object]:
-    """Return the settings that Debian ships, but for where it listens and what it listens to."""
+    """Return Debian's settings, except the addresses of webdis and of Redis."""
     return {
         "redis_host": unquote(urlsplit(url).path),
         "http_host": LOOPBACK,

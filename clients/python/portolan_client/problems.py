@@ -96,8 +96,8 @@ class Problem(PortolanError):
         self.instance = str(members.get("instance", ""))
         self.retry_after_s = retry_after_s
         self.members = members
-        others = [at for at in self.locations if at.pointer not in self.detail]
-        where = "".join(f"; {at.pointer}: {at.detail}" for at in others)
+        unmentioned = [at for at in self.locations if at.pointer not in self.detail]
+        where = "".join(f"; {at.pointer}: {at.detail}" for at in unmentioned)
         super().__init__(f"{status} {self.kind}: {self.detail}{where}")
 
 

@@ -126,8 +126,8 @@ def answering(status: int, body: bytes) -> Iterator[str]:
 def audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> int:
     (tmp_path / "requirements.lock").write_bytes(LEAKY)
     monkeypatch.setattr(vulnerabilities, "ROOT", tmp_path)
-    command = (*vulnerabilities.TRIED, "-s", "osv", "--osv-url", url)
-    monkeypatch.setattr(vulnerabilities, "TRIED", command)
+    command = (*vulnerabilities.PIP_AUDIT, "-s", "osv", "--osv-url", url)
+    monkeypatch.setattr(vulnerabilities, "PIP_AUDIT", command)
     return 0 if audit_locks() else 1
 
 
@@ -176,7 +176,7 @@ def test_an_unreadable_answer_is_reported_and_does_not_count_as_no_vulnerability
 def test_a_report_of_another_form_is_reported_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: str
 ) -> None:
-    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", f"print({printed!r})"))
+    monkeypatch.setattr(vulnerabilities, "PIP_AUDIT", ("-c", f"print({printed!r})"))
     assert audit_locks()
     assert not audit_locks(strict=True)
     assert capsys.readouterr().out.startswith("Dependencies were not audited: ")
@@ -185,7 +185,7 @@ def test_a_report_of_another_form_is_reported_too(
 def test_a_service_that_never_answers_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(vulnerabilities, "PIP_AUDIT", ("-c", "import time; time.sleep(60)"))
     monkeypatch.setattr(vulnerabilities, "WITHIN_S", 0.1)
     assert audit_locks()
     assert not audit_locks(strict=True)

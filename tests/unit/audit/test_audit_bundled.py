@@ -175,7 +175,7 @@ def test_without_go_its_modules_are_unknown(
 def test_a_strict_audit_fails_if_something_could_not_be_audited(
     arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", "print('<html>')"))
+    monkeypatch.setattr(vulnerabilities, "PIP_AUDIT", ("-c", "print('<html>')"))
     monkeypatch.setattr(vulnerabilities, "audit_go", lambda _: Outcome("Modules of Go"))
     monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: Outcome("Jars"))
     app = typer.Typer()
@@ -210,7 +210,7 @@ def test_the_status_of_an_audit_is_its_worst_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     report = f"import json; print(json.dumps({ ({'dependencies': locks})!r}))"
-    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", report))
+    monkeypatch.setattr(vulnerabilities, "PIP_AUDIT", ("-c", report))
     monkeypatch.setattr(vulnerabilities, "read_reviewed", lambda _: [])
     monkeypatch.setattr(vulnerabilities, "audit_go", lambda _: go)
     monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: bundled)

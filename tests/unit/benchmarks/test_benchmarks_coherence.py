@@ -30,12 +30,12 @@ def time() -> Time:
 
 
 def read(staleness: Staleness, count: int) -> None:
-    staleness.judge("a", staleness.due("a"), count)
+    staleness.check("a", staleness.lower_bound("a"), count)
 
 
 def test_a_read_may_miss_an_acknowledged_write_for_delta_only(time: Time) -> None:
     staleness = Staleness(1.0, time)
-    staleness.known("a", 1)
+    staleness.record("a", 1)
     time.now += 1.0
     read(staleness, 0)
     assert staleness.violations == 0
@@ -56,10 +56,10 @@ def test_a_value_that_was_read_counts_as_known(time: Time) -> None:
 
 def test_a_read_is_checked_by_when_it_began(time: Time) -> None:
     staleness = Staleness(1.0, time)
-    due = staleness.due("a")
-    staleness.known("a", 1)
+    bound = staleness.lower_bound("a")
+    staleness.record("a", 1)
     time.now += 5.0
-    staleness.judge("a", due, 0)
+    staleness.check("a", bound, 0)
     assert staleness.violations == 0
     read(staleness, 0)
     assert staleness.violations == 1
@@ -67,8 +67,8 @@ def test_a_read_is_checked_by_when_it_began(time: Time) -> None:
 
 def test_a_late_acknowledgement_of_an_older_write_lowers_nothing(time: Time) -> None:
     staleness = Staleness(1.0, time)
-    staleness.known("a", 7)
-    staleness.known("a", 3)
+    staleness.record("a", 7)
+    staleness.record("a", 3)
     time.now += 2.0
     read(staleness, 6)
     assert staleness.violations == 1

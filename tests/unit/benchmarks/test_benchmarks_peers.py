@@ -25,8 +25,8 @@ from benchmarks.harness.peers.peer import (
     ENVIRONMENTS,
     Peer,
     Running,
-    absence,
-    absent,
+    absence_reason,
+    absent_result,
     free_port,
     installed,
     serving,
@@ -146,9 +146,9 @@ async def test_a_peer_that_does_not_start_misses_its_bar_and_says_why(tmp_path: 
     with pytest.raises(Failed) as refused:
         async with peer.serve("licence"):
             pass
-    assert absence(peer, refused.value) == "Anything is not measured: no licence"
-    assert absence(peer, Failed("")) == "Anything is not measured: it wrote nothing"
-    result = absent(peer)
+    assert absence_reason(peer, refused.value) == "Anything is not measured: no licence"
+    assert absence_reason(peer, Failed("")) == "Anything is not measured: it wrote nothing"
+    result = absent_result(peer)
     assert (result.figure, result.bar, result.met) == (0, 2, False)
     with pytest.raises(Failed, match="cannot run redis"):
         async with peer.running({}):

@@ -84,7 +84,7 @@ from benchmarks.harness.report import Measured, Result
 
 
 async def run(options):
-    options.say("working")
+    options.log("working")
     results = [Result("a", "ops/s", 3, 1, 2), Result("b", "ms", 3), Result("c", "s", 3, bar=4)]
     return Measured(results, {"redis": "redis 6"})
 '''
@@ -95,7 +95,7 @@ async def test_a_report_has_its_form(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (tmp_path / "stands_in.py").write_text(STAND_IN)
     monkeypatch.setattr(benchmarks, "__path__", [str(tmp_path)])
     printed: list[str] = []
-    report = await measure("stands-in", Options(seed=7, say=printed.append))
+    report = await measure("stands-in", Options(seed=7, log=printed.append))
     assert printed == ["working"]
     assert orjson.loads(orjson.dumps(report)).keys() == REPORT
     assert [result["met"] for result in report["results"]] == [True, None, False]

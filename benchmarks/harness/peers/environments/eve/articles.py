@@ -19,7 +19,7 @@ app = Eve(
     settings={
         "MONGO_URI": os.environ["PEER_MONGO_URL"],
         "MONGO_WRITE_CONCERN": {"w": 1},
-        # What Portolan's replies do not have: links, other formats, totals of every page.
+        # Not in Portolan's replies: links, other formats, totals of every page.
         "HATEOAS": False,
         "RENDERERS": ["eve.render.JSONRenderer"],
         "OPTIMIZE_PAGINATION_FOR_SPEED": True,
