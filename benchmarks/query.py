@@ -104,9 +104,9 @@ async def _measure_http(
     for query in QUERIES:
         execute = _requesting(wire, f"profiles_{kind}", query)
         ids = [item["id"] for item in await execute()]
-        if ids != [row["id"] for row in await native.ask(query.number)]:
+        if ids != [row["id"] for row in await native.answer(query.number)]:
             raise Failed(f"query {query.number} over HTTP on {kind}: the answers differ")
-        bare = partial(native.ask, query.number)
+        bare = partial(native.answer, query.number)
         times.append(await _medians(rounds, execute, bare))
         options.log(
             f"  query {query.number} over HTTP: {times[-1][0] * 1e3:.2f} ms"
@@ -182,12 +182,12 @@ async def _compare(
     execute = _querying(running, database, query)
     answer = await execute()
     ids = [item.outcome.id for item in answer.items]
-    bare = [row["id"] for row in await native.ask(query.number)]
+    bare = [row["id"] for row in await native.answer(query.number)]
     if ids != bare:
         raise Failed(f"query {query.number} on {database}: the answers differ")
     rounds, plan = 5 if options.quick else 21, answer.plan
     pushed_whole = plan.residual is None and (plan.joined_filter is None or plan.semi_joins.exact)
-    return await _medians(rounds, execute, partial(native.ask, query.number)), pushed_whole
+    return await _medians(rounds, execute, partial(native.answer, query.number)), pushed_whole
 
 
 async def _medians(
