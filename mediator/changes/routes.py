@@ -1,4 +1,4 @@
-"""What relays need from their replica: the routes of each system, its name, its observer."""
+"""The context of relays in a replica: routes of each system, the replica's name and observer."""
 
 from __future__ import annotations
 

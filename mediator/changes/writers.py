@@ -83,7 +83,7 @@ class WriterRegistry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WriterStatus:
-    """What a replica knows about all writers.
+    """A replica's knowledge of all writers.
 
     Attributes:
         registrations: The registrations as read.

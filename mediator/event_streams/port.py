@@ -148,10 +148,10 @@ class EventStreams(Protocol):
         """Return the streams of a database by name."""
 
     async def find(self, key: StreamKey) -> EventStream | None:
-        """Return a stream; None: there is none."""
+        """Return a stream, or None."""
 
     async def drop(self, key: StreamKey) -> bool:
-        """Remove a stream with its tuples; false if there is none."""
+        """Remove a stream with its tuples; false if none exists."""
 
     async def clear(self, database: str) -> None:
         """Remove all streams of a dropped database."""

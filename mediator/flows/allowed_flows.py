@@ -36,7 +36,7 @@ class RefusedFlow:
         document: The flow in JSON, as it was sent.
         created: As in `Flow`.
         class_names: As in `Flow`.
-        detail: What the schema refuses.
+        detail: The schema's reason for refusing it.
     """
 
     document: Mapping[str, Any]

@@ -258,7 +258,7 @@ class BatchExecution:
         return measure(None, f"/{join.to}")
 
     def _operation(self, operator: Write | HttpWrite | Delivery, message: Message) -> str:
-        """Return the operation id of a write for a message, whoever executes it."""
+        """Return the operation id of a write for a message, equal for every worker."""
         # Only the message identifies the write: its values may come from a repeated lookup.
         text = f"{self._flow}:{message.queued.ticket}:{operator.pointer}"
         return blake2b(text.encode(), digest_size=16).hexdigest()

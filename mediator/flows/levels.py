@@ -52,7 +52,7 @@ class LevelChoice:
     def add_batch(
         self, messages: Iterable[Mapping[str, Any]], shared_s: Mapping[Grain, float]
     ) -> None:
-        """Add a batch, with the seconds of its shared operators by what they depend on."""
+        """Add a batch, with the seconds of its shared operators by their attributes."""
         levels = self._plan.levels
         rows = [tuple(hash(canonical(message, level)) for level in levels) for message in messages]
         self._window.extend(rows)

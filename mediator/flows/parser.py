@@ -73,7 +73,7 @@ class _Origin:
     Two origins are never equal: equal needs do not imply equal values.
 
     Attributes:
-        needs: What the value depends on.
+        needs: The attributes that the value depends on.
         attribute: The attribute whose unchanged value it is; None: no attribute.
     """
 
@@ -93,7 +93,7 @@ class Flow:
         name: A name for people.
         latency_s: The soft bound of the time from a message's arrival to its end.
         ordered: Whether messages end in the order of their arrival.
-        objective: What the waiting time optimises.
+        objective: The objective of the waiting time.
         document: The flow in JSON, as it was sent.
         created: Time of creation, by a replica's clock; `EPOCH`: not created yet.
     """

@@ -212,7 +212,7 @@ class MessageQueue(Protocol):
         """Return a flow's document, which never changes; None: no such flow."""
 
     async def drop_flow(self, key: FlowKey) -> bool:
-        """Remove a flow and its messages; false if there is none."""
+        """Remove a flow and its messages; false if none exists."""
 
     async def clear(self, database: str) -> None:
         """Remove all flows of a dropped database."""
@@ -250,7 +250,7 @@ class MessageQueue(Protocol):
         """
 
     async def resume(self, key: FlowKey) -> bool:
-        """End a pause; false if there is none."""
+        """End a pause; false if none exists."""
 
     async def end_pauses(self, keys: Collection[FlowKey], before: int) -> None:
         """End the pauses by rules of versions before this one."""

@@ -155,7 +155,7 @@ class FlowService:
         ]
 
     async def pause(self, database: str, flow: str, pause: Pause) -> bool:
-        """Pause the execution of a flow for some time; false if there is none."""
+        """Pause the execution of a flow for some time; false if none exists."""
         key = self._key(database, flow)
         started = None if key is None else await self._queue.pause(key, pause)
         if started:
@@ -163,7 +163,7 @@ class FlowService:
         return started is not None
 
     async def resume(self, database: str, flow: str) -> bool:
-        """End a pause; false if there is none."""
+        """End a pause; false if none exists."""
         key = self._key(database, flow)
         return key is not None and await self._queue.resume(key)
 
@@ -194,7 +194,7 @@ class FlowService:
 
         Args:
             key: The flow's.
-            flow: What it does.
+            flow: The parsed flow.
             messages: At least one.
             seed: Unique to this request, but equal when it is repeated.
             retry: Its Idempotency-Key, which is remembered for a day, and its fingerprint.
@@ -234,7 +234,7 @@ class FlowService:
 
         Args:
             key: The flow's.
-            flow: What it does.
+            flow: The parsed flow.
             expired: Whether to include letters whose writes stores may have forgotten, so that
                 completed writes are repeated.
 

@@ -53,7 +53,7 @@ class Materialiser:
     _reported_at: float = -inf
 
     async def run(self) -> None:
-        """Materialise until cancelled, whatever happens."""
+        """Materialise until cancelled, despite errors."""
         slot, context = self._slot, self._context
         name = f"materialise:{slot.database}:{slot.partition}"
         description = f"partition {slot.partition} of the view of {slot.database}"

@@ -90,7 +90,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A split or a worker (at address `by`) has done what the manager waits for."""
+    """The reply of a split or a worker (at address `by`) that the manager waits for."""
 
     kind: Literal["deactivated", "reactivated", "stopped"]
     relocation: int

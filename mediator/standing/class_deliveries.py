@@ -51,7 +51,7 @@ class ClassDeliveries:
     _admitted: Admitted
 
     async def run(self) -> None:
-        """Deliver until the process is about to end, whatever happens."""
+        """Deliver until the process is about to end, despite errors."""
         context, id_ = self._context, self._database
         name, description = f"standing-deliveries:{id_}", f"the deliveries of results of {id_}"
         holder = Holder(

@@ -148,7 +148,7 @@ class ClassIntake:
                 return has_all
 
     async def _take_changes(self, changes: Iterable[Change]) -> None:
-        """Make tuples of the changed objects, as they are now."""
+        """Make tuples of the current state of the changed objects."""
         latest: dict[_Object, Change] = {}
         for change in changes:
             if change.class_name in self._classes and change.after is not None:

@@ -130,7 +130,7 @@ class Deliveries:
         return True
 
     async def is_known_to_be_current(self) -> bool:
-        """Whether the schema is still the one that the queries were read by; raises `OutOfDate`.
+        """Whether the schema is known to be unchanged; raises `OutOfDate` if it has changed.
 
         Source objects may have got owners before this process knows of it. If they have none after
         the results were read, they had none when the objects were read.

@@ -29,7 +29,7 @@ class StandingHolder:
     _database: str
 
     async def run(self) -> None:
-        """Hold until the process is about to end, whatever happens."""
+        """Hold until the process is about to end, despite errors."""
         context, id_ = self._context, self._database
         name, description = f"standing:{id_}", f"the standing queries of {id_}"
         holder = Holder(

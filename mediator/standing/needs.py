@@ -1,4 +1,4 @@
-"""The executable queries of a database, and what they need from its streams."""
+"""The executable queries of a database, and their requirements on its streams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CLASS_CLOSED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Queries, and what they need.
+    """Queries, and their requirements.
 
     Attributes:
         queries: By id.

@@ -1,8 +1,8 @@
 """Candidate probe orders: sequences of stores that a tuple can be sent through.
 
 A prefix of a probe order is the probe order of a smaller join. Prefixes with the same sequence,
-partitions, predicates and window are therefore equal, whichever query they come from: this is what
-queries share.
+partitions, predicates and window are therefore equal, whichever query they come from: queries share
+them.
 """
 
 from __future__ import annotations

@@ -225,10 +225,10 @@ class StandingResults(Protocol):
         """Return the queries of a database by id."""
 
     async def query(self, key: QueryKey) -> StoredQuery | None:
-        """Return a query; None: there is none."""
+        """Return a query, or None."""
 
     async def drop_query(self, key: QueryKey) -> bool:
-        """Remove a query with its results; false if there is none."""
+        """Remove a query with its results; false if none exists."""
 
     async def clear(self, database: str) -> None:
         """Remove everything of a dropped database."""
@@ -271,7 +271,7 @@ class StandingResults(Protocol):
         """
 
     async def resume(self, key: QueryKey) -> bool:
-        """End a pause; false if there is none."""
+        """End a pause; false if none exists."""
 
     async def end_pauses(self, database: str, before: int) -> None:
         """End the pauses by rules of versions before this one."""

@@ -201,7 +201,7 @@ class StandingQueries:
         return states
 
     async def pause(self, database: str, query: str, pause: Pause) -> bool:
-        """Pause a query for some time; false if there is none."""
+        """Pause a query for some time; false if none exists."""
         key = self._key(database, query)
         started = None if key is None else await self._results.pause(key, pause)
         if started:
@@ -209,7 +209,7 @@ class StandingQueries:
         return started is not None
 
     async def resume(self, database: str, query: str) -> bool:
-        """End a pause; false if there is none."""
+        """End a pause; false if none exists."""
         key = self._key(database, query)
         return key is not None and await self._results.resume(key)
 

@@ -80,7 +80,7 @@ class ViewHolder:
     _database: str
 
     async def run(self) -> None:
-        """Hold until the process is about to end, whatever happens."""
+        """Hold until the process is about to end, despite errors."""
         context, id_ = self._context, self._database
         name, description = f"views:{id_}", f"the views of {id_}"
         holder = Holder(context.leases, context.replica, name, description, self._has_ended)

@@ -134,10 +134,10 @@ class ViewResults(Protocol):
         """Return the existing views of a database among these, by id."""
 
     async def view(self, key: ViewKey) -> StoredView | None:
-        """Return a view; None: there is none."""
+        """Return a view, or None."""
 
     async def drop_view(self, key: ViewKey) -> bool:
-        """Remove a view with its result; false if there is none."""
+        """Remove a view with its result; false if none exists."""
 
     async def clear(self, database: str) -> None:
         """Remove everything of a dropped database."""
