@@ -1,1 +1,1 @@
-"""Similarity matching: objects of two sources that denote the same, with relations and n:m."""
+"""Similarity matching: n:m links of objects that denote the same, using their relations."""

@@ -1,4 +1,4 @@
-"""Calibration error: whether one measure drowns another in their aggregate."""
+"""Calibration error: whether one measure dominates another in their aggregate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def calibration_error(one: float, other: float) -> float:
     """Compare the rank correlations of two measures with their aggregate.
 
     Returns:
-        0 if they share equally, more if the first dominates, less if the other does. A correlation
-        of 0 or less is a measure without a share: 1 or -1, and 0 if neither has one.
+        0 if they contribute equally, positive if the first dominates, negative if the other does.
+        A measure with a correlation of 0 or less contributes nothing: 1 or -1, 0 if neither does.
     """
     one, other = max(0.0, one), max(0.0, other)
     if not one:
@@ -27,14 +27,14 @@ def calibration_error(one: float, other: float) -> float:
 
 
 def rank_correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return Spearman's correlation; 0 where one of both is constant."""
+    """Return Spearman's correlation; 0 if one is constant."""
     x, y = _ranks(one), _ranks(other)
     spread = float(np.std(x) * np.std(y))
     return float(np.mean((x - x.mean()) * (y - y.mean()))) / spread if spread else 0.0
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rank values; equal ones share the mean of their ranks."""
+    """Rank values; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts - 1) / 2)[inverse]
@@ -43,7 +43,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def calibration_report(
     labels: Sequence[str], terms: NDArray[np.float64], weights: Sequence[float]
 ) -> Mapping[str, Any]:
-    """Report for each measure its correlation with the sum, and its error against all others.
+    """Report each measure's correlation with the sum, and its error against each other measure.
 
     Returns:
         For each label ``correlation``, ``weight`` and ``errors`` by the label of the other measure.

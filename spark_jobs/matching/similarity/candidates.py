@@ -1,4 +1,4 @@
-"""Candidates: pairs of objects that share a key, and pass the constraints. Never all pairs."""
+"""Candidates: pairs of objects that share a key, without comparing all pairs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from spark_jobs.matching.similarity.objects import MatchObject
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["MOST_NEIGHBOURS", "Constraints", "candidates", "neighbours"]
+__all__ = ["MAX_NEIGHBOURS", "Constraints", "candidates", "neighbours"]
 
-MOST_NEIGHBOURS: Final = 32
-"""Neighbours that count, the least ids first: the work for an object does not grow with a hub."""
+MAX_NEIGHBOURS: Final = 32
+"""Maximum neighbours of an object, the least ids first: hubs do not increase the work."""
 
 
 def candidates(
@@ -23,30 +23,30 @@ def candidates(
     """Yield the positions of objects that share a key, each pair once.
 
     Raises:
-        InputUnfit: So many segments lie close to each other that comparing them costs too much.
+        InputUnfit: Too many close segments would be compared.
     """
     count = _Comparisons(spec.limits.pairs)
     by_key: defaultdict[str, list[int]] = defaultdict(list)
-    for at, each in enumerate(right):
-        for key in each.keys:
+    for at, obj in enumerate(right):
+        for key in obj.keys:
             by_key[key].append(at)
-    for at, each in enumerate(left):
-        found = {other for key in each.keys for other in by_key.get(key, ())}
+    for at, obj in enumerate(left):
+        partners = {other for key in obj.keys for other in by_key.get(key, ())}
         yield from (
-            (at, other) for other in sorted(found) if _near(each, right[other], spec, count)
+            (at, other) for other in sorted(partners) if _near(obj, right[other], spec, count)
         )
 
 
 class _Comparisons:
-    """Counts pairs of pieces of lines: one pair of lines may have a million of them."""
+    """Counts compared pairs of pieces of lines: one pair of lines can have a million of them."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._done = 0
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._count = 0
 
     def __call__(self) -> None:
-        self._done += 1
-        if self._done > self._most:
+        self._count += 1
+        if self._count > self._limit:
             raise InputUnfit(
                 "Lines of many points lie so close to each other in a partition that more than "
                 f"{self._most:,} pairs of their pieces are compared; limits.pairs is exceeded."
@@ -60,21 +60,21 @@ def _near(left: MatchObject, right: MatchObject, spec: SimilaritySpec, count: _C
 
 
 def neighbours(objects: Sequence[MatchObject]) -> list[tuple[int, ...]]:
-    """For each object the positions of those with a common joint, `MOST_NEIGHBOURS` at most.
+    """Return for each object at most `MAX_NEIGHBOURS` positions of objects with a common joint.
 
     The objects are sorted by their ids.
     """
     by_joint: defaultdict[str, list[int]] = defaultdict(list)
-    for at, each in enumerate(objects):
-        for joint in each.joints:
-            if len(by_joint[joint]) <= MOST_NEIGHBOURS:
+    for at, obj in enumerate(objects):
+        for joint in obj.joints:
+            if len(by_joint[joint]) <= MAX_NEIGHBOURS:
                 by_joint[joint].append(at)
-    found = ({n for joint in each.joints for n in by_joint[joint]} for each in objects)
-    return [tuple(sorted(near - {at})[:MOST_NEIGHBOURS]) for at, near in enumerate(found)]
+    positions = ({n for joint in obj.joints for n in by_joint[joint]} for obj in objects)
+    return [tuple(sorted(near - {at})[:MAX_NEIGHBOURS]) for at, near in enumerate(positions)]
 
 
 class Constraints(NamedTuple):
-    """Which objects are never linked: by their types, or by a person."""
+    """Objects that are never linked: by their types, or by a user's decision."""
 
     types: frozenset[tuple[str, str]]
 

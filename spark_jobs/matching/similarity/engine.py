@@ -1,11 +1,11 @@
 """Greedy matching: the best pair first, aggregated with neighbours, until none is similar enough.
 
-Candidates wait in a priority queue by their similarity; ties follow by ids. The best pair is first
-*aggregated*: a neighbour of one object is joined to it where this makes the pair more similar. If
-nothing does, the pair is confirmed above the threshold, and what contains one of its objects is
-removed. Neighbours of a confirmed pair become more similar by the relational part.
+Candidates wait in a priority queue by their similarity; ties are broken by ids. The best pair is
+first *aggregated*: a neighbour of one object is joined to it if this makes the pair more similar.
+If no neighbour does, a pair above the threshold is confirmed, and other pairs with its objects are
+removed. The relational term makes neighbours of a confirmed pair more similar.
 
-A changed pair is queued anew with another version, and old entries are skipped when they come up.
+A changed pair is queued again with a new version; its old entries are skipped.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from spark_jobs.matching.similarity.spec import SimilaritySpec
 
 __all__ = ["Link", "Matching", "Uncertain", "match"]
 
-_MOST_PARTS: Final = 64
-"""Objects of one side in a link."""
-_UNCERTAIN: Final = 20
-_SAMPLE: Final = 400
+_MAX_PARTS: Final = 64
+"""Maximum objects of one side in a link."""
+_UNCERTAIN_PAIRS: Final = 20
+_SAMPLE_PAIRS: Final = 400
 _DIGITS: Final = 12
-"""Digits of a similarity: sums in another order must not decide."""
+"""Digits of a similarity: the order of a sum must not matter."""
 
 Parts: TypeAlias = tuple[int, ...]
 Ends: TypeAlias = tuple[Parts, Parts]
@@ -40,11 +40,11 @@ class Link:
     """Objects that denote the same.
 
     Attributes:
-        left: Ids, in ascending order; several are an aggregation.
+        left: Ids, in ascending order; several ids are an aggregation.
         right: Likewise.
-        similarity: Weighted; 0 where the link was decided by a person and not measured.
-        terms: The similarity of each measure, by its label, and the relational one.
-        decided: Whether the link was given, and not found.
+        similarity: The weighted similarity; 0 for a user's decision, which is not measured.
+        terms: The similarity of each measure, by its label, and the relational term.
+        decided: Whether the link is a user's decision.
     """
 
     left: tuple[str, ...]
@@ -56,7 +56,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """A candidate whose attributes decide the least: what a person should label next."""
+    """A candidate near the threshold, which a user should label next."""
 
     left: str
     right: str
@@ -66,12 +66,12 @@ class Uncertain:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The result: every object is in one link at most.
+    """The result: every object is in at most one link.
 
     Attributes:
-        candidates: Pairs that passed the constraints.
-        aggregations: Pairs with an aggregation that were more similar than without it.
-        uncertain: The least decided candidates, first.
+        candidates: The number of pairs that passed the constraints.
+        aggregations: The number of aggregations that increased a pair's similarity.
+        uncertain: The most uncertain candidates, in descending order of uncertainty.
         sample: Terms of some candidates, in the order of the measures.
     """
 
@@ -85,15 +85,15 @@ class Matching:
 def match(
     left: Iterable[MatchObject], right: Iterable[MatchObject], spec: SimilaritySpec
 ) -> Matching:
-    """Match the objects of two sources; the order in which they are given does not count."""
+    """Match the objects of two sources, regardless of their order."""
     return _Matcher(left, right, spec).match()
 
 
 class _Side:
-    """The objects of one source: sorted by ids, so that positions decide ties as ids do."""
+    """The objects of one source, sorted by ids, so that positions break ties as ids would."""
 
     def __init__(self, objects: Iterable[MatchObject]) -> None:
-        self.objects = sorted(objects, key=lambda each: each.id)
+        self.objects = sorted(objects, key=lambda obj: obj.id)
         self.neighbours = neighbours(self.objects)
         self.link: dict[int, int] = {}
         self._values: dict[Parts, tuple[Any, ...] | None] = {}
@@ -102,43 +102,43 @@ class _Side:
         return tuple(self.objects[at].id for at in parts)
 
     def around(self, parts: Parts) -> set[int]:
-        """The neighbours of an object or an aggregation."""
+        """Return the neighbours of an object or an aggregation."""
         return {near for at in parts for near in self.neighbours[at]} - {*parts}
 
     def free(self, parts: Parts) -> list[int]:
         return sorted(at for at in self.around(parts) if at not in self.link)
 
     def values(self, parts: Parts, similarity: Similarity) -> tuple[Any, ...] | None:
-        """The values of an object or an aggregation; None: its lines do not meet."""
+        """Return the values of an object or an aggregation; None: its lines do not meet."""
         if len(parts) == 1:
             return self.objects[parts[0]].values
         if parts not in self._values:
-            self._values[parts] = self._combined(parts, similarity)
+            self._values[parts] = self._combine(parts, similarity)
         return self._values[parts]
 
-    def _combined(self, parts: Parts, similarity: Similarity) -> tuple[Any, ...] | None:
-        """Join the parts from the first one on, each to one that it is a neighbour of."""
-        found, rest = self.objects[parts[0]].values, list(parts[1:])
-        while rest:
-            for at in rest:
-                joined = similarity.combine(found, self.objects[at].values)
+    def _combine(self, parts: Parts, similarity: Similarity) -> tuple[Any, ...] | None:
+        """Combine the parts from the first one on, each with a combined neighbour."""
+        values, remaining = self.objects[parts[0]].values, list(parts[1:])
+        while remaining:
+            for at in remaining:
+                joined = similarity.combine(values, self.objects[at].values)
                 if joined is not None:
                     break
             else:
                 return None
-            found = joined
-            rest.remove(at)
-        return found
+            values = joined
+            remaining.remove(at)
+        return values
 
 
 @dataclass(slots=True)
 class _Pair:
-    """A candidate, or an aggregated one.
+    """A candidate or an aggregation.
 
     Attributes:
-        attributes: The weighted similarity without the relational part.
-        version: Counts its entries in the queue: only the last one is valid.
-        larger: Its aggregation; while that is a candidate the pair gets no other one.
+        attributes: The weighted similarity without the relational term.
+        version: The number of its entries in the queue; only the last entry is valid.
+        larger: Its aggregation; while that is a candidate, the pair gets no other aggregation.
     """
 
     terms: tuple[float, ...]
@@ -150,7 +150,7 @@ class _Pair:
 
 @dataclass(slots=True)
 class _Sample:
-    """Candidates that are reported, chosen by what they are and not by when they came."""
+    """Reported candidates, chosen by similarity or at regular intervals."""
 
     uncertain: list[tuple[float, Ends]] = field(default_factory=list)
     terms: list[tuple[float, ...]] = field(default_factory=list)
@@ -159,13 +159,13 @@ class _Sample:
 
     def add(self, ends: Ends, pair: _Pair, distance: float) -> None:
         entry = (distance, ends)
-        if len(self.uncertain) < _UNCERTAIN or entry < self.uncertain[-1]:
+        if len(self.uncertain) < _UNCERTAIN_PAIRS or entry < self.uncertain[-1]:
             insort(self.uncertain, entry)
-            del self.uncertain[_UNCERTAIN:]
+            del self.uncertain[_UNCERTAIN_PAIRS:]
         if self.seen % self.stride == 0:
             self.terms.append(pair.terms)
         self.seen += 1
-        if len(self.terms) > _SAMPLE:
+        if len(self.terms) > _SAMPLE_PAIRS:
             del self.terms[1::2]
             self.stride *= 2
 
@@ -181,7 +181,7 @@ class _Matcher:
         self._constraints = Constraints.of(spec)
         self._left, self._right = _Side(left), _Side(right)
         self._pairs: dict[Ends, _Pair] = {}
-        self._holding: tuple[defaultdict[int, set[Ends]], defaultdict[int, set[Ends]]] = (
+        self._pairs_of: tuple[defaultdict[int, set[Ends]], defaultdict[int, set[Ends]]] = (
             defaultdict(set),
             defaultdict(set),
         )
@@ -208,26 +208,28 @@ class _Matcher:
         return self._result(count)
 
     def _decide(self) -> None:
-        """Confirm the links that are given, before anything is measured."""
-        given: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        """Confirm the decided links, before any pair is measured."""
+        decided_groups: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(
+            lambda: ([], [])
+        )
         for number, side in enumerate((self._left, self._right)):
-            for at, each in enumerate(side.objects):
-                if each.link is not None:
-                    given[each.link][number].append(at)
-        for _, (left, right) in sorted(given.items()):
+            for at, obj in enumerate(side.objects):
+                if obj.link is not None:
+                    decided_groups[obj.link][number].append(at)
+        for _, (left, right) in sorted(decided_groups.items()):
             ends = tuple(left), tuple(right)
             self._link(ends)
             ids = self._left.ids(ends[0]), self._right.ids(ends[1])
             self._links.append(Link(*ids, 0.0, {}, decided=True))
 
     def _collect(self) -> int:
-        """Queue the candidates; return how many there are."""
+        """Queue the candidates; return their number."""
         left, right = self._left, self._right
         for one, other in candidates(left.objects, right.objects, self._spec):
             if one in left.link or other in right.link:
                 continue
             ends: Ends = (one,), (other,)
-            if pair := self._measured(ends):
+            if pair := self._measure(ends):
                 self._pairs[ends] = pair
                 self._partners[one].add(other)
                 self._hold(ends)
@@ -240,11 +242,11 @@ class _Matcher:
 
     @property
     def _attribute_threshold(self) -> float:
-        """The threshold if relations agree as attributes do."""
+        """The threshold of attributes, if relations agree as much as attributes."""
         return self._spec.threshold * (1 - self._spec.relational)
 
-    def _measured(self, ends: Ends) -> _Pair | None:
-        """Measure a pair; None: a constraint forbids it, or its aggregation is none."""
+    def _measure(self, ends: Ends) -> _Pair | None:
+        """Measure a pair; None: a constraint forbids it, or its aggregation is impossible."""
         for one, other in product(*ends):
             if not self._constraints.allow(self._left.objects[one], self._right.objects[other]):
                 return None
@@ -265,12 +267,12 @@ class _Matcher:
         heappush(self._queue, (-self._total(pair), *ends, pair.version))
 
     def _hold(self, ends: Ends) -> None:
-        for holding, parts in zip(self._holding, ends, strict=True):
+        for pairs_of, parts in zip(self._pairs_of, ends, strict=True):
             for at in parts:
-                holding[at].add(ends)
+                pairs_of[at].add(ends)
 
     def _relational(self, ends: Ends) -> float:
-        """The share of linked pairs among pairs of neighbours that are linked or may still be."""
+        """Return the share of linked pairs among pairs of neighbours that are or may be linked."""
         if not self._spec.relational:
             return 0.0
         around = self._right.around(ends[1])
@@ -283,16 +285,16 @@ class _Matcher:
         return confirmed / (confirmed + possible) if confirmed else 0.0
 
     def _aggregate(self, ends: Ends, pair: _Pair, similarity: float) -> bool:
-        """Queue the neighbour that makes a pair the most similar; return whether there is one.
+        """Queue the best aggregation of a pair with a neighbour; return whether one is better.
 
-        Only the best is queued: all of them would be all connected subsets of a neighbourhood.
+        Only the best is queued: otherwise all connected subsets of a neighbourhood would be.
         """
         if pair.larger in self._pairs:
             return False
-        found = [(larger, new) for larger in self._larger(ends) if (new := self._new(larger))]
-        if not found:
+        options = [(larger, new) for larger in self._larger(ends) if (new := self._new(larger))]
+        if not options:
             return False
-        best, larger = min(found, key=lambda each: (-self._total(each[1]), each[0]))
+        best, larger = min(options, key=lambda item: (-self._total(item[1]), item[0]))
         if self._total(larger) <= similarity:
             return False
         self._pairs[best], pair.larger = larger, best
@@ -302,29 +304,29 @@ class _Matcher:
         return True
 
     def _new(self, ends: Ends) -> _Pair | None:
-        """Measure a pair that is no candidate yet."""
-        if ends in self._pairs or (pair := self._measured(ends)) is None:
+        """Measure a pair that is not a candidate yet."""
+        if ends in self._pairs or (pair := self._measure(ends)) is None:
             return None
         pair.relational = self._relational(ends)
         return pair
 
     def _larger(self, ends: Ends) -> Iterator[Ends]:
         left, right = ends
-        if len(left) < _MOST_PARTS:
+        if len(left) < _MAX_PARTS:
             yield from ((tuple(sorted((*left, at))), right) for at in self._left.free(left))
-        if len(right) < _MOST_PARTS:
+        if len(right) < _MAX_PARTS:
             yield from ((left, tuple(sorted((*right, at)))) for at in self._right.free(right))
 
     def _confirm(self, ends: Ends, pair: _Pair) -> None:
         self._link(ends)
-        named = dict(zip(self._similarity.labels, pair.terms, strict=True))
+        terms_by_label = dict(zip(self._similarity.labels, pair.terms, strict=True))
         if self._spec.relational:
-            named["relational"] = pair.relational
+            terms_by_label["relational"] = pair.relational
         ids = self._left.ids(ends[0]), self._right.ids(ends[1])
-        self._links.append(Link(*ids, self._total(pair), named))
-        for holding, parts in zip(self._holding, ends, strict=True):
+        self._links.append(Link(*ids, self._total(pair), terms_by_label))
+        for pairs_of, parts in zip(self._pairs_of, ends, strict=True):
             for at in parts:
-                for removed in list(holding[at]):
+                for removed in list(pairs_of[at]):
                     self._remove(removed)
         self._recalculate(ends)
 
@@ -337,20 +339,20 @@ class _Matcher:
 
     def _remove(self, ends: Ends) -> None:
         del self._pairs[ends]
-        for holding, parts in zip(self._holding, ends, strict=True):
+        for pairs_of, parts in zip(self._pairs_of, ends, strict=True):
             for at in parts:
-                holding[at].discard(ends)
+                pairs_of[at].discard(ends)
         (left, *more_left), (right, *more_right) = ends
         if not more_left and not more_right:
             self._partners[left].discard(right)
 
     def _recalculate(self, ends: Ends) -> None:
-        """Renew the relational part of pairs of neighbours, and of no others."""
+        """Update the relational term of pairs of neighbours."""
         if not self._spec.relational:
             return
         ours, theirs = self._left.around(ends[0]), self._right.around(ends[1])
-        near = {pair for at in ours for pair in self._holding[0][at]}
-        for pair_ends in sorted(near & {pair for at in theirs for pair in self._holding[1][at]}):
+        near = {pair for at in ours for pair in self._pairs_of[0][at]}
+        for pair_ends in sorted(near & {pair for at in theirs for pair in self._pairs_of[1][at]}):
             pair = self._pairs[pair_ends]
             relational = self._relational(pair_ends)
             if relational != pair.relational:
@@ -371,5 +373,5 @@ class _Matcher:
             (one,), (other,) = self._left.ids(left), self._right.ids(right)
             values = self._left.objects[left[0]].values, self._right.objects[right[0]].values
             terms = self._similarity.terms(*values) or ()
-            named = dict(zip(self._similarity.labels, terms, strict=True))
-            yield Uncertain(one, other, self._similarity.weighted(terms), named)
+            terms_by_label = dict(zip(self._similarity.labels, terms, strict=True))
+            yield Uncertain(one, other, self._similarity.weighted(terms), terms_by_label)

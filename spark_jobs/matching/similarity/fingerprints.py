@@ -1,9 +1,8 @@
-"""Fingerprints of partitions: whether a former run has matched the same, and what it found.
+"""Fingerprints of partitions: whether a former run matched the same inputs, and its links.
 
-A partition is matched anew unless all that decides its links is as it was: the specification, its
-objects with those copied from beyond its border, and what people decided on them. The fourth part
-is a hash of the links themselves, so that a former result vouches for them: one that was edited, or
-that holds rows of several runs, does not.
+A partition is matched again unless all inputs of its links are unchanged: the specification, its
+objects with the copies from beyond its border, and the users' decisions on them. The fourth part is
+a hash of the links themselves, so an edited result, or a mix of several runs, is detected.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self
 
-__all__ = ["REASONS", "Fingerprint", "FormerRow", "GivenLink", "reason_to_match"]
+__all__ = ["REASONS", "Fingerprint", "FormerRow", "PartitionLink", "reason_to_match"]
 
 _BYTES: Final = 12
 REASONS: Final = ("specification", "objects", "decisions", "links")
-"""The parts of a fingerprint, and the reasons for which a partition is matched anew.
+"""The parts of a fingerprint, and the reasons to match a partition again.
 
-The specification is first: if it has changed, nothing else counts.
+The specification is first: if it changed, the other parts do not matter.
 """
 
 
-class GivenLink(NamedTuple):
-    """A link that a partition gives."""
+class PartitionLink(NamedTuple):
+    """A link in the output of a partition."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]
@@ -36,15 +35,15 @@ class GivenLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FormerRow:
-    """What a former result says of the objects of one partition.
+    """A row of a former result about the objects of one partition.
 
     Attributes:
-        fingerprint: Of that partition; None for a link that was given and not kept.
-        link: None: the row is no link that was found.
+        fingerprint: The fingerprint of that partition; None for a rejected link of the partition.
+        link: The link; None: the row has no link found by similarity.
     """
 
     fingerprint: str | None
-    link: GivenLink | None = None
+    link: PartitionLink | None = None
 
     def to_json(self) -> str:
         link = None if self.link is None else self.link._asdict()
@@ -56,12 +55,12 @@ class FormerRow:
         link = document["link"]
         if link is not None:
             ends = tuple(link["left"]), tuple(link["right"])
-            link = GivenLink(*ends, link["similarity"], link["terms"])
+            link = PartitionLink(*ends, link["similarity"], link["terms"])
         return cls(document["fingerprint"], link)
 
 
 class Fingerprint(NamedTuple):
-    """Hashes of what decides the links of a partition, and of the links."""
+    """Hashes of the inputs of a partition's links, and of the links."""
 
     specification: str
     objects: str
@@ -70,7 +69,7 @@ class Fingerprint(NamedTuple):
 
     @classmethod
     def of(cls, settings: str, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """Hash the objects of a partition; the order of the rows does not count."""
+        """Hash the objects of a partition, regardless of the order of rows."""
         sorted_ = sorted(rows, key=lambda row: (row["side"], row["id"]))
         objects = ([row["side"], row["id"], row["owned"], row["record"]] for row in sorted_)
         decisions = (
@@ -78,7 +77,7 @@ class Fingerprint(NamedTuple):
         )
         return cls(_hash([settings]), _hash(objects), _hash(decisions))
 
-    def vouching_for(self, links: Iterable[GivenLink]) -> Self:
+    def with_links(self, links: Iterable[PartitionLink]) -> Self:
         return self._replace(links=_hash(map(list, sorted(links, key=lambda link: link[:2]))))
 
     def __str__(self) -> str:
@@ -93,19 +92,19 @@ def _hash(values: Iterable[Any]) -> str:
 
 
 def reason_to_match(present: Fingerprint, former: Sequence[FormerRow]) -> str | None:
-    """Say what differs from a former result: one of `REASONS`; None: its links are those of now.
+    """Return the difference from a former result, one of `REASONS`; None: its links are valid.
 
-    A partition that the former result does not know has other objects.
+    A partition that is missing in the former result counts as changed objects.
     """
-    known = Counter(row.fingerprint for row in former if row.fingerprint is not None)
-    if not known:
+    counts = Counter(row.fingerprint for row in former if row.fingerprint is not None)
+    if not counts:
         return "objects"
-    stated = max(sorted(known), key=known.__getitem__)
-    vouched = present.vouching_for(row.link for row in former if row.link is not None)
-    if stated == str(vouched):
+    stated = max(sorted(counts), key=counts.__getitem__)
+    current = present.with_links(row.link for row in former if row.link is not None)
+    if stated == str(current):
         return None
     parts = stated.split("-")
     return next(
-        (name for name, part, now in zip(REASONS, parts, vouched, strict=False) if part != now),
+        (name for name, old, new in zip(REASONS, parts, current, strict=False) if old != new),
         "links",
     )

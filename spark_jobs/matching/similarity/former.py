@@ -1,4 +1,4 @@
-"""The former result whose links are taken over where nothing has changed."""
+"""Reads a former result, whose links are reused for unchanged partitions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.columns import quoted
-from spark_jobs.matching.similarity.fingerprints import REASONS, FormerRow, GivenLink
+from spark_jobs.matching.similarity.fingerprints import REASONS, FormerRow, PartitionLink
 from spark_jobs.matching.similarity.task import FORMER, RECORDS
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["former_rows", "parsed_row", "reused"]
+__all__ = ["former_rows", "parse_row", "reuse_report"]
 
-_LONGEST: Final = 256
-"""Characters of a fingerprint."""
+_MAX_CHARACTERS: Final = 256
+"""Maximum characters of a fingerprint."""
 
 
 def former_rows(context: StageContext, owned: DataFrame) -> DataFrame:
-    """Read the former result: ``partition``, of its first object, ``id`` and ``record``.
+    """Read the former result: ``partition`` (of its first object), ``id`` and ``record``.
 
-    `owned` are the objects with the partitions that own them.
+    `owned` has the objects with the partitions that own them.
     """
     result = context.input("former")
     rows = result.select(f.to_json(f.struct(*map(quoted, result.columns))).alias("row"))
@@ -38,40 +38,40 @@ def former_rows(context: StageContext, owned: DataFrame) -> DataFrame:
 
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = [found for text in batch.column("row").to_pylist() for found in parsed_row(text)]
+        rows = [row for text in batch.column("row").to_pylist() for row in parse_row(text)]
         yield pa.RecordBatch.from_pylist(rows, schema=RECORDS)
 
 
-def parsed_row(text: str) -> Iterator[dict[str, Any]]:
-    """Read a row, and the links that it keeps besides; what is no row of a result is left out."""
+def parse_row(text: str) -> Iterator[dict[str, Any]]:
+    """Read a row and its rejected links; skip rows that are not of a result."""
     try:
         row = json.loads(text)
         ends = _array(row.get("left")), _array(row.get("right"))
-        fingerprint = str(row["fingerprint"])[:_LONGEST]
+        fingerprint = str(row["fingerprint"])[:_MAX_CHARACTERS]
         link = _link(row) if row["outcome"] == "similarity" else None
-        others = [_link(other) for other in _array(row.get("rejected"))]
+        rejected = [_link(other) for other in _array(row.get("rejected"))]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return
     side = 0 if ends[0] else 1
     if ends[side]:
-        yield _placed(side, ends[side][0], FormerRow(fingerprint, link))
-    for other in others:
+        yield _row(side, ends[side][0], FormerRow(fingerprint, link))
+    for other in rejected:
         if other.left:
-            yield _placed(0, other.left[0], FormerRow(None, other))
+            yield _row(0, other.left[0], FormerRow(None, other))
 
 
-def _placed(side: int, id_: Any, row: FormerRow) -> dict[str, Any]:
+def _row(side: int, id_: Any, row: FormerRow) -> dict[str, Any]:
     return {"side": side, "id": str(id_), "record": row.to_json()}
 
 
-def _link(row: Mapping[str, Any]) -> GivenLink:
+def _link(row: Mapping[str, Any]) -> PartitionLink:
     terms = {str(term["measure"]): float(term["similarity"]) for term in _array(row["terms"])}
     left, right = (tuple(map(str, _array(row[side]))) for side in ("left", "right"))
-    return GivenLink(left, right, float(row["similarity"]), terms)
+    return PartitionLink(left, right, float(row["similarity"]), terms)
 
 
 def _array(value: Any) -> Sequence[Any]:
-    """Return an array; a class and CSV give one as text."""
+    """Return an array; classes and CSV store one as text."""
     if isinstance(value, str):
         value = json.loads(value)
     if value is None:
@@ -81,10 +81,10 @@ def _array(value: Any) -> Sequence[Any]:
     return value
 
 
-def reused(matched: DataFrame) -> Mapping[str, Any]:
-    """Report how many objects were matched anew, for which reasons, and how many were not."""
+def reuse_report(matched: DataFrame) -> Mapping[str, Any]:
+    """Report how many objects were matched again, by reason, and how many links were reused."""
     rows = matched.where("kind = 'partition'").groupBy("reason").agg(f.sum("count").alias("n"))
     counts = {row["reason"]: row["n"] for row in rows.collect()}
-    kept = counts.pop(None, 0)
+    reused_count = counts.pop(None, 0)
     reasons = {reason: counts[reason] for reason in REASONS if reason in counts}
-    return {"matched": sum(reasons.values()), "reused": kept, "reasons": reasons}
+    return {"matched": sum(reasons.values()), "reused": reused_count, "reasons": reasons}

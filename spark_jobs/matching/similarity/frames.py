@@ -2,7 +2,7 @@
 
 ``side`` (0 is left), ``id``, ``number`` (a hash of both), ``record`` (its fields as JSON),
 ``keys``, ``joints`` (hashes), ``position`` (near objects have near numbers), ``unreadable`` (it has
-no key), ``link`` and ``cannot`` (what people decided).
+no key), ``link`` and ``cannot`` (the users' decisions).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["objects", "records"]
 
-_MOST_LISTED: Final = 100_000
-_SPREADING: Final = (
+_MAX_LISTED: Final = 100_000
+_SPREAD_STEPS: Final = (
     (16, 0x0000FFFF0000FFFF),
     (8, 0x00FF00FF00FF00FF),
     (4, 0x0F0F0F0F0F0F0F0F),
     (2, 0x3333333333333333),
     (1, 0x5555555555555555),
 )
-_READ: Final = pa.schema(
+_SCHEMA: Final = pa.schema(
     [
         *RECORDS,
         ("keys", pa.list_(pa.string())),
@@ -53,13 +53,13 @@ def objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     Raises:
         InputUnfit: A line does not fit the grid, or the lists contradict each other.
     """
-    given = records(spec, context) if spec.roads is None else context.output("roads")
-    read = given.mapInArrow(_ObjectReader(spec), from_arrow_schema(_READ))
-    return _with_decisions(_hashed(read), spec, context)
+    source = records(spec, context) if spec.roads is None else context.output("roads")
+    read = source.mapInArrow(_ObjectReader(spec), from_arrow_schema(_SCHEMA))
+    return _with_decisions(_hash(read), spec, context)
 
 
 def records(spec: SimilaritySpec, context: StageContext) -> DataFrame:
-    """The records of both sides: ``side``, ``id``, ``record``."""
+    """Return the records of both sides: ``side``, ``id``, ``record``."""
     left, right = (_records(spec, context, number) for number in range(2))
     return left.unionByName(right)
 
@@ -73,7 +73,7 @@ def _records(spec: SimilaritySpec, context: StageContext, number: int) -> DataFr
 
 @dataclass(frozen=True, slots=True)
 class _ObjectReader:
-    """Reads keys, joints and positions where the records are."""
+    """Reads keys, joints and positions in Spark's tasks."""
 
     spec: SimilaritySpec
 
@@ -81,7 +81,7 @@ class _ObjectReader:
         readers = [Reader(self.spec, side) for side in SIDES]
         for batch in batches:
             rows = [self._row(readers, row) for row in batch.to_pylist()]
-            yield pa.RecordBatch.from_pylist(rows, schema=_READ)
+            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 
     def _row(self, readers: list[Reader], row: dict[str, Any]) -> dict[str, Any]:
         read = readers[row["side"]].read(json.loads(row["record"]))
@@ -95,7 +95,7 @@ class _ObjectReader:
 
 
 def _position(read: MatchObject, spec: SimilaritySpec) -> int:
-    """Number an object so that those near it have near numbers, or the same one."""
+    """Return a number for an object; near objects have near or equal numbers."""
     if read.line is not None and spec.buffer is not None:
         x, y = (floor(axis / spec.buffer) for axis in read.line.middle)
         return _morton(x & 0x7FFFFFFF, y & 0x7FFFFFFF)
@@ -104,55 +104,55 @@ def _position(read: MatchObject, spec: SimilaritySpec) -> int:
 
 
 def _morton(x: int, y: int) -> int:
-    """Interleave 31 bits of two numbers: a Z-order curve."""
+    """Interleave 31 bits of two numbers, for a Z-order curve."""
     return _spread(x) | _spread(y) << 1
 
 
 def _spread(bits: int) -> int:
-    """Put a zero before each bit: halves, quarters and so on move apart."""
-    for shift, mask in _SPREADING:
+    """Insert a zero before each bit, by moving apart halves, quarters and so on."""
+    for shift, mask in _SPREAD_STEPS:
         bits = (bits | bits << shift) & mask
     return bits
 
 
-def _hashed(read: DataFrame) -> DataFrame:
-    """Number the objects, and replace joints by hashes: those of two sides are never the same."""
+def _hash(read: DataFrame) -> DataFrame:
+    """Number the objects, and replace joints by hashes that include the side."""
     joints = f.transform("joints", lambda joint: f.xxhash64("side", joint))
     return read.withColumns({"number": f.xxhash64("side", "id"), "joints": joints})
 
 
 def _with_decisions(read: DataFrame, spec: SimilaritySpec, context: StageContext) -> DataFrame:
-    must, cannot = _listed(spec, context)
+    must, cannot = _decided_pairs(spec, context)
     names = {(0, pair[0]) for pair in must + cannot} | {(1, pair[1]) for pair in must + cannot}
     if not names:
-        nothing = f.lit(None).cast("array<string>").alias("cannot")
-        return read.select("*", f.lit(None).cast("string").alias("link"), nothing)
-    listed = context.spark.createDataFrame(sorted(names), "side int, id string")
-    found = read.join(f.broadcast(listed), ["side", "id"]).select("side", "id").collect()
-    decided = decisions(must, cannot, {(row["side"], row["id"]) for row in found})
-    if decided.ignored:
-        context.report("lists", {"ignored": decided.ignored})
+        no_ids = f.lit(None).cast("array<string>").alias("cannot")
+        return read.select("*", f.lit(None).cast("string").alias("link"), no_ids)
+    nodes = context.spark.createDataFrame(sorted(names), "side int, id string")
+    present = read.join(f.broadcast(nodes), ["side", "id"]).select("side", "id").collect()
+    by_node = decisions(must, cannot, {(row["side"], row["id"]) for row in present})
+    if by_node.ignored:
+        context.report("lists", {"ignored": by_node.ignored})
     rows = context.spark.createDataFrame(
-        [_decision(node, decided) for node in sorted(names)],
+        [_decision(node, by_node) for node in sorted(names)],
         "side int, id string, link string, cannot array<string>",
     )
     return read.join(f.broadcast(rows), ["side", "id"], "left")
 
 
-def _decision(node: tuple[int, str], decided: Decisions) -> tuple[Any, ...]:
-    link = decided.link.get(node)
-    return (*node, None if link is None else f"must:{link}", sorted(decided.cannot.get(node, ())))
+def _decision(node: tuple[int, str], by_node: Decisions) -> tuple[Any, ...]:
+    link = by_node.link.get(node)
+    return (*node, None if link is None else f"must:{link}", sorted(by_node.cannot.get(node, ())))
 
 
-def _listed(
+def _decided_pairs(
     spec: SimilaritySpec, context: StageContext
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     must, cannot = [*spec.must], [*spec.cannot]
     if spec.lists is not None:
         columns = (quoted(name).cast("string") for name in ("left", "right", "decision"))
-        rows = context.input("lists").select(*columns).limit(_MOST_LISTED + 1).collect()
-        if len(rows) > _MOST_LISTED:
-            raise InputUnfit(f"lists has more than {_MOST_LISTED:,} rows.")
+        rows = context.input("lists").select(*columns).limit(_MAX_LISTED + 1).collect()
+        if len(rows) > _MAX_LISTED:
+            raise InputUnfit(f"lists has more than {_MAX_LISTED:,} rows.")
         for left, right, decision in rows:
             if decision not in {"must", "cannot"} or left is None or right is None:
                 raise InputUnfit(f"lists: {left}, {right}: must or cannot is expected.")

@@ -1,4 +1,4 @@
-"""Polylines: reading, joining, distances, and what is compared of two of them."""
+"""Polylines: parsing, joining, distances, and similarities."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from math import acos, atan2, ceil, dist, floor, fsum, hypot, pi
 from typing import Any, Final, NamedTuple, TypeAlias
 
 __all__ = [
-    "MOST_POINTS",
+    "MAX_POINTS",
     "Cell",
     "Point",
     "Polyline",
     "cells",
     "chord",
     "chord_similarity",
-    "joined",
+    "join_lines",
     "length_similarity",
     "nearer_than",
     "nearest",
-    "oriented",
+    "orient",
     "parse_polyline",
     "polyline",
     "turn_similarity",
 ]
 
-MOST_POINTS: Final = 2_000
-_FEWEST: Final = 2
-_FARTHEST: Final = 1e12
-"""Of a coordinate from 0: squares and sums of what is farther would lose its digits."""
-_STRAIGHT: Final = 0.1
-"""Radians below which the turns of a line sum up to nothing: a ratio of noise would be noise."""
-_FEW_PAIRS: Final = 16
-"""Of points of two lines, whose segments are compared each with each."""
+MAX_POINTS: Final = 2_000
+_MIN_POINTS: Final = 2
+_MAX_COORDINATE: Final = 1e12
+"""Maximum absolute coordinate: squares and sums of larger ones would lose digits."""
+_MAX_STRAIGHT_TURN: Final = 0.1
+"""Radians below which the sum of a line's turns counts as 0: a ratio of noise would be noise."""
+_MAX_DIRECT_PAIRS: Final = 16
+"""Maximum pairs of points of two lines whose segments are all compared."""
 _WKT: Final = re.compile(r"\s*LINESTRING\s*\(([^()]*)\)\s*", re.IGNORECASE)
 
 Point: TypeAlias = tuple[float, float]
@@ -67,19 +67,19 @@ def parse_polyline(value: Any) -> Polyline | None:
     """Read a line: GeoJSON (RFC 7946) as object or text, its coordinates alone, or WKT.
 
     Returns:
-        None if it is no line of two to `MOST_POINTS` points.
+        The line; None if the value is not a line of two to `MAX_POINTS` points.
     """
     if isinstance(value, str):
-        value = _parsed_text(value)
+        value = _parse_text(value)
     if isinstance(value, dict):
         value = value.get("coordinates") if value.get("type") == "LineString" else None
-    if not isinstance(value, list) or not _FEWEST <= len(value) <= MOST_POINTS:
+    if not isinstance(value, list) or not _MIN_POINTS <= len(value) <= MAX_POINTS:
         return None
-    points = [_point(each) for each in value]
+    points = [_point(position) for position in value]
     return None if None in points else polyline([point for point in points if point])
 
 
-def _parsed_text(text: str) -> Any:
+def _parse_text(text: str) -> Any:
     if line := _WKT.fullmatch(text):
         return [position.split() for position in line[1].split(",")]
     try:
@@ -95,19 +95,19 @@ def _point(value: Any) -> Point | None:
         x, y = float(value[0]), float(value[1])
     except (TypeError, ValueError, OverflowError):
         return None
-    return (x, y) if abs(x) <= _FARTHEST and abs(y) <= _FARTHEST else None
+    return (x, y) if abs(x) <= _MAX_COORDINATE and abs(y) <= _MAX_COORDINATE else None
 
 
 def polyline(points: Sequence[Point]) -> Polyline:
-    """Measure a line; points that repeat the one before are left out."""
-    kept = [point for at, point in enumerate(points) if not at or point != points[at - 1]]
-    steps = [(x1 - x0, y1 - y0) for (x0, y0), (x1, y1) in pairwise(kept)]
+    """Return a line with its measures, without consecutive duplicate points."""
+    distinct = [point for at, point in enumerate(points) if not at or point != points[at - 1]]
+    steps = [(x1 - x0, y1 - y0) for (x0, y0), (x1, y1) in pairwise(distinct)]
     turns = (atan2(x0 * y1 - y0 * x1, x0 * x1 + y0 * y1) for (x0, y0), (x1, y1) in pairwise(steps))
-    return Polyline(tuple(kept), fsum(hypot(*step) for step in steps), fsum(turns))
+    return Polyline(tuple(distinct), fsum(hypot(*step) for step in steps), fsum(turns))
 
 
-def joined(one: Polyline, other: Polyline) -> Polyline | None:
-    """Join two lines at a shared end point, from the lesser free end on; None: they share none."""
+def join_lines(one: Polyline, other: Polyline) -> Polyline | None:
+    """Join two lines at a shared end point, from the lesser free end on; None: none is shared."""
     for head in (one, one.reversed):
         for tail in (other, other.reversed):
             if head.points[-1] == tail.points[0]:
@@ -116,8 +116,8 @@ def joined(one: Polyline, other: Polyline) -> Polyline | None:
     return None
 
 
-def oriented(line: Polyline, like: Polyline) -> Polyline:
-    """Return a line in the direction in which its ends are nearer to those of another one."""
+def orient(line: Polyline, like: Polyline) -> Polyline:
+    """Return a line in the direction in which its ends are nearer to those of another line."""
     (start, end), (other_start, other_end) = line.ends, like.ends
     same = dist(start, other_start) + dist(end, other_end)
     return line if same <= dist(start, other_end) + dist(end, other_start) else line.reversed
@@ -130,14 +130,14 @@ def length_similarity(one: Polyline, other: Polyline) -> float:
 
 def turn_similarity(one: Polyline, other: Polyline) -> float:
     """Compare the sums of signed turns: 1 if both lines are straight, 0 if they turn oppositely."""
-    x, y = one.turn, oriented(other, one).turn
-    if abs(x) < _STRAIGHT and abs(y) < _STRAIGHT:
+    x, y = one.turn, orient(other, one).turn
+    if abs(x) < _MAX_STRAIGHT_TURN and abs(y) < _MAX_STRAIGHT_TURN:
         return 1.0
     return 0.0 if x * y <= 0 else min(abs(x), abs(y)) / max(abs(x), abs(y))
 
 
 def chord_similarity(one: Polyline, other: Polyline) -> float:
-    """Compare the directions from end to end, whichever end is the first."""
+    """Compare the directions from end to end, in either direction."""
     (x0, y0), (x1, y1) = (chord(line.points) for line in (one, other))
     product = hypot(x0, y0) * hypot(x1, y1)
     if not product:  # a closed line has no direction
@@ -146,27 +146,27 @@ def chord_similarity(one: Polyline, other: Polyline) -> float:
 
 
 def chord(points: Sequence[Point]) -> Point:
-    """Return the way from the first point to the last one, as its two coordinates."""
+    """Return the vector from the first point to the last."""
     return points[-1][0] - points[0][0], points[-1][1] - points[0][1]
 
 
-def cells(line: Polyline, size: float, buffer: float, most: int) -> set[Cell] | None:
-    """Return the cells of a grid that a line touches with a buffer; None: they are too many."""
-    found: set[Cell] = set()
+def cells(line: Polyline, size: float, buffer: float, limit: int) -> set[Cell] | None:
+    """Return the cells of a grid that a line with a buffer touches; None: more than `limit`."""
+    touched: set[Cell] = set()
     for start, end in _segments(line.points):
         (west, east), (south, north) = (sorted(axis) for axis in zip(start, end, strict=True))
         columns = _range(west - buffer, east + buffer, size)
         rows = _range(south - buffer, north + buffer, size)
-        if len(columns) * len(rows) > most:
+        if len(columns) * len(rows) > limit:
             return None
-        found.update((column, row) for column in columns for row in rows)
-        if len(found) > most:
+        touched.update((column, row) for column in columns for row in rows)
+        if len(touched) > limit:
             return None
-    return found
+    return touched
 
 
-def _range(least: float, most: float, size: float) -> range:
-    return range(floor(least / size), max(ceil(most / size), floor(most / size) + 1))
+def _range(low: float, high: float, size: float) -> range:
+    return range(floor(low / size), max(ceil(high / size), floor(high / size) + 1))
 
 
 def _segments(points: Sequence[Point]) -> Iterator[tuple[Point, Point]]:
@@ -176,11 +176,11 @@ def _segments(points: Sequence[Point]) -> Iterator[tuple[Point, Point]]:
 def nearer_than(
     one: Polyline, other: Polyline, distance: float, count: Callable[[], None] = lambda: None
 ) -> bool:
-    """Whether two lines cross or come as near as this.
+    """Whether two lines cross or come within a distance.
 
     Args:
-        distance: In the unit of the coordinates.
-        count: Called whenever one of them is halved to be compared; it may raise.
+        distance: The distance, in the unit of the coordinates.
+        count: Called whenever a line is halved for the comparison; it can raise.
     """
     return _pieces_nearer_than(one.points, other.points, distance, count)
 
@@ -188,10 +188,10 @@ def nearer_than(
 def _pieces_nearer_than(
     one: Sequence[Point], other: Sequence[Point], distance: float, count: Callable[[], None]
 ) -> bool:
-    """Halve the longer piece, unless the boxes around both are too far away from each other."""
+    """Halve the longer piece, unless the bounding boxes are too far apart."""
     if _box_distance(one, other) > distance:
         return False
-    if len(one) * len(other) <= _FEW_PAIRS:
+    if len(one) * len(other) <= _MAX_DIRECT_PAIRS:
         return any(
             _segment_distance(*first, *second) <= distance
             for first in _segments(one)
@@ -207,13 +207,13 @@ def _pieces_nearer_than(
 
 
 def _box_distance(one: Sequence[Point], other: Sequence[Point]) -> float:
-    """No more than the distance of two lines: the greater one of both axes."""
+    """Return a lower bound of the distance of two lines: the larger gap of both axes."""
     axes = zip(zip(*one, strict=True), zip(*other, strict=True), strict=True)
     return max(float(max(min(a) - max(b), min(b) - max(a))) for a, b in axes)
 
 
 def _segment_distance(a: Point, b: Point, c: Point, d: Point) -> float:
-    if _sides(a, b, c, d) and _sides(c, d, a, b):
+    if _are_on_both_sides(a, b, c, d) and _are_on_both_sides(c, d, a, b):
         return 0.0
     return min(
         _point_distance(a, c, d),
@@ -223,8 +223,8 @@ def _segment_distance(a: Point, b: Point, c: Point, d: Point) -> float:
     )
 
 
-def _sides(a: Point, b: Point, c: Point, d: Point) -> bool:
-    """Whether c and d lie on different sides of the line through a and b."""
+def _are_on_both_sides(a: Point, b: Point, c: Point, d: Point) -> bool:
+    """Whether c and d are on different sides of the line through a and b."""
     return _area(a, b, c) * _area(a, b, d) < 0
 
 
@@ -237,10 +237,10 @@ def _point_distance(point: Point, start: Point, end: Point) -> float:
 
 
 def nearest(point: Point, start: Point, end: Point) -> Point:
-    """Return the place on a segment that is nearest to a point."""
+    """Return the point of a segment that is nearest to a point."""
     x, y = end[0] - start[0], end[1] - start[1]
     square = x * x + y * y
     share = ((point[0] - start[0]) * x + (point[1] - start[1]) * y) / square if square else 0.0
-    if not 0 < share < 1:  # exactly an end, so that what is snapped to it meets it
+    if not 0 < share < 1:  # exactly an end, so that snapped points meet it
         return end if share > 0 else start
     return start[0] + share * x, start[1] + share * y

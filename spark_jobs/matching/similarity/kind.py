@@ -1,4 +1,4 @@
-"""The kind `matching.similarity`: objects of two sources that denote the same."""
+"""The kind of job `matching.similarity`: links objects of two sources that denote the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "fingerprint": "string",
     "rejected": "array",
 }
-_FORMER: Final = tuple(name for name in _COLUMNS if name not in {"id", "why"})
+_FORMER_COLUMNS: Final = tuple(name for name in _COLUMNS if name not in {"id", "why"})
 """Columns of a result that a later run reads."""
 
 
@@ -44,14 +44,16 @@ class SimilarityMatching:
     }
 
     def inputs(self, spec: SimilaritySpec) -> tuple[Input, ...]:
-        listed = ("left", "right", "decision")
-        lists = () if spec.lists is None else (Input("lists", spec.lists, listed),)
-        again = () if spec.former is None else (Input("former", spec.former, _FORMER),)
+        list_columns = ("left", "right", "decision")
+        lists = () if spec.lists is None else (Input("lists", spec.lists, list_columns),)
+        former = () if spec.former is None else (Input("former", spec.former, _FORMER_COLUMNS),)
         left = Input("left", spec.left, spec.fields("left"))
         right = Input("right", spec.right, spec.fields("right"))
-        judged = ("left", "right", "match")
-        labels = () if spec.learning is None else (Input("labels", spec.learning.labels, judged),)
-        return (left, right, *lists, *again, *labels)
+        label_columns = ("left", "right", "match")
+        labels = (
+            () if spec.learning is None else (Input("labels", spec.learning.labels, label_columns),)
+        )
+        return (left, right, *lists, *former, *labels)
 
     def columns(self, spec: SimilaritySpec) -> Mapping[str, ColumnType]:
         del spec

@@ -1,4 +1,4 @@
-"""Lines of road networks, and what they are prepared with."""
+"""Lines of road networks, and the settings of their preparation."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from spark_jobs.matching.similarity.geometry import Point
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["Road", "RoadSettings", "exceeded"]
+__all__ = ["Road", "RoadSettings", "limit_error"]
 
 
 @dataclass(frozen=True, slots=True)
 class RoadSettings:
-    """Distances in the unit of the coordinates.
+    """Distances, in the unit of the coordinates, and limits.
 
     Attributes:
-        snap: Ends as near as this meet.
-        axes: Lanes as near as this are one road; None: they are left as they are.
-        most_pairs: Pairs of segments in one cell, of a segment and an end or a crossing there, and
-            of lanes whose ends are as near as `axes`.
-        all_pairs: Each of these in all cells together.
+        snap: Maximum distance of ends that meet.
+        axes: Maximum distance of lanes that are one road; None: lanes are not merged.
+        max_pairs: Maximum pairs of segments in one cell, of a segment and an end or a crossing
+            there, and of lanes whose ends are within `axes`.
+        all_pairs: The maximum of each in all cells together.
     """
 
     snap: float
     axes: float | None = None
-    most_pairs: int = 1_000_000
+    max_pairs: int = 1_000_000
     all_pairs: int = 100_000_000
 
 
@@ -34,8 +34,8 @@ class Road:
 
     Attributes:
         one_way: Whether it is a lane in the direction of its points.
-        piece: Which piece of the line, from 1; 0: it is whole.
-        other: The id of the second lane, if the line is the axis of two.
+        piece: The number of the piece of the line, from 1; 0: it is not divided.
+        other: The id of the second lane, if the line is the axis of two lanes.
     """
 
     id: str
@@ -45,6 +45,6 @@ class Road:
     other: str | None = None
 
 
-def exceeded(reason: str, limit: str) -> InputUnfit:
-    """Return why so many lines that are near each other are not compared, and by which limit."""
+def limit_error(reason: str, limit: str) -> InputUnfit:
+    """Return the error that too many near lines exceed a limit."""
     return InputUnfit(f"{reason}. limits.{limit} is exceeded.")

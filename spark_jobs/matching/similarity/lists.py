@@ -1,4 +1,4 @@
-"""What people decided: pairs that must be linked, and pairs that cannot be."""
+"""The users' decisions: pairs that must be linked, and pairs that cannot be."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Decisions:
     """Decisions for each object: side (0 is left) and id.
 
     Attributes:
-        link: The name of the group it is linked in: the least id on its left.
+        link: The name of its group of linked objects: the group's least id on the left.
         cannot: Ids of the other side that it is not linked with.
-        ignored: Pairs with an object that there is not.
+        ignored: The number of pairs with a missing object.
     """
 
     link: dict[Node, str]
@@ -31,16 +31,16 @@ class Decisions:
 
 
 def decisions(must: Iterable[Pair], cannot: Iterable[Pair], present: set[Node]) -> Decisions:
-    """Join pairs that must be linked to groups: a cycle of pairs is one group, as any other.
+    """Join pairs that must be linked into groups; a cycle of pairs is one group.
 
     Raises:
-        InputUnfit: A pair within a group is one that cannot be linked.
+        InputUnfit: A pair within a group cannot be linked.
     """
-    wanted, barred = {*must}, {*cannot}
-    there = {pair for pair in wanted | barred if {(0, pair[0]), (1, pair[1])} <= present}
-    link = _groups(wanted & there)
+    required, forbidden = {*must}, {*cannot}
+    existing = {pair for pair in required | forbidden if {(0, pair[0]), (1, pair[1])} <= present}
+    link = _groups(required & existing)
     by_object: defaultdict[Node, set[str]] = defaultdict(set)
-    for left, right in sorted(barred & there):
+    for left, right in sorted(forbidden & existing):
         group = link.get((0, left))
         if group is not None and group == link.get((1, right)):
             raise InputUnfit(
@@ -49,8 +49,8 @@ def decisions(must: Iterable[Pair], cannot: Iterable[Pair], present: set[Node]) 
             )
         by_object[0, left].add(right)
         by_object[1, right].add(left)
-    cannots = {node: frozenset(ids) for node, ids in by_object.items()}
-    return Decisions(link, cannots, len(wanted | barred) - len(there))
+    forbidden_ids = {node: frozenset(ids) for node, ids in by_object.items()}
+    return Decisions(link, forbidden_ids, len(required | forbidden) - len(existing))
 
 
 def _groups(pairs: set[Pair]) -> dict[Node, str]:

@@ -1,6 +1,6 @@
-"""The registry of measures: how a value is read, compared, and aggregated with a neighbour's.
+"""The registry of measures: how values are read, compared, and combined with a neighbour's.
 
-A measure of missing values is not asked for here; what it counts then is up to the specification.
+Measures do not handle missing values; the specification gives their term.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Final
 
 from spark_jobs.matching.similarity.geometry import (
     chord_similarity,
-    joined,
+    join_lines,
     length_similarity,
-    oriented,
+    orient,
     parse_polyline,
     turn_similarity,
 )
 
 __all__ = ["LINES", "MEASURES", "Measure", "MeasureName", "Parameters"]
 
-_LONGEST: Final = 1_024
-"""Characters of a text that are compared."""
-_MOST_MEMBERS: Final = 256
+_MAX_CHARACTERS: Final = 1_024
+"""Maximum characters of a text that are compared."""
+_MAX_MEMBERS: Final = 256
 
 
 class MeasureName(StrEnum):
-    """What can be measured of two values."""
+    """The measures of two values."""
 
     EXACT = "exact"
     TEXT = "text"
@@ -52,11 +52,11 @@ LINES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a measure needs besides the values.
+    """Parameters of a measure.
 
     Attributes:
         scale: The difference at which similarity is 0; None: numbers are compared as a ratio.
-        abbreviations: Words that stand for others: ``st.`` for ``street``.
+        abbreviations: The long form of each abbreviation, such as ``street`` for ``st.``.
     """
 
     scale: float | None
@@ -68,9 +68,9 @@ class Measure:
     """One kind of comparison.
 
     Attributes:
-        read: Returns the value to compare; None if there is none, or one of another type.
+        read: Returns the value to compare; None if it is missing or has another type.
         compare: Returns the similarity of two values, in [0, 1].
-        combine: Returns the value of an aggregation; None if there is no such aggregation.
+        combine: Returns the value of an aggregation; None if the aggregation is impossible.
     """
 
     read: Callable[[Any, Parameters], Any]
@@ -79,10 +79,10 @@ class Measure:
 
 
 def _read_text(value: Any, parameters: Parameters) -> tuple[str, ...] | None:
-    """Return a text as a tuple of one: an aggregation has those of its parts."""
+    """Return a text as a tuple of one; an aggregation has the texts of its parts."""
     if value is None or isinstance(value, (dict, list)):
         return None
-    words = str(value)[:_LONGEST].casefold().split()
+    words = str(value)[:_MAX_CHARACTERS].casefold().split()
     text = " ".join(parameters.abbreviations.get(word, word) for word in words)
     return (text,) if text else None
 
@@ -130,7 +130,7 @@ def _read_set(value: Any, parameters: Parameters) -> frozenset[str] | None:
     members = value.split() if isinstance(value, str) else value
     if not isinstance(members, list):
         return None
-    texts = (_read_text(member, parameters) for member in members[:_MOST_MEMBERS])
+    texts = (_read_text(member, parameters) for member in members[:_MAX_MEMBERS])
     return frozenset(text[0] for text in texts if text) or None
 
 
@@ -139,7 +139,7 @@ def _compare_sets(one: frozenset[str], other: frozenset[str], _: Parameters) -> 
 
 
 def _read_date(value: Any, _: Parameters) -> tuple[int, int] | None:
-    """Return days since 0001-01-01 as the first and the last one."""
+    """Return days since 0001-01-01, as the first and last day of a range."""
     try:
         day = datetime.fromisoformat(str(value)).date().toordinal()
     except ValueError:
@@ -153,11 +153,11 @@ def _compare_dates(one: tuple[int, int], other: tuple[int, int], parameters: Par
 
 
 def _start(one: Any, other: Any, parameters: Parameters) -> float:
-    return _nearness(one.ends[0], oriented(other, one).ends[0], parameters)
+    return _nearness(one.ends[0], orient(other, one).ends[0], parameters)
 
 
 def _end(one: Any, other: Any, parameters: Parameters) -> float:
-    return _nearness(one.ends[1], oriented(other, one).ends[1], parameters)
+    return _nearness(one.ends[1], orient(other, one).ends[1], parameters)
 
 
 def _nearness(one: Any, other: Any, parameters: Parameters) -> float:
@@ -165,7 +165,7 @@ def _nearness(one: Any, other: Any, parameters: Parameters) -> float:
 
 
 def _line(compare: Callable[[Any, Any, Parameters], float]) -> Measure:
-    return Measure(lambda value, _: parse_polyline(value), compare, joined)
+    return Measure(lambda value, _: parse_polyline(value), compare, join_lines)
 
 
 MEASURES: Final[Mapping[MeasureName, Measure]] = {

@@ -1,7 +1,7 @@
-"""Objects as the engine matches them, read from records as a specification says.
+"""Objects for the engine, read from records by a specification.
 
-Records give their values, the *keys* by which they become candidates of each other, and *joints*:
-what they have in common with their neighbours, which are end points of lines and references.
+Records give their values, the *keys* by which they become candidates of each other, and the
+*joints* that they share with their neighbours: end points of lines and references.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from spark_jobs.texts import soundex
 
 __all__ = ["MatchObject", "Reader", "Similarity"]
 
-_MOST_CELLS: Final = 10_000
-_MOST_REFERENCES: Final = 256
+_MAX_CELLS: Final = 10_000
+_MAX_REFERENCES: Final = 256
 _DECIMALS: Final = 6
-"""Of coordinates of end points: a distance of less is none."""
+"""Decimals of coordinates of end points; smaller distances count as 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class MatchObject:
 
     Attributes:
         values: One for each reading of the specification; None: missing, or of another type.
-        type: Its type; None: none is asked for, or known.
-        keys: By which it becomes a candidate.
+        type: Its type; None: not requested, or unknown.
+        keys: The keys by which it becomes a candidate.
         joints: Objects of its source with a common joint are its neighbours.
-        line: Where it lies, if candidates are found by a grid.
-        link: Names a link that is decided already: all objects with this name are in it.
+        line: Its line, if candidates are found by a grid.
+        link: The name of a decided link, which joins all objects with this name.
         cannot: Ids of the other source that it is never linked with.
     """
 
@@ -60,7 +60,7 @@ class MatchObject:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How one value of an object is read: measures of one line share it."""
+    """How one value of an object is read; measures of one line share a reading."""
 
     kind: MeasureName
     left: str
@@ -76,7 +76,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """One measure, with the number of the reading that it compares."""
+    """One measure, with the index of the reading that it compares."""
 
     spec: MeasureSpec
     reading: int
@@ -84,7 +84,7 @@ class _Comparison:
 
 
 class Similarity:
-    """The weighted similarity of a specification, all but its relational part."""
+    """The weighted similarity of a specification, without the relational term."""
 
     def __init__(self, spec: SimilaritySpec) -> None:
         self.readings: list[_Reading] = []
@@ -101,7 +101,7 @@ class Similarity:
         return _Comparison(measure, self.readings.index(reading), parameters)
 
     def terms(self, left: Sequence[Any], right: Sequence[Any]) -> tuple[float, ...] | None:
-        """Measure the values of two objects; None: one measure is below its minimum."""
+        """Measure the values of two objects; None: a measure is below its minimum."""
         terms: list[float] = []
         for comparison in self._comparisons:
             term = _term(comparison, left[comparison.reading], right[comparison.reading])
@@ -111,7 +111,7 @@ class Similarity:
         return tuple(terms)
 
     def all_terms(self, left: Sequence[Any], right: Sequence[Any]) -> tuple[float, ...]:
-        """Measure the values of two objects, whatever the minimums are."""
+        """Measure the values of two objects, regardless of minimums."""
         return tuple(
             _term(comparison, left[comparison.reading], right[comparison.reading])
             for comparison in self._comparisons
@@ -154,7 +154,7 @@ class Reader:
         """Read an object.
 
         Raises:
-            InputUnfit: Its line touches so many cells of the grid that the buffer cannot be meant.
+            InputUnfit: Its line touches so many cells of the grid that the buffer must be wrong.
         """
         blocking = self._spec.blocking
         line = None
@@ -187,43 +187,45 @@ class Reader:
         blocking = self._spec.blocking
         if not isinstance(blocking, Grid):
             for number, key in enumerate(blocking.keys):
-                if value := _taken(key, self._value(record, key)):
+                if value := _key_value(key, self._value(record, key)):
                     yield f"{number}:{value}"
         elif line is not None:
-            # The left is grown by the buffer, so the right need not be.
+            # The buffer is added to the left, so the right does not need it.
             buffer = blocking.buffer if self._side == "left" else 0.0
-            touched = cells(line, 2 * blocking.buffer, buffer, _MOST_CELLS)
-            if touched is None:
+            near_cells = cells(line, 2 * blocking.buffer, buffer, _MAX_CELLS)
+            if near_cells is None:
                 raise InputUnfit(
-                    f"{self._side} {record['id']} touches more than {_MOST_CELLS:,} cells: "
+                    f"{self._side} {record['id']} touches more than {_MAX_CELLS:,} cells: "
                     "a wider buffer is needed, or its coordinates have another unit."
                 )
-            yield from (f"{column},{row}" for column, row in touched)
+            yield from (f"{column},{row}" for column, row in near_cells)
 
     def _joints(
         self, record: Mapping[str, Any], line: Polyline | None, values: Sequence[Any]
     ) -> Iterator[str]:
         lines = (value for value in values if isinstance(value, Polyline))
-        if (found := line or next(lines, None)) is not None:
-            yield from (f"{round(x, _DECIMALS)},{round(y, _DECIMALS)}" for x, y in found.ends)
+        if (first := line or next(lines, None)) is not None:
+            yield from (f"{round(x, _DECIMALS)},{round(y, _DECIMALS)}" for x, y in first.ends)
         if self._spec.references:
             references = (self._value(record, field) for field in self._spec.references)
             yield f"={record['id']}"
-            yield from (f"={value}" for value in chain.from_iterable(map(_referred, references)))
+            yield from (
+                f"={value}" for value in chain.from_iterable(map(_referenced_ids, references))
+            )
 
 
-def _referred(value: Any) -> Sequence[Any]:
-    """Return the ids that a field refers to: one, or those of an array, which may be a text."""
+def _referenced_ids(value: Any) -> Sequence[Any]:
+    """Return the ids that a field refers to: one, or those of an array, possibly as text."""
     if isinstance(value, str) and value.startswith("["):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return []
-    many = value if isinstance(value, list) else [value]
-    return [each for each in many[:_MOST_REFERENCES] if isinstance(each, (str, int)) and each != ""]
+    ids = value if isinstance(value, list) else [value]
+    return [id_ for id_ in ids[:_MAX_REFERENCES] if isinstance(id_, (str, int)) and id_ != ""]
 
 
-def _taken(key: Key, value: Any) -> str | None:
+def _key_value(key: Key, value: Any) -> str | None:
     if value is None or isinstance(value, (dict, list)):
         return None
     text = " ".join(str(value).casefold().split())
@@ -237,5 +239,5 @@ def _taken(key: Key, value: Any) -> str | None:
 
 
 def _plain(word: str) -> str:
-    """Letters without their accents."""
+    """Return letters without accents."""
     return unicodedata.normalize("NFKD", word).casefold()

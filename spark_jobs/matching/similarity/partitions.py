@@ -1,9 +1,10 @@
-"""Partitions of objects by count, with copies of those beyond their borders.
+"""Partitions of objects by count, with copies of the objects beyond their borders.
 
-Objects touch *joints*, and *keys* that both sides have: those that touch the same are candidates or
-neighbours of each other. A border is so many such steps wide. Steps begin at what is touched from
-two partitions, so the work follows the length of the borders. Touches and objects are hashes there,
-as numbers are joined faster than texts; two that are equal by accident only make a copy too many.
+Objects touch *joints*, and *keys* that both sides have: objects that touch the same one are
+candidates or neighbours of each other. The width of a border is a number of such steps. Steps start
+at joints and keys touched from two partitions, so the work is proportional to the length of the
+borders. Touches and objects are hashed, because numbers are joined faster than texts; a collision
+only adds a copy.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ __all__ = [
     "COPIES",
     "Cell",
     "Counts",
+    "assign_owners",
     "copies",
-    "owned",
     "partition_of",
     "split",
     "starts_of",
@@ -34,26 +35,26 @@ __all__ = [
 
 COPIES: Final = "partition int, number long"
 
-_MOST_PARTITIONS: Final = 1_000
+_MAX_PARTITIONS: Final = 1_000
 _BOTH: Final = -1
-"""Stands for both sides: they have keys in common, and no joints."""
+"""Represents both sides: they share keys, but no joints."""
 _COUNTED_BITS: Final = 14
-"""Of positions in a cell, in one pass over the objects: so many counts go to the driver."""
+"""Bits of positions in a cell that one pass counts, which limits the counts on the driver."""
 
 
 class Cell(NamedTuple):
-    """Positions from `start` on that differ in their last `bits` only."""
+    """Positions from `start` on that differ only in their last `bits`."""
 
     start: int
     bits: int
 
 
 class Counts:
-    """How many objects have a position: counted by cells of equal size."""
+    """The numbers of objects by position, counted in cells of equal size."""
 
-    def __init__(self, counted: Sequence[tuple[int, int]]) -> None:
-        self._starts = [start for start, _ in sorted(counted)]
-        self._sums = [0, *accumulate(count for _, count in sorted(counted))]
+    def __init__(self, counts: Sequence[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in sorted(counts)]
+        self._sums = [0, *accumulate(count for _, count in sorted(counts))]
 
     def within(self, cell: Cell) -> int:
         first, end = (
@@ -62,41 +63,43 @@ class Counts:
         return self._sums[end] - self._sums[first]
 
 
-def owned(objects: DataFrame, starts: Sequence[int]) -> DataFrame:
-    """Give each object the one partition that owns it: adds ``partition`` and ``owned``."""
+def assign_owners(objects: DataFrame, starts: Sequence[int]) -> DataFrame:
+    """Assign each object to the one partition that owns it: adds ``partition`` and ``owned``."""
     placed = objects.withColumn("partition", partition_of("position", starts))
     return placed.withColumn("owned", f.lit(True))
 
 
 def with_copies(placed: DataFrame, copied: DataFrame, spec: SimilaritySpec) -> DataFrame:
-    """Add to objects, with the partitions that own them, their `copies` in others.
+    """Add to objects, with the partitions that own them, their `copies` in other partitions.
 
     Raises:
-        InputUnfit: A partition would have more objects than the limit: too much is alike.
+        InputUnfit: A partition would have more objects than the limit: too many are similar.
     """
-    # Before records are joined: each may be in as many partitions as there are.
+    # Before records are joined: each can be in all partitions.
     _check_sizes(placed.select("partition").unionByName(copied.select("partition")), spec)
-    elsewhere = placed.drop("partition").join(copied, "number").withColumn("owned", f.lit(False))
-    return placed.unionByName(elsewhere)
+    copied_objects = (
+        placed.drop("partition").join(copied, "number").withColumn("owned", f.lit(False))
+    )
+    return placed.unionByName(copied_objects)
 
 
 def partition_of(position: str, starts: Sequence[int]) -> Column:
-    """Return the number of the last start that is not after a position: a binary search.
+    """Return the number of the last start that is not after a position, by binary search.
 
     Args:
         position: The name of the column.
-        starts: In ascending order; what is before the first one is in its partition as well.
+        starts: The starts, in ascending order; earlier positions are also in the first partition.
     """
     # Starts are one literal: an expression that grows with their number overflows Spark's stack.
     values = f.lit(np.array(starts, np.int64))
     bits = range(len(starts).bit_length())
     steps = f.lit(np.array([1 << bit for bit in reversed(bits)], np.int32))
 
-    def further(number: Column, step: Column) -> Column:
+    def advance(number: Column, step: Column) -> Column:
         at = number + step
         return f.when(f.get(values, at) <= f.col(position), at).otherwise(number)
 
-    return f.aggregate(steps, f.lit(0), further)
+    return f.aggregate(steps, f.lit(0), advance)
 
 
 def _check_sizes(placed: DataFrame, spec: SimilaritySpec) -> None:
@@ -112,42 +115,42 @@ def _check_sizes(placed: DataFrame, spec: SimilaritySpec) -> None:
 def starts_of(objects: DataFrame, spec: SimilaritySpec) -> list[int]:
     """Return the first positions of partitions, in ascending order.
 
-    They follow from the objects around a cut alone: a change elsewhere moves none of them.
+    A cut depends only on the objects around it, so changes elsewhere do not move it.
     """
     ends = objects.agg(f.min("position"), f.max("position"), f.count("*")).first()
     if ends is None or ends[0] is None:
         return [0]
-    least, greatest, count = ends
-    most = max(spec.partition, 2 * count // _MOST_PARTITIONS)
-    bits = (least ^ greatest).bit_length()
-    cells, starts = [Cell(least >> bits << bits, bits)], list[int]()
+    lowest, highest, count = ends
+    limit = max(spec.partition, 2 * count // _MAX_PARTITIONS)
+    bits = (lowest ^ highest).bit_length()
+    cells, starts = [Cell(lowest >> bits << bits, bits)], list[int]()
     while cells:
         counted_bits = max(0, cells[0].bits - _COUNTED_BITS)
-        counts = Counts(_counted(objects, cells, counted_bits))
+        counts = Counts(_count(objects, cells, counted_bits))
         heavy: list[Cell] = []
         for cell in cells:
-            starts += split(cell, counts.within, most, counted_bits, heavy)
+            starts += split(cell, counts.within, limit, counted_bits, heavy)
         cells = heavy
     return sorted(starts)
 
 
-def _counted(objects: DataFrame, cells: Sequence[Cell], bits: int) -> list[tuple[int, int]]:
-    """Count the objects of cells, by cells of so many bits."""
-    whole = f.shiftright("position", cells[0].bits)
-    there = objects.where(whole.isin([cell.start >> cell.bits for cell in cells]))
-    rows = there.groupBy(f.shiftright("position", bits).alias("at")).count().collect()
+def _count(objects: DataFrame, cells: Sequence[Cell], bits: int) -> list[tuple[int, int]]:
+    """Count the objects of cells, by subcells of `bits` bits."""
+    cell_number = f.shiftright("position", cells[0].bits)
+    in_cells = objects.where(cell_number.isin([cell.start >> cell.bits for cell in cells]))
+    rows = in_cells.groupBy(f.shiftright("position", bits).alias("at")).count().collect()
     return [(row["at"] << bits, row["count"]) for row in rows]
 
 
 def split(
-    cell: Cell, count: Callable[[Cell], int], most: int, counted_bits: int, heavy: list[Cell]
+    cell: Cell, count: Callable[[Cell], int], limit: int, counted_bits: int, heavy: list[Cell]
 ) -> Iterator[int]:
-    """Halve a cell until each has at most so many objects; yield the starts of those with any.
+    """Halve a cell until each part has at most `limit` objects; yield the starts of nonempty parts.
 
-    A cell that is as small as those that were counted, and still has more, goes to `heavy`.
+    A part of the counted size that still has more objects goes to `heavy`.
     """
     objects = count(cell)
-    if objects <= most or not cell.bits:
+    if objects <= limit or not cell.bits:
         if objects:
             yield cell.start
     elif cell.bits == counted_bits:
@@ -155,30 +158,30 @@ def split(
     else:
         bits = cell.bits - 1
         for start in (cell.start, cell.start + (1 << bits)):
-            yield from split(Cell(start, bits), count, most, counted_bits, heavy)
+            yield from split(Cell(start, bits), count, limit, counted_bits, heavy)
 
 
 def copies(placed: DataFrame, border: int) -> DataFrame:
-    """Return objects by the partitions that are near, but own them not: ``partition``, ``number``.
+    """Return objects by near partitions that do not own them: ``partition``, ``number``.
 
     Args:
         placed: Objects with the partitions that own them.
-        border: How many steps from object to object the border of a partition is wide.
+        border: The width of a partition's border, in steps from object to object.
     """
     touches = _touches(placed)
     ends = touches.groupBy("touch").agg(f.min("owner").alias("a"), f.max("owner").alias("b"))
     crossing = touches.join(ends.where("a != b").select("touch"), "touch")
-    reached = _reached(crossing.select(f.col("owner").alias("partition"), "touch"), crossing)
+    reached = _reach(crossing.select(f.col("owner").alias("partition"), "touch"), crossing)
     for _ in range(border - 1):
         touched = reached.join(touches.select("number", "touch"), "number")
-        reached = _reached(touched.select("partition", "touch"), touches)
+        reached = _reach(touched.select("partition", "touch"), touches)
     return reached
 
 
 def _touches(placed: DataFrame) -> DataFrame:
-    """What each object touches: ``number``, ``owner``, ``touch``.
+    """Return the touches of each object: ``number``, ``owner``, ``touch``.
 
-    A key of one side alone makes no candidates, however many objects have it.
+    A key of only one side gives no candidates, however many objects have it.
     """
     objects = placed.select("number", f.col("partition").alias("owner"), "side", "keys", "joints")
     hashed = f.transform("keys", lambda key: f.xxhash64(f.lit(_BOTH), key))
@@ -189,7 +192,7 @@ def _touches(placed: DataFrame) -> DataFrame:
     return joints.unionByName(shared.select("number", "owner", "touch"))
 
 
-def _reached(touched: DataFrame, touches: DataFrame) -> DataFrame:
-    """Objects of other partitions by what is touched; it includes those that it was reached by."""
+def _reach(touched: DataFrame, touches: DataFrame) -> DataFrame:
+    """Return objects of other partitions by touches, including the objects of the last step."""
     near = touched.distinct().join(touches, "touch").where("partition != owner")
     return near.select("partition", "number").distinct()

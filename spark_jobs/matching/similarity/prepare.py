@@ -13,43 +13,43 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.matching.similarity.geometry import parse_polyline
 from spark_jobs.matching.similarity.lines import Road, RoadSettings
-from spark_jobs.matching.similarity.roads import divided
+from spark_jobs.matching.similarity.roads import divide_roads
 from spark_jobs.matching.similarity.spec import Grid, RoadsSpec, Side, SimilaritySpec
 from spark_jobs.matching.similarity.task import RECORDS, SIDES
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["prepared", "prepared_records"]
+__all__ = ["prepare_records", "prepare_roads"]
 
-_YES: Final = frozenset({"true", "yes", "1"})
+_TRUE_VALUES: Final = frozenset({"true", "yes", "1"})
 
 Record = Mapping[str, Any]
 
 
-def prepared(records: DataFrame, spec: SimilaritySpec) -> DataFrame:
+def prepare_roads(records: DataFrame, spec: SimilaritySpec) -> DataFrame:
     """Prepare the records of each side in one task: ``side``, ``id``, ``record``.
 
     Raises:
         InputUnfit: A side has more records than the limit.
     """
-    largest = records.groupBy("side").count().agg(f.max("count")).first()
-    if largest is not None and (largest[0] or 0) > spec.limits.roads:
+    max_count = records.groupBy("side").count().agg(f.max("count")).first()
+    if max_count is not None and (max_count[0] or 0) > spec.limits.roads:
         raise InputUnfit(
-            f"A source has {largest[0]:,} roads; limits.roads is {spec.limits.roads:,}."
+            f"A source has {max_count[0]:,} roads; limits.roads is {spec.limits.roads:,}."
         )
 
     def network(side: pa.Table) -> pa.Table:
-        rows = prepared_records(side.to_pylist(), spec)
+        rows = prepare_records(side.to_pylist(), spec)
         return pa.Table.from_pylist([*rows], schema=RECORDS)
 
     return records.groupBy("side").applyInArrow(network, from_arrow_schema(RECORDS))
 
 
-def prepared_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[dict[str, Any]]:
-    """Prepare the network of one side; what is no line stays as it is.
+def prepare_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[dict[str, Any]]:
+    """Prepare the network of one side; records without a line stay unchanged.
 
     Raises:
-        InputUnfit: More lines are at one place, or near each other in all places together, than the
-            limits, or a piece would have an id in use.
+        InputUnfit: The lines at one place, or near each other at all places, exceed the limits, or
+            a piece would have the id of a record.
     """
     assert isinstance(spec.blocking, Grid)
     assert spec.roads is not None
@@ -61,12 +61,12 @@ def prepared_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[d
     limits = spec.limits
     settings = RoadSettings(spec.roads.snap, spec.roads.axes, limits.block_pairs, limits.pairs)
     try:
-        found = divided(roads, settings)
+        pieces = divide_roads(roads, settings)
     except InputUnfit as error:
         raise InputUnfit(f"{SIDES[side]}: {error}") from error
     lines = {road.id for road in roads}
     yield from (dict(row) for id_, row in records.items() if id_ not in lines)
-    for road in found:
+    for road in pieces:
         id_ = _id(road)
         if id_ != road.id and id_ in records:
             raise InputUnfit(f"{SIDES[side]}: the id {id_} of a piece is that of a record.")
@@ -85,10 +85,10 @@ def _roads(
 
 def _is_one_way(document: Record, spec: RoadsSpec, side: Side) -> bool:
     value = None if spec.one_way is None else document.get(spec.one_way.name(side))
-    return str(value).casefold() in _YES
+    return str(value).casefold() in _TRUE_VALUES
 
 
 def _id(road: Road) -> str:
-    """Such as ``r1+r2/3``: the third piece of the axis of two lanes."""
-    whole = road.id if road.other is None else f"{road.id}+{road.other}"
-    return f"{whole}/{road.piece}" if road.piece else whole
+    """Return an id such as ``r1+r2/3``: the third piece of the axis of two lanes."""
+    line_id = road.id if road.other is None else f"{road.id}+{road.other}"
+    return f"{line_id}/{road.piece}" if road.piece else line_id

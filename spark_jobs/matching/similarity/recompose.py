@@ -11,27 +11,29 @@ from pyspark.sql import functions as f
 from spark_jobs.result_ids import result_id_column
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["first_come", "recomposed"]
+__all__ = ["first_come", "recompose"]
 
 
-def recomposed(context: StageContext, explanation: Column) -> DataFrame:
-    """Return the result: links, and a row for each object without one.
+def recompose(context: StageContext, explanation: Column) -> DataFrame:
+    """Return the result: links, and a row for each object without a link.
 
-    Rows are made of objects, of which each occurs once; a task that finds one in two links fails.
+    Rows are built from objects, which occur once each; an object in two links fails the task.
     """
     matched = context.output("match")
-    links = _resolved(matched.where("kind = 'link'"))
-    found = links.where("kept").select(_left_id("first"), "similarity", "terms")
-    rows = _rows(context.output("partitions").where("owned"), _of_objects(links))
-    known = matched.where("kind = 'partition'").select("partition", "fingerprint")
-    joined = rows.join(found, "id", "left").join(f.broadcast(known), "partition", "left")
+    links = _resolve(matched.where("kind = 'link'"))
+    kept_links = links.where("kept").select(_left_id("first"), "similarity", "terms")
+    rows = _rows(context.output("partitions").where("owned"), _links_by_object(links))
+    fingerprints = matched.where("kind = 'partition'").select("partition", "fingerprint")
+    joined = rows.join(kept_links, "id", "left").join(
+        f.broadcast(fingerprints), "partition", "left"
+    )
     return joined.select(
         "id",
         "left",
         "right",
         "outcome",
         "similarity",
-        _listed("terms").alias("terms"),
+        _term_list("terms").alias("terms"),
         explanation.alias("why"),
         "fingerprint",
         "rejected",
@@ -42,50 +44,49 @@ def _left_id(first: str | Column) -> Column:
     return result_id_column(f.lit("left"), first)
 
 
-def _listed(terms: str) -> Column:
+def _term_list(terms: str) -> Column:
     return f.transform(
         f.map_entries(terms),
-        lambda each: f.struct(each["key"].alias("measure"), each["value"].alias("similarity")),
+        lambda item: f.struct(item["key"].alias("measure"), item["value"].alias("similarity")),
     )
 
 
-def _resolved(links: DataFrame) -> DataFrame:
-    """Say which links are ``kept``: of those that share an object the most similar one.
+def _resolve(links: DataFrame) -> DataFrame:
+    """Mark the links that are ``kept``: of links that share an object, the most similar.
 
-    Equal ones follow by ids. The ``first`` object on the left is in one link of its partition, and
-    in no other one.
+    Ties are broken by ids. The ``first`` object on the left is in only one link of its partition.
     """
     first = f.element_at("left", 1).alias("first")
-    named = links.select(first, "left", "right", "similarity", "terms")
-    shared = _members(named).groupBy("side", "id").agg(f.collect_list("first").alias("firsts"))
+    with_first = links.select(first, "left", "right", "similarity", "terms")
+    shared = _members(with_first).groupBy("side", "id").agg(f.collect_list("first").alias("firsts"))
     contested = shared.where(f.size("firsts") > 1).select(f.explode("firsts").alias("first"))
-    kept = f.lit(True).alias("kept")
-    clear = named.join(contested, "first", "left_anti").select("*", kept)
+    is_kept = f.lit(True).alias("kept")
+    uncontested = with_first.join(contested, "first", "left_anti").select("*", is_kept)
     sorted_ = (
-        named.join(contested, "first", "left_semi")
-        .select("*", kept)
-        .repartition(1)  # what borders leave to decide is little
+        with_first.join(contested, "first", "left_semi")
+        .select("*", is_kept)
+        .repartition(1)  # borders leave few links to resolve
         .sortWithinPartitions(f.desc("similarity"), "left", "right")
     )
-    return clear.unionByName(sorted_.mapInArrow(first_come, sorted_.schema))
+    return uncontested.unionByName(sorted_.mapInArrow(first_come, sorted_.schema))
 
 
 def first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Keep each link whose objects are in none before it."""
-    taken: set[tuple[str, str]] = set()
+    """Keep each link whose objects are not in an earlier link."""
+    used: set[tuple[str, str]] = set()
     for batch in batches:
-        kept = []
+        keep_flags = []
         for row in batch.select(["left", "right"]).to_pylist():
             ids = {(side, id_) for side in ("left", "right") for id_ in row[side]}
-            kept.append(taken.isdisjoint(ids))
-            if kept[-1]:
-                taken |= ids
+            keep_flags.append(used.isdisjoint(ids))
+            if keep_flags[-1]:
+                used |= ids
         at = batch.schema.get_field_index("kept")
-        yield batch.set_column(at, "kept", pa.array(kept, pa.bool_()))
+        yield batch.set_column(at, "kept", pa.array(keep_flags, pa.bool_()))
 
 
 def _members(links: DataFrame) -> DataFrame:
-    """A row for each object of a link: ``side``, ``id``, and ``first``, which names the link."""
+    """Return a row per object of a link: ``side``, ``id``, and ``first``, which names the link."""
     left, right = (
         links.select(f.lit(at).alias("side"), f.explode(side).alias("id"), "first")
         for at, side in enumerate(("left", "right"))
@@ -93,30 +94,30 @@ def _members(links: DataFrame) -> DataFrame:
     return left.unionByName(right)
 
 
-def _of_objects(links: DataFrame) -> DataFrame:
-    """For each object of a link: ``side``, ``id``, the ``link`` it is in, those ``rejected``."""
+def _links_by_object(links: DataFrame) -> DataFrame:
+    """Return for each object of a link: ``side``, ``id``, the ``found`` link, and ``rejected``."""
     members = _members(links.where("kept"))
-    rejected = f.struct("left", "right", "similarity", _listed("terms").alias("terms"))
-    lost = links.where("not kept").select(
-        f.lit(0).alias("side"), f.col("first").alias("id"), rejected.alias("rejected")
+    rejected_struct = f.struct("left", "right", "similarity", _term_list("terms").alias("terms"))
+    rejected_links = links.where("not kept").select(
+        f.lit(0).alias("side"), f.col("first").alias("id"), rejected_struct.alias("rejected")
     )
-    doubled = f.raise_error(f.lit("an object is in two links"))
+    duplicate_error = f.raise_error(f.lit("an object is in two links"))
     return (
-        members.unionByName(lost, allowMissingColumns=True)
+        members.unionByName(rejected_links, allowMissingColumns=True)
         .groupBy("side", "id")
         .agg(
-            f.when(f.count("first") > 1, doubled).otherwise(f.max("first")).alias("found"),
+            f.when(f.count("first") > 1, duplicate_error).otherwise(f.max("first")).alias("found"),
             f.sort_array(f.collect_list("rejected")).alias("rejected"),
         )
     )
 
 
 def _rows(objects: DataFrame, links: DataFrame) -> DataFrame:
-    """Gather objects by the link that they are in; those without one are rows by themselves."""
+    """Group objects by their link; an object without a link is a separate row."""
     first = f.coalesce(f.expr("substring(link, 6)"), "found")
-    side_named = f.when(first.isNotNull() | (f.col("side") == 0), "left").otherwise("right")
-    row = result_id_column(side_named, f.coalesce(first, "id"))
-    named = objects.join(links, ["side", "id"], "left").withColumn("row", row)
+    side_name = f.when(first.isNotNull() | (f.col("side") == 0), "left").otherwise("right")
+    row = result_id_column(side_name, f.coalesce(first, "id"))
+    with_row = objects.join(links, ["side", "id"], "left").withColumn("row", row)
     left, right = (
         f.sort_array(f.collect_list(f.when(f.col("side") == at, f.col("id")))).alias(side)
         for at, side in enumerate(("left", "right"))
@@ -126,7 +127,7 @@ def _rows(objects: DataFrame, links: DataFrame) -> DataFrame:
         .when(f.count("found") > 0, "similarity")
         .otherwise("unmatched")
     )
-    return named.groupBy(f.col("row").alias("id")).agg(
+    return with_row.groupBy(f.col("row").alias("id")).agg(
         left,
         right,
         outcome.alias("outcome"),

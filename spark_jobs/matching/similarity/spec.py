@@ -1,7 +1,7 @@
 """Specifications of similarity matching: sources, candidates, constraints, measures, limits.
 
-A specification never becomes code: fields are looked up by name, and what is done with them comes
-from closed lists.
+A specification never becomes code: fields are looked up by name, and operations come from closed
+lists.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = [
     "SimilaritySpec",
 ]
 
-_MOST_MEASURES: Final = 32
-_MOST_LISTED: Final = 10_000
+_MAX_MEASURES: Final = 32
+_MAX_LISTED: Final = 10_000
 
 Side: TypeAlias = Literal["left", "right"]
 _Weight: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 _Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 _Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e12)]
-_Pairs: TypeAlias = Annotated[tuple[tuple[Text, Text], ...], Field(max_length=_MOST_LISTED)]
+_Pairs: TypeAlias = Annotated[tuple[tuple[Text, Text], ...], Field(max_length=_MAX_LISTED)]
 
 
 class FieldOfBoth(Specification):
@@ -41,7 +41,7 @@ class FieldOfBoth(Specification):
 
     Attributes:
         field: Its name.
-        right: Its name on the right, if another.
+        right: Its name on the right, if different.
     """
 
     field: Text
@@ -52,7 +52,7 @@ class FieldOfBoth(Specification):
 
 
 class KeyTake(StrEnum):
-    """What of a value goes into a key."""
+    """The part of a value that goes into a key."""
 
     EXACT = "exact"
     PREFIX = "prefix"
@@ -63,7 +63,7 @@ class Key(FieldOfBoth):
     """Objects with an equal key are candidates.
 
     Attributes:
-        take: What of the value: whole, its first characters, or a phonetic code.
+        take: The part of the value: all, its first characters, or a phonetic code.
         length: Characters of a prefix.
     """
 
@@ -84,11 +84,11 @@ class Keys(Specification):
 
 
 class Grid(Specification):
-    """Candidates are lines that cross, or come as near as the buffer.
+    """Candidates are lines that cross, or come within the buffer.
 
     Attributes:
         grid: The field with the lines.
-        buffer: In the unit of their coordinates.
+        buffer: The distance, in the unit of the coordinates.
     """
 
     grid: FieldOfBoth
@@ -102,7 +102,7 @@ def _branch(document: Any) -> str:
 
 
 class Types(FieldOfBoth):
-    """A field with the type of an object, and which types exclude each other.
+    """A field with the type of an object, and the types that exclude each other.
 
     Attributes:
         cannot: Pairs of a type on the left and a type on the right.
@@ -115,12 +115,12 @@ class MeasureSpec(FieldOfBoth):
     """One weighted measure.
 
     Attributes:
-        measure: What is measured.
+        measure: The measure.
         weight: Its share of the similarity.
-        minimum: A pair with less is no candidate.
-        missing: What counts if either object lacks the value.
+        minimum: The minimum for a candidate.
+        missing: The term if either value is missing.
         scale: The difference at which similarity is 0: of numbers, or days, or a distance.
-        abbreviations: Words of a text that stand for others.
+        abbreviations: The long form of each abbreviation in a text.
     """
 
     measure: MeasureName
@@ -134,23 +134,23 @@ class MeasureSpec(FieldOfBoth):
 
     @property
     def label(self) -> str:
-        """Such as ``text(name)``; a part of a similarity is reported under it."""
+        """A label such as ``text(name)``, under which a term of a similarity is reported."""
         return f"{self.measure}({self.field})"
 
     @property
     def parameters(self) -> Parameters:
         return Parameters(
-            self.scale, {word.casefold(): meant for word, meant in self.abbreviations.items()}
+            self.scale, {word.casefold(): long for word, long in self.abbreviations.items()}
         )
 
 
 class RoadsSpec(Specification):
-    """How the lines of each source are prepared: so that they meet at their ends only.
+    """The preparation of each source's lines, after which they meet only at their ends.
 
     Attributes:
-        snap: Ends as near as this meet, in the unit of the coordinates.
-        axes: Two lanes of opposite direction as near as this are one road; None: they are not.
-        one_way: The field that says which lines are lanes: true, yes or 1.
+        snap: Maximum distance of ends that meet, in the unit of the coordinates.
+        axes: Maximum distance of two opposite lanes that are one road; None: lanes are not merged.
+        one_way: The field that marks lanes: true, yes or 1.
     """
 
     snap: Annotated[float, Field(ge=0, le=1e12)]
@@ -165,11 +165,11 @@ class RoadsSpec(Specification):
 
 
 class Learning(Specification):
-    """Weights and the threshold are learned from pairs that people judged.
+    """Learning of weights and the threshold from pairs labelled by users.
 
     Attributes:
         labels: A table with the columns `left`, `right` and `match` (true or false).
-        apply: Whether the run uses what it learned; if not, it only reports it.
+        apply: Whether the run uses the learned values; if not, it only reports them.
     """
 
     labels: Source
@@ -177,14 +177,14 @@ class Learning(Specification):
 
 
 class Limits(Specification):
-    """Beyond these a run does not go.
+    """Limits of a run.
 
     Attributes:
         block_pairs: Pairs of one key or one cell.
-        pairs: Pairs of all blocks together; in one partition, also pairs of pieces of lines, and
-            of one source pairs of segments that lie near each other, where lines are prepared.
-        partition_objects: Objects that one task matches, with those copied from beyond its border.
-        roads: Lines of one source that are prepared.
+        pairs: Pairs of all blocks together; also pairs of pieces of lines in one partition, and
+            pairs of near segments of one source when lines are prepared.
+        partition_objects: Objects that one task matches, including copies from beyond its border.
+        roads: Prepared lines of one source.
     """
 
     block_pairs: Annotated[int, Field(ge=1, le=10**9)] = 1_000_000
@@ -197,26 +197,25 @@ class SimilaritySpec(Specification):
     """A specification of `matching.similarity`.
 
     Attributes:
-        left: The one source.
-        right: The other one.
-        blocking: Which pairs are candidates: by keys or by a grid.
-        roads: How lines are prepared; None: they are matched as they are.
-        measures: What is compared of them; the weights and `relational` sum up to 1.
+        left: The left source.
+        right: The right source.
+        blocking: The selection of candidates: by keys or by a grid.
+        roads: The preparation of lines; None: lines are matched unchanged.
+        measures: The compared values; the weights and `relational` add up to 1.
         relational: The weight of neighbours that are linked with each other.
-        references: Fields that hold ids of other objects, or arrays of them: objects with a
-            common reference, or of which one refers to the other, are neighbours.
-        types: Which types exclude each other.
+        references: Fields with ids of other objects, or arrays of ids: objects with a common
+            reference, or of which one refers to the other, are neighbours.
+        types: The types that exclude each other.
         threshold: Pairs of a greater similarity are linked.
         aggregation: Whether neighbours are joined, and linked as one.
-        must: Pairs that are linked, whatever they are like.
-        cannot: Pairs that are not linked, whatever they are like.
-        lists: A table of further such pairs: columns `left`, `right`, `decision` (must or cannot).
-        former: The result of an earlier run: its links are taken over where nothing has changed.
-        learning: From which pairs weights and the threshold are learned.
-        partition: Objects of one task, before those from beyond its border are added.
-        border: How many steps from object to neighbour or candidate the border of a partition is
-            wide.
-        limits: What the run may cost.
+        must: Pairs that are linked, regardless of similarity.
+        cannot: Pairs that are not linked, regardless of similarity.
+        lists: A table of more such pairs: columns `left`, `right`, `decision` (must or cannot).
+        former: The result of an earlier run, whose links are reused for unchanged partitions.
+        learning: The labelled pairs from which weights and the threshold are learned.
+        partition: Objects of one task, before the copies from beyond its border.
+        border: The width of a partition's border, in steps from object to neighbour or candidate.
+        limits: Limits of the run.
     """
 
     left: Source
@@ -225,7 +224,7 @@ class SimilaritySpec(Specification):
         Annotated[Grid, Tag("(grid)")] | Annotated[Keys, Tag("(keys)")], Discriminator(_branch)
     ]
     roads: RoadsSpec | None = None
-    measures: Annotated[tuple[MeasureSpec, ...], Field(min_length=1, max_length=_MOST_MEASURES)]
+    measures: Annotated[tuple[MeasureSpec, ...], Field(min_length=1, max_length=_MAX_MEASURES)]
     relational: Annotated[float, Field(ge=0, lt=1)] = 0.0
     references: Annotated[tuple[FieldOfBoth, ...], Field(max_length=8)] = ()
     types: Types | None = None
@@ -242,7 +241,7 @@ class SimilaritySpec(Specification):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Check what concerns several members; the pointers are those of the document."""
+        """Check rules across members; pointers are those of the document."""
         total = self.relational + sum(measure.weight for measure in self.measures)
         if not isclose(total, 1, abs_tol=1e-6):
             reason = f"the weights and relational sum up to 1, and not to {total:g}"
@@ -260,11 +259,11 @@ class SimilaritySpec(Specification):
 
     def _check_scale(self, measure: MeasureSpec, pointer: str) -> None:
         nearness = {MeasureName.START, MeasureName.END}
-        needed = {MeasureName.DATE} | (set() if isinstance(self.blocking, Grid) else nearness)
-        if measure.measure in needed and measure.scale is None:
+        required = {MeasureName.DATE} | (set() if isinstance(self.blocking, Grid) else nearness)
+        if measure.measure in required and measure.scale is None:
             raise SpecInvalid(pointer, "a scale is expected")
-        scaled = {MeasureName.NUMBER, MeasureName.DATE, *nearness}
-        if measure.scale is not None and measure.measure not in scaled:
+        scalable = {MeasureName.NUMBER, MeasureName.DATE, *nearness}
+        if measure.scale is not None and measure.measure not in scalable:
             raise SpecInvalid(pointer, "this measure has no scale")
 
     @property
@@ -272,9 +271,9 @@ class SimilaritySpec(Specification):
         return self.blocking.buffer if isinstance(self.blocking, Grid) else None
 
     def fields(self, side: Side) -> tuple[str, ...]:
-        """The fields that are read of a source."""
+        """Return the fields that are read from a source."""
         lines = [self.blocking.grid] if isinstance(self.blocking, Grid) else self.blocking.keys
         types = () if self.types is None else (self.types,)
         lanes = () if self.roads is None or self.roads.one_way is None else (self.roads.one_way,)
-        read = (*lines, *lanes, *self.measures, *self.references, *types)
-        return tuple(sorted({each.name(side) for each in read} - {"id"}))
+        used = (*lines, *lanes, *self.measures, *self.references, *types)
+        return tuple(sorted({field.name(side) for field in used} - {"id"}))

@@ -1,4 +1,4 @@
-"""The forecast of a run, and its stages: each follows from inputs and what earlier ones kept."""
+"""The forecast of a run, and its stages: each reads inputs and frames of earlier stages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.matching.similarity.calibration import calibration_report
-from spark_jobs.matching.similarity.former import former_rows, reused
+from spark_jobs.matching.similarity.former import former_rows, reuse_report
 from spark_jobs.matching.similarity.frames import objects, records
-from spark_jobs.matching.similarity.labels import effective, learn
-from spark_jobs.matching.similarity.partitions import COPIES, copies, owned, starts_of, with_copies
-from spark_jobs.matching.similarity.prepare import prepared
-from spark_jobs.matching.similarity.recompose import recomposed
+from spark_jobs.matching.similarity.labels import effective_spec, learn
+from spark_jobs.matching.similarity.partitions import (
+    COPIES,
+    assign_owners,
+    copies,
+    starts_of,
+    with_copies,
+)
+from spark_jobs.matching.similarity.prepare import prepare_roads
+from spark_jobs.matching.similarity.recompose import recompose
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.matching.similarity.task import (
     MATCHED,
@@ -33,11 +39,11 @@ _BYTES_PER_OBJECT: Final = 20_000
 _BYTES_PER_PAIR: Final = 800
 """Memory for a candidate while its partition is matched."""
 _BYTES_PER_CROSSING: Final = 2_000
-"""Memory for a place where two lines of a source are divided, with the pieces."""
+"""Memory for a crossing where two lines of a source are divided, with the pieces."""
 _BASE_BYTES: Final = 512 * 2**20
-_TASKS_OF_PARTITION: Final = 4
-"""Partitions are hashed to tasks: with more of them fewer have to wait for each other."""
-_MOST_UNCERTAIN: Final = 20
+_TASKS_PER_PARTITION: Final = 4
+"""Tasks per partition: partitions are hashed to tasks, so more tasks mean fewer shared ones."""
+_MAX_UNCERTAIN: Final = 20
 _COLUMNS: Final = ["partition", "side", "id", "record", "link", "cannot", "owned"]
 
 
@@ -47,11 +53,11 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
     Raises:
         InputUnfit: A source is empty, a line does not fit the grid, or lists contradict each other.
     """
-    # Lines are divided later: there will be more objects, in the same cells.
+    # Lines are divided later, which gives more objects in the same cells.
     read = objects(spec.model_copy(update={"roads": None}), context).persist()
     try:
-        rows, apart = _sizes(read)
-        crossings = 0 if spec.roads is None else min(_near(read), spec.limits.pairs)
+        rows, keyless = _sizes(read)
+        crossings = 0 if spec.roads is None else min(_near_pairs(read), spec.limits.pairs)
         blocks = _blocks(read).persist()
         try:
             total = int((blocks.agg(f.sum("pairs")).first() or (0,))[0] or 0)
@@ -68,12 +74,12 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
         heaviest=tuple(heaviest),
         memory_bytes=_memory(spec, count, total) + _BYTES_PER_CROSSING * crossings,
         time_s=count / _OBJECTS_PER_S,
-        notes=tuple(_notes(spec, total, heaviest, apart)),
+        notes=tuple(_notes(spec, total, heaviest, keyless)),
     )
 
 
 def _memory(spec: SimilaritySpec, objects: int, pairs: int) -> int:
-    """The memory of one task: a partition with its copies; lines are prepared all together."""
+    """Return the memory of one task: a partition with its copies; one task prepares all lines."""
     matched = min(objects, 2 * spec.partition)
     read = objects if spec.roads is not None else matched
     candidates = pairs * matched // objects
@@ -86,45 +92,45 @@ def _sizes(read: DataFrame) -> tuple[dict[str, int], int]:
     Raises:
         InputUnfit: A source has no objects.
     """
-    apart = f.sum(f.col("unreadable").cast("int")).alias("apart")
-    counted = read.groupBy("side").agg(f.count("*").alias("rows"), apart).collect()
-    rows = {SIDES[row["side"]]: row["rows"] for row in counted}
+    keyless = f.sum(f.col("unreadable").cast("int")).alias("apart")
+    counts = read.groupBy("side").agg(f.count("*").alias("rows"), keyless).collect()
+    rows = {SIDES[row["side"]]: row["rows"] for row in counts}
     for side in SIDES:
         if side not in rows:
             raise InputUnfit(f"{side} has no objects.")
-    return {side: rows[side] for side in SIDES}, sum(row["apart"] for row in counted)
+    return {side: rows[side] for side in SIDES}, sum(row["apart"] for row in counts)
 
 
-def _near(read: DataFrame) -> int:
-    """Count pairs of lines of one source that share a cell: about as many may cross."""
-    each = read.select("side", f.explode("keys").alias("key")).groupBy("side", "key").count()
+def _near_pairs(read: DataFrame) -> int:
+    """Count pairs of lines of one source that share a cell: an estimate of crossings."""
+    keys = read.select("side", f.explode("keys").alias("key")).groupBy("side", "key").count()
     pairs = f.sum(f.col("count") * (f.col("count") - 1) / 2).alias("pairs")
-    counted = each.groupBy("side").agg(pairs).agg(f.max("pairs")).first()
-    return int((counted or (0,))[0] or 0)
+    counts = keys.groupBy("side").agg(pairs).agg(f.max("pairs")).first()
+    return int((counts or (0,))[0] or 0)
 
 
 def _blocks(read: DataFrame) -> DataFrame:
-    """Keys of both sources: ``key``, ``records``, ``pairs``."""
-    each = read.select("side", f.explode("keys").alias("key"))
+    """Return the keys of both sources: ``key``, ``records``, ``pairs``."""
+    keys = read.select("side", f.explode("keys").alias("key"))
     right = f.sum("side").alias("right")
-    counted = each.groupBy("key").agg(f.count("*").alias("records"), right)
+    counts = keys.groupBy("key").agg(f.count("*").alias("records"), right)
     pairs = ((f.col("records") - f.col("right")) * f.col("right")).alias("pairs")
-    return counted.select("key", "records", pairs)
+    return counts.select("key", "records", pairs)
 
 
-def _notes(spec: SimilaritySpec, pairs: int, heaviest: list[Block], apart: int) -> Iterator[str]:
+def _notes(spec: SimilaritySpec, pairs: int, heaviest: list[Block], keyless: int) -> Iterator[str]:
     if pairs > spec.limits.pairs:
         yield f"There are {pairs:,} pairs, and limits.pairs is {spec.limits.pairs:,}: it will stop."
     if heaviest and heaviest[0].pairs > spec.limits.block_pairs:
         yield f"The block {heaviest[0].name} has {heaviest[0].pairs:,} pairs: it will stop."
-    if apart:
-        yield f"{apart:,} objects have no key or no line: they will be unmatched."
+    if keyless:
+        yield f"{keyless:,} objects have no key or no line: they will be unmatched."
     if spec.roads is not None:
-        yield "Lines are divided where they meet: more objects will be matched than there are."
+        yield "Lines are divided where they meet, so more objects will be matched."
 
 
 def _roads(spec: SimilaritySpec, context: StageContext) -> DataFrame:
-    return prepared(records(spec, context), spec)
+    return prepare_roads(records(spec, context), spec)
 
 
 def _objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
@@ -135,15 +141,15 @@ def _borders(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     read = context.output("objects")
     _check_blocks(spec, read)
     starts = starts_of(read, spec)
-    if len(starts) == 1:  # it has no border
+    if len(starts) == 1:  # there is no border
         return context.spark.createDataFrame([], COPIES)
-    return copies(owned(read, starts), spec.border)
+    return copies(assign_owners(read, starts), spec.border)
 
 
 def _partitions(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     read = context.output("objects")
-    own = owned(read, starts_of(read, spec))
-    placed = with_copies(own, context.output("borders"), spec).select(*_COLUMNS)
+    owned_objects = assign_owners(read, starts_of(read, spec))
+    placed = with_copies(owned_objects, context.output("borders"), spec).select(*_COLUMNS)
     if spec.former is None:
         return placed
     former = former_rows(context, placed.where("owned"))
@@ -151,10 +157,10 @@ def _partitions(spec: SimilaritySpec, context: StageContext) -> DataFrame:
 
 
 def _check_blocks(spec: SimilaritySpec, read: DataFrame) -> None:
-    """Refuse what would cost more than the limits.
+    """Check the limits of pairs.
 
     Raises:
-        InputUnfit: The blocks have too many pairs, one of them or all.
+        InputUnfit: One block, or all blocks, have too many pairs.
     """
     largest = f.max(f.struct("pairs", "key")).alias("largest")
     row = _blocks(read).agg(largest, f.sum("pairs").alias("total")).first()
@@ -174,30 +180,30 @@ def _check_blocks(spec: SimilaritySpec, read: DataFrame) -> None:
 
 def _match(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     placed = context.output("partitions")
-    tasks = _TASKS_OF_PARTITION * placed.select("partition").distinct().count()
-    spread = placed.repartition(max(1, tasks), "partition").groupBy("partition")
-    used = effective(spec, context)
+    tasks = _TASKS_PER_PARTITION * placed.select("partition").distinct().count()
+    by_partition = placed.repartition(max(1, tasks), "partition").groupBy("partition")
+    effective = effective_spec(spec, context)
 
-    def matched(partition: pa.Table) -> pa.Table:
-        return pa.Table.from_pylist([*match_partition(partition.to_pylist(), used)], MATCHED)
+    def match_rows(partition: pa.Table) -> pa.Table:
+        return pa.Table.from_pylist([*match_partition(partition.to_pylist(), effective)], MATCHED)
 
-    return spread.applyInArrow(matched, from_arrow_schema(MATCHED))
+    return by_partition.applyInArrow(match_rows, from_arrow_schema(MATCHED))
 
 
 def _report(spec: SimilaritySpec, context: StageContext) -> None:
-    """Report what was compared, how measures share in it, and which pairs to label next."""
-    matched, used = context.output("match"), effective(spec, context)
-    counted = matched.where(f.col("kind").isin("candidates", "aggregations"))
-    for row in counted.groupBy("kind").agg(f.sum("count").alias("total")).collect():
+    """Report counts, the contributions of measures, and the pairs to label next."""
+    matched, effective = context.output("match"), effective_spec(spec, context)
+    counts = matched.where(f.col("kind").isin("candidates", "aggregations"))
+    for row in counts.groupBy("kind").agg(f.sum("count").alias("total")).collect():
         context.count(row["kind"], row["total"])
-    context.report("calibration", _calibration(matched, used))
-    context.report("uncertain", {"pairs": _uncertain(matched, used)})
+    context.report("calibration", _calibration(matched, effective))
+    context.report("uncertain", {"pairs": _uncertain(matched, effective)})
     if spec.former is not None:
-        context.report("former", reused(matched))
+        context.report("former", reuse_report(matched))
 
 
 def _calibration(matched: DataFrame, spec: SimilaritySpec) -> Mapping[str, Any]:
-    """Report the share of each measure in a sample of candidates; empty: there are too few."""
+    """Report the contribution of each measure in a sample of candidates; empty: too few."""
     labels = [measure.label for measure in spec.measures]
     columns = [f.col("terms")[label].alias(str(at)) for at, label in enumerate(labels)]
     sample = (
@@ -210,10 +216,10 @@ def _calibration(matched: DataFrame, spec: SimilaritySpec) -> Mapping[str, Any]:
 
 
 def _uncertain(matched: DataFrame, spec: SimilaritySpec) -> list[Mapping[str, Any]]:
-    """The candidates that the threshold divides the least clearly: a label tells most of them."""
-    found = matched.where("kind = 'uncertain'")
+    """Return the candidates nearest to the threshold, whose labels are the most informative."""
+    candidates = matched.where("kind = 'uncertain'")
     distance = f.abs(f.col("similarity") - spec.threshold * (1 - spec.relational))
-    rows = found.orderBy(f.round(distance, 9), "left", "right").limit(_MOST_UNCERTAIN).collect()
+    rows = candidates.orderBy(f.round(distance, 9), "left", "right").limit(_MAX_UNCERTAIN).collect()
     return [
         {
             "left": row["left"][0],
@@ -226,14 +232,14 @@ def _uncertain(matched: DataFrame, spec: SimilaritySpec) -> list[Mapping[str, An
 
 
 def _result(spec: SimilaritySpec, context: StageContext) -> DataFrame:
-    return recomposed(context, _explanation(effective(spec, context)))
+    return recompose(context, _explanation(effective_spec(spec, context)))
 
 
 def _explanation(spec: SimilaritySpec) -> Column:
-    """Say in words why objects are linked."""
+    """Return the reason for a row as text."""
     terms = f.transform(
         f.map_entries("terms"),
-        lambda each: f.format_string("%s %.2f", each["key"], each["value"]),
+        lambda item: f.format_string("%s %.2f", item["key"], item["value"]),
     )
     many = f.when(
         (f.size("left") > 1) | (f.size("right") > 1),
@@ -242,12 +248,12 @@ def _explanation(spec: SimilaritySpec) -> Column:
     above = f.format_string(
         f"similarity %.3f is above {spec.threshold:g}: %s.", "similarity", f.array_join(terms, ", ")
     )
-    found = f.concat(many, above)
+    similarity_text = f.concat(many, above)
     return (
         f.when(f.col("outcome") == "must", "It was decided by a person.")
         .when(f.size("rejected") > 0, "What it is similar to is in a link that is more similar.")
         .when(f.col("outcome") == "unmatched", "No candidate is similar enough and free.")
-        .otherwise(found)
+        .otherwise(similarity_text)
     )
 
 

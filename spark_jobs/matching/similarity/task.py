@@ -1,4 +1,4 @@
-"""The task of one partition: its links are found, or taken over from a former result."""
+"""The task of one partition: finds its links, or reuses those of a former result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.matching.similarity.engine import Link, Matching, match
 from spark_jobs.matching.similarity.fingerprints import (
     Fingerprint,
     FormerRow,
-    GivenLink,
+    PartitionLink,
     reason_to_match,
 )
 from spark_jobs.matching.similarity.objects import MatchObject, Reader
@@ -24,7 +24,7 @@ SIDES: Final[tuple[Side, Side]] = ("left", "right")
 RECORDS: Final = pa.schema([("side", pa.int32()), ("id", pa.string()), ("record", pa.string())])
 """Records of objects as JSON, by the number of their side."""
 FORMER: Final = 2
-"""The side of rows that are no objects, but rows of the former result."""
+"""The side of rows of the former result, which are not objects."""
 
 MATCHED: Final = pa.schema(
     [
@@ -44,31 +44,31 @@ MATCHED: Final = pa.schema(
 def match_partition(
     rows: Sequence[Mapping[str, Any]], spec: SimilaritySpec
 ) -> Iterator[dict[str, Any]]:
-    """Match the objects of a partition, unless a former result has their links already.
+    """Match the objects of a partition, unless a former result has their links.
 
     Args:
         rows: Objects with ``partition``, ``side``, ``id``, ``record``, ``link``, ``cannot``,
             ``owned``; and rows of the former result, by their side.
 
     Yields:
-        Links, what is to be reported, and last the ``partition``: how many objects it owns, its
-        fingerprint, and the reason why they were matched; none if they were not.
+        Links, rows to report, and last the ``partition``: the number of objects it owns, its
+        fingerprint, and the reason for matching them; none if links are reused.
     """
     former = [FormerRow.from_json(row["record"]) for row in rows if row["side"] == FORMER]
     objects_ = [row for row in rows if row["side"] != FORMER]
     if not objects_:
         return
-    present = Fingerprint.of(_settings(spec), objects_)
-    reason = reason_to_match(present, former)
+    current = Fingerprint.of(_settings(spec), objects_)
+    reason = reason_to_match(current, former)
     if reason is None:
         links = [row.link for row in former if row.link is not None]
     else:
         matching, owned = _matching(objects_, spec)
-        links = [_given(link) for link in matching.links if _gives(link, owned)]
-        yield from _reported(matching, owned, spec)
+        links = [_partition_link(link) for link in matching.links if _owns_link(link, owned)]
+        yield from _report_rows(matching, owned, spec)
     partition = {"partition": rows[0]["partition"]}
     yield from (_link_row(link) | partition for link in links)
-    fingerprint = str(present.vouching_for(links))
+    fingerprint = str(current.with_links(links))
     count = sum(row["owned"] for row in objects_)
     yield {
         "kind": "partition", "count": count, "fingerprint": fingerprint, "reason": reason,
@@ -76,7 +76,7 @@ def match_partition(
 
 
 def _matching(rows: Sequence[Mapping[str, Any]], spec: SimilaritySpec) -> tuple[Matching, set[str]]:
-    """Match objects; return the ids of those on the left that the partition owns as well."""
+    """Match objects; also return the ids on the left that the partition owns."""
     readers = [Reader(spec, side) for side in SIDES]
     sides: tuple[list[MatchObject], list[MatchObject]] = [], []
     for row in rows:
@@ -86,16 +86,16 @@ def _matching(rows: Sequence[Mapping[str, Any]], spec: SimilaritySpec) -> tuple[
     return match(*sides, spec), {row["id"] for row in rows if row["owned"] and not row["side"]}
 
 
-def _gives(link: Link, owned: set[str]) -> bool:
-    """Whether a partition gives a link: the one that owns its first object does."""
+def _owns_link(link: Link, owned: set[str]) -> bool:
+    """Whether the partition outputs a link, because it owns the link's first object."""
     return not link.decided and link.left[0] in owned
 
 
-def _given(link: Link) -> GivenLink:
-    return GivenLink(link.left, link.right, link.similarity, link.terms)
+def _partition_link(link: Link) -> PartitionLink:
+    return PartitionLink(link.left, link.right, link.similarity, link.terms)
 
 
-def _reported(
+def _report_rows(
     matching: Matching, owned: set[str], spec: SimilaritySpec
 ) -> Iterator[dict[str, Any]]:
     for pair in matching.uncertain:
@@ -109,16 +109,16 @@ def _reported(
     yield {"kind": "aggregations", "count": matching.aggregations}
 
 
-def _link_row(link: GivenLink) -> dict[str, Any]:
+def _link_row(link: PartitionLink) -> dict[str, Any]:
     ids = {"left": [*link.left], "right": [*link.right]}
     return {"kind": "link", **ids, "similarity": link.similarity, "terms": [*link.terms.items()]}
 
 
 def _settings(spec: SimilaritySpec) -> str:
-    return spec.model_dump_json(exclude=_APART)
+    return spec.model_dump_json(exclude=_EXCLUDED)
 
 
-_APART: Final = {
+_EXCLUDED: Final = {
     *("left", "right", "must", "cannot", "lists", "former", "learning", "partition", "limits")
 }
-"""Members that a fingerprint has by what they say of its objects, or that change no link."""
+"""Members that the fingerprint covers by its objects, or that do not change links."""

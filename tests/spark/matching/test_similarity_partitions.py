@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.matching.similarity.partitions import (
+    assign_owners,
     copies,
-    owned,
     partition_of,
     starts_of,
     with_copies,
@@ -37,7 +37,7 @@ def placed(spark: SparkSession, rows: Sequence[tuple[int, int, list[str], list[i
     objects = spark.createDataFrame(
         [(side, number, number << 40, keys, joints) for side, number, keys, joints in rows], FIELDS
     )
-    return owned(objects, starts_of(objects, SPEC))
+    return assign_owners(objects, starts_of(objects, SPEC))
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 1_000])

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from spark_jobs.matching.similarity.fingerprints import (
     Fingerprint,
     FormerRow,
-    GivenLink,
+    PartitionLink,
     reason_to_match,
 )
 from spark_jobs.matching.similarity.partitions import Cell, Counts, split
 
-LINK = GivenLink(("a1",), ("b1", "b2"), 0.1 + 0.2, {"text(name)": 1 / 3})
-OTHER = GivenLink(("a2",), ("b3",), 0.9, {"text(name)": 0.9})
+LINK = PartitionLink(("a1",), ("b1", "b2"), 0.1 + 0.2, {"text(name)": 1 / 3})
+OTHER = PartitionLink(("a2",), ("b3",), 0.9, {"text(name)": 0.9})
 ROWS: list[dict[str, Any]] = [
     {"side": side, "id": id_, "record": "{}", "link": None, "cannot": None, "owned": True}
     for side, id_ in ((0, "a1"), (0, "a2"), (1, "b1"), (1, "b2"), (1, "b3"))
@@ -32,8 +32,8 @@ def present(*changes: dict[str, Any], settings: str = "s") -> Fingerprint:
     return Fingerprint.of(settings, [*changed, *ROWS[len(changed) :]])
 
 
-def former(*links: GivenLink, of: Fingerprint | None = None) -> list[FormerRow]:
-    vouched = str((of or present()).vouching_for(links))
+def former(*links: PartitionLink, of: Fingerprint | None = None) -> list[FormerRow]:
+    vouched = str((of or present()).with_links(links))
     return [*(FormerRow(vouched, link) for link in links), FormerRow(vouched)]
 
 
@@ -84,7 +84,7 @@ def test_a_former_result_that_lacks_rows_or_was_edited_does_not_vouch(
 
 
 def test_a_rejected_link_is_vouched_for_too() -> None:
-    vouched = str(present().vouching_for([LINK, OTHER]))
+    vouched = str(present().with_links([LINK, OTHER]))
     rows = [FormerRow(vouched, LINK), FormerRow(None, OTHER)]
     assert reason_to_match(present(), rows) is None
     assert json.loads(rows[1].to_json())["fingerprint"] is None

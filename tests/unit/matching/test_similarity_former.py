@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.matching.similarity.fingerprints import FormerRow, GivenLink
-from spark_jobs.matching.similarity.former import parsed_row
+from spark_jobs.matching.similarity.fingerprints import FormerRow, PartitionLink
+from spark_jobs.matching.similarity.former import parse_row
 
 TERMS = [{"measure": "text(name)", "similarity": 1}]
-LINK = GivenLink(("a1", "a2"), ("b1",), 0.1 + 0.2, {"text(name)": 1.0})
+LINK = PartitionLink(("a1", "a2"), ("b1",), 0.1 + 0.2, {"text(name)": 1.0})
 REJECTED = {"left": ["a2"], "right": ["b2"], "similarity": 0.5, "terms": TERMS}
 ROW: dict[str, Any] = {
     "left": ["a1", "a2"],
@@ -27,14 +27,14 @@ ROW: dict[str, Any] = {
 def parsed(row: dict[str, Any]) -> list[tuple[int, str, FormerRow]]:
     return [
         (each["side"], each["id"], FormerRow.from_json(each["record"]))
-        for each in parsed_row(json.dumps(row))
+        for each in parse_row(json.dumps(row))
     ]
 
 
 def test_a_file_and_a_class_give_the_same() -> None:
     expected = [
         (0, "a1", FormerRow("f", LINK)),
-        (0, "a2", FormerRow(None, GivenLink(("a2",), ("b2",), 0.5, {"text(name)": 1.0}))),
+        (0, "a2", FormerRow(None, PartitionLink(("a2",), ("b2",), 0.5, {"text(name)": 1.0}))),
     ]
     assert parsed(ROW) == expected
     texts = {name: json.dumps(ROW[name]) for name in ("left", "right", "terms", "rejected")}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.matching.similarity.candidates import candidates
 from spark_jobs.matching.similarity.geometry import (
-    MOST_POINTS,
+    MAX_POINTS,
     Point,
     Polyline,
     nearer_than,
@@ -48,7 +48,7 @@ def test_no_segment_is_lost_where_a_line_is_halved() -> None:
 
 
 def wave(height: float) -> list[Point]:
-    return [(float(at), sin(at) / 9 + height) for at in range(MOST_POINTS)]
+    return [(float(at), sin(at) / 9 + height) for at in range(MAX_POINTS)]
 
 
 def test_long_lines_are_halved_only_where_they_are_near() -> None:
@@ -62,7 +62,7 @@ def test_long_lines_are_halved_only_where_they_are_near() -> None:
     assert not near(10.3)
     assert near(9.5)
     assert not halved[50.0], "their boxes are too far away from each other"
-    assert halved[10.3] < MOST_POINTS
+    assert halved[10.3] < MAX_POINTS
     assert halved[9.5] < 20
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_jobs.matching.similarity.learning import learned
+from spark_jobs.matching.similarity.learning import fit_weights
 from spark_jobs.runner.port import InputUnfit
 
 
@@ -16,7 +16,7 @@ def test_what_tells_matches_apart_gets_the_weight() -> None:
     noise = random.uniform(0, 1, 200)
     against = 1 - telling
     terms = np.stack([telling, noise, against], axis=1)
-    found = learned(terms, [*map(bool, matches)], relational=0.3)
+    found = fit_weights(terms, [*map(bool, matches)], relational=0.3)
     assert sum(found.weights) == pytest.approx(0.7)
     assert found.weights[0] > 0.6
     assert found.weights[2] == 0
@@ -37,4 +37,4 @@ def test_labels_that_tell_nothing(
     terms: list[list[float]], matches: list[bool], reason: str
 ) -> None:
     with pytest.raises(InputUnfit, match=reason):
-        learned(np.array(terms), matches, relational=0.0)
+        fit_weights(np.array(terms), matches, relational=0.0)

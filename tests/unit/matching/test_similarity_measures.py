@@ -18,7 +18,7 @@ from spark_jobs.matching.similarity.calibration import (
 from spark_jobs.matching.similarity.geometry import (
     cells,
     chord_similarity,
-    joined,
+    join_lines,
     length_similarity,
     nearer_than,
     parse_polyline,
@@ -127,9 +127,9 @@ def test_chords_at_right_angles_are_not_alike() -> None:
 def test_lines_are_joined_where_they_meet() -> None:
     one, other = polyline([(0, 0), (1, 0)]), polyline([(2, 0), (1, 0)])
     whole = polyline([(0, 0), (1, 0), (2, 0)])
-    assert joined(one, other) == whole
-    assert joined(other, one) == whole
-    assert joined(one, polyline([(5, 5), (6, 6)])) is None
+    assert join_lines(one, other) == whole
+    assert join_lines(other, one) == whole
+    assert join_lines(one, polyline([(5, 5), (6, 6)])) is None
 
 
 def test_distance_of_lines() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.matching.similarity.prepare import prepared_records
+from spark_jobs.matching.similarity.prepare import prepare_records
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.runner.specification import SpecInvalid
@@ -27,7 +27,7 @@ def records(*documents: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """Prepare records as the stage does; return them by their ids."""
     rows = [{"side": 0, "id": each["id"], "record": json.dumps(each)} for each in documents]
     spec = SimilaritySpec.parse({**SPEC, **changes})
-    return {row["id"]: json.loads(row["record"]) for row in prepared_records(rows, spec)}
+    return {row["id"]: json.loads(row["record"]) for row in prepare_records(rows, spec)}
 
 
 def test_m5_a_record_becomes_those_of_its_pieces() -> None:

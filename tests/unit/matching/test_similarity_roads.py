@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spark_jobs.matching.similarity.geometry import Point, nearer_than, nearest, polyline
 from spark_jobs.matching.similarity.grids import SegmentGrid
 from spark_jobs.matching.similarity.lines import Road, RoadSettings
-from spark_jobs.matching.similarity.roads import divided
+from spark_jobs.matching.similarity.roads import divide_roads
 from spark_jobs.runner.port import InputUnfit
 
 PLAIN = RoadSettings(snap=0.0)
@@ -25,7 +25,7 @@ Pieces = dict[tuple[str, int], tuple[tuple[float, float], ...]]
 
 
 def pieces(settings: RoadSettings, *roads: Road) -> Pieces:
-    return {(each.id, each.piece): each.points for each in divided(roads, settings)}
+    return {(each.id, each.piece): each.points for each in divide_roads(roads, settings)}
 
 
 def road(id_: str, *points: tuple[float, float], one_way: bool = False) -> Road:
@@ -238,7 +238,9 @@ AXES = RoadSettings(snap=1.0, axes=6.0)
 
 
 def test_two_lanes_are_one_road_and_junctions_stay_junctions() -> None:
-    found = divided([*LANES, road("side", (30, 40), (30, 4)), road("on", (100, 0), (150, 0))], AXES)
+    found = divide_roads(
+        [*LANES, road("side", (30, 40), (30, 4)), road("on", (100, 0), (150, 0))], AXES
+    )
     assert {(each.id, each.piece): each.points for each in found} == {
         ("in", 1): ((0, 2), (30, 2)),
         ("in", 2): ((30, 2), (50, 2), (100, 2)),
@@ -270,14 +272,14 @@ def test_each_lane_has_one_other() -> None:
 def test_lines_that_lie_at_one_place_are_refused() -> None:
     lines = [road(str(n), (0, n), (10, 9 - n)) for n in range(9)]
     with pytest.raises(InputUnfit, match=r"where 0 does.*limits\.block_pairs"):
-        divided(lines, RoadSettings(snap=0.0, most_pairs=20))
+        divide_roads(lines, RoadSettings(snap=0.0, max_pairs=20))
 
 
 def test_ends_and_crossings_at_one_place_are_compared_with_so_many_segments() -> None:
     lines = [road(str(n), (0, n), (10, -n * n / 4)) for n in range(12)]
-    assert len(pieces(RoadSettings(snap=0.0, most_pairs=1_000), *lines)) == 12 + 2 * 66
+    assert len(pieces(RoadSettings(snap=0.0, max_pairs=1_000), *lines)) == 12 + 2 * 66
     with pytest.raises(InputUnfit, match=r"crossings lie where 0 does.*\.block_pairs"):
-        divided(lines, RoadSettings(snap=0.0, most_pairs=900))
+        divide_roads(lines, RoadSettings(snap=0.0, max_pairs=900))
 
 
 def test_segments_are_compared_in_pairs_each_once_in_their_order() -> None:
@@ -307,12 +309,12 @@ def scattered(areas: int) -> list[Road]:
 
 def test_segments_of_a_whole_network_are_bounded() -> None:
     """No area has more than a few."""
-    few = RoadSettings(snap=0.0, most_pairs=100, all_pairs=500)
-    assert len(divided(scattered(10), few)) == 60
+    few = RoadSettings(snap=0.0, max_pairs=100, all_pairs=500)
+    assert len(divide_roads(scattered(10), few)) == 60
     with pytest.raises(InputUnfit, match=r"pairs of segments are near.*limits\.pairs"):
-        divided(scattered(200), few)
+        divide_roads(scattered(200), few)
     with pytest.raises(InputUnfit, match=r"pairs of an end or a crossing and .*limits\.pairs"):
-        divided(scattered(30), few)
+        divide_roads(scattered(30), few)
 
 
 def test_lanes_of_a_whole_network_are_bounded() -> None:
@@ -321,9 +323,9 @@ def test_lanes_of_a_whole_network_are_bounded() -> None:
         for area in range(30)
         for lane in LANES[:2]
     ]
-    assert len(divided(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=1_000))) == 30
+    assert len(divide_roads(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=1_000))) == 30
     with pytest.raises(InputUnfit, match=r"pairs of a lane and one where it ends.*limits\.pairs"):
-        divided(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=20))
+        divide_roads(lanes, RoadSettings(snap=1.0, axes=6.0, all_pairs=20))
 
 
 @pytest.mark.timeout(60)  # with the shares of a line anew for each of its points, minutes
@@ -334,7 +336,7 @@ def test_an_axis_of_two_lanes_of_many_points() -> None:
         road("in", *points, one_way=True),
         road("out", *((x + 0.5, y + 4) for x, y in reversed(points)), one_way=True),
     )
-    (axis,) = divided(lanes, RoadSettings(snap=0.0, axes=6.0))
+    (axis,) = divide_roads(lanes, RoadSettings(snap=0.0, axes=6.0))
     assert len(axis.points) == count
 
 
@@ -347,21 +349,21 @@ def bundle(count: int, end: float) -> list[Road]:
 def test_lanes_that_begin_where_many_end_are_refused() -> None:
     lanes = bundle(2_000, 9.0)
     with pytest.raises(InputUnfit, match=r"2,000 lanes begin where 0 ends.*limits\.block_pairs"):
-        divided(lanes, RoadSettings(snap=0.0, axes=100.0))
+        divide_roads(lanes, RoadSettings(snap=0.0, axes=100.0))
 
 
 def test_as_many_lanes_as_the_limit_are_compared() -> None:
     lanes = bundle(4, 9.0)
-    assert len(divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=16))) == 4
+    assert len(divide_roads(lanes, RoadSettings(snap=0.0, axes=100.0, max_pairs=16))) == 4
     with pytest.raises(InputUnfit, match="lanes begin"):
-        divided(lanes, RoadSettings(snap=0.0, axes=100.0, most_pairs=15))
+        divide_roads(lanes, RoadSettings(snap=0.0, axes=100.0, max_pairs=15))
 
 
 def test_lines_that_end_at_lanes_are_compared_with_so_many_of_them() -> None:
     sides = [road(f"side{n}", (3 * n, 40 + n), (3 * n, 4)) for n in range(9)]
-    assert len(divided([*LANES, *sides], replace(AXES, most_pairs=1_000))) > len(sides)
+    assert len(divide_roads([*LANES, *sides], replace(AXES, max_pairs=1_000))) > len(sides)
     with pytest.raises(InputUnfit, match=r"18 ends and crossings lie where in.*\.block_pairs"):
-        divided([*LANES, *sides], replace(AXES, most_pairs=10))
+        divide_roads([*LANES, *sides], replace(AXES, max_pairs=10))
 
 
 coordinate = st.integers(0, 12).map(float)
@@ -377,9 +379,9 @@ def test_lines_keep_their_length_and_meet_at_ends_in_any_order(
     lines: list[list[tuple[float, float]]], snap: float, random: Random
 ) -> None:
     roads = [Road(str(number), tuple(line)) for number, line in enumerate(lines)]
-    found = divided(roads, RoadSettings(snap))
+    found = divide_roads(roads, RoadSettings(snap))
     random.shuffle(roads)
-    assert divided(roads, RoadSettings(snap)) == found
+    assert divide_roads(roads, RoadSettings(snap)) == found
     for given_ in roads:
         parts = [each for each in found if each.id == given_.id]
         numbers = [0] if len(parts) == 1 else [*range(1, len(parts) + 1)]

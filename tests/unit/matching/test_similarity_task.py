@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.matching.similarity.fingerprints import FormerRow, GivenLink
+from spark_jobs.matching.similarity.fingerprints import FormerRow, PartitionLink
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.matching.similarity.task import FORMER, match_partition
 
@@ -33,11 +33,11 @@ def row(side: int, id_: str, length: int, **changes: Any) -> Row:
     return {**document, "link": None, "cannot": None, "owned": True, **changes}
 
 
-def task(rows: Sequence[Mapping[str, Any]]) -> tuple[list[GivenLink], Row]:
+def task(rows: Sequence[Mapping[str, Any]]) -> tuple[list[PartitionLink], Row]:
     """Return the links that a partition gives, and what it says of itself."""
     *found, partition = match_partition(rows, SPEC)
     links = [
-        GivenLink(
+        PartitionLink(
             tuple(each["left"]), tuple(each["right"]), each["similarity"], dict(each["terms"])
         )
         for each in found
@@ -46,7 +46,7 @@ def task(rows: Sequence[Mapping[str, Any]]) -> tuple[list[GivenLink], Row]:
     return sorted(links, key=lambda link: link[:2]), partition
 
 
-def former(links: Sequence[GivenLink], fingerprint: str) -> list[Row]:
+def former(links: Sequence[PartitionLink], fingerprint: str) -> list[Row]:
     rows = [FormerRow(fingerprint), *(FormerRow(fingerprint, link) for link in links)]
     return [{"partition": 0, "side": FORMER, "id": "", "record": each.to_json()} for each in rows]
 
