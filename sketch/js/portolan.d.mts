@@ -1,13 +1,13 @@
 // Types and descriptions of portolan.mjs; see docs/caching-clients.md. Apache-2.0.
 
-/** Who answered: the client's own copy, a cache on the way that says so, or the origin. */
+/** Who answered: the client's own copy, a cache on the way that shows it, or the origin. */
 export type Source = "own" | "shared" | "origin";
 export type Read = { value: any; etag: string | null; source: Source };
 export type Result = {
   items: any[];
   next: string | null;
   source: Source;
-  /** How many objects there are on all pages, and how they were counted, if `count` was given. */
+  /** The number of objects on all pages, and how they were counted, if `count` was given. */
   total?: number;
   count?: "exact" | "estimated";
 };
@@ -21,18 +21,18 @@ export type Options = {
   mode?: "eager" | "lazy";
   /** Sent with each request, such as Authorization. */
   headers?: Record<string, string>;
-  /** What the copies may take. */
+  /** The memory limit of all copies (bytes). */
   cacheBytes?: number;
   /** For tests. */
   fetch?: typeof fetch;
-  /** Seconds that pass, sleep included; for tests. */
+  /** Returns elapsed seconds, sleep included; for tests. */
   clock?: () => number;
   /** Waits for some seconds; for tests. */
   sleep?: (seconds: number) => Promise<any>;
 };
 
 export type Client = {
-  /** How often reads and filters went which way. */
+  /** Counts of reads and filters, by how they were served. */
   stats: Record<"hits" | "joined" | "fetches" | "revalidations" | "filters" | "failures" | "bytes", number>;
   get(
     name: string,
@@ -40,9 +40,9 @@ export type Client = {
     how?: { fields?: string[]; refresh?: boolean; atLeast?: string; missingOk?: boolean },
   ): Promise<Read>;
   /**
-   * Asks for objects of a class, by the parameters of docs/queries.md. The result is no older than any
+   * Queries objects of a class, by the parameters of docs/queries.md. The result is no older than any
    * write that was acknowledged more than `deltaS` before. With `oneByOne` only the ids are requested, and
-   * each object is read, and cached, by itself.
+   * each object is read, and cached, separately.
    */
   query(
     name: string,
@@ -50,8 +50,8 @@ export type Client = {
     how?: { oneByOne?: boolean; refresh?: boolean },
   ): Promise<Result>;
   /**
-   * Sets an object to a value. Where the service answers a write with the whole object, that is kept, and the
-   * next read needs no request.
+   * Sets an object to a value. If the service answers a write with the whole object, the client stores it, and
+   * the next read needs no request.
    */
   put(
     name: string,
@@ -66,28 +66,28 @@ export type Client = {
     how?: Conditions & { form?: "merge" | "json" | "update" },
   ): Promise<Written>;
   delete(name: string, id: string, how?: Conditions): Promise<Written>;
-  /** Creates an object, or a list of them. */
+  /** Creates an object, or a list of objects. */
   post(name: string, value: object | object[], how?: Conditions): Promise<Written>;
   /**
-   * Gets a filter that is made after this call: from now on no copy is used that was outdated before it,
+   * Fetches a filter generated after this call: from now on no copy is used that was outdated before the call,
    * however young it is.
    */
   refreshFilter(): Promise<void>;
-  /** Takes an object for written, by whomever. */
+  /** Treats an object as written by someone: earlier copies are not used. */
   doubt(name: string, id: string): void;
-  /** Gives up everything under way. */
+  /** Cancels all requests under way. */
   close(): void;
 };
 
 /**
- * Reads and writes one database; answers once the first filter was requested.
- * @param url of the service, or of the cache before it
+ * Reads and writes one database; resolves once the first filter was requested.
+ * @param url of the service, or of the cache in front of it
  */
 export function connect(url: string, database: string, options?: Options): Promise<Client>;
 
-/** What went wrong. */
+/** An error of the client or of the service. */
 export class PortolanError extends Error {
-  /** 0: there was no answer, or a broken one. */
+  /** 0: there was no response, or a broken one. */
   status: number;
   /** See docs/problems.md. */
   kind: string;
@@ -112,5 +112,5 @@ export function readFilter(raw: ArrayBuffer): Filter;
 /** The bits of a key. */
 export function positions(key: string, shape: { m: number; k: number; seed: number }): number[];
 
-/** The parameters of a query as its address and its key have them. */
+/** The parameters of a query in the canonical form of its address and its key. */
 export function canonicalQuery(parameters: Record<string, any>): string;

@@ -1,8 +1,8 @@
 vcl 4.1;
 
-# Varnish 7 before Portolan: the rules. Include this from a file that names the origin, who may
-# purge, and how tags are purged (example.vcl). docs/proxies.md explains each rule; the tests in
-# tests/proxies/ run this very file.
+# Varnish 7 before Portolan: the rules. Include this from a file that names the origin, the addresses
+# that may purge, and how tags are purged (example.vcl). docs/proxies.md explains each rule; the tests
+# in tests/proxies/ run this file.
 
 import std;
 
@@ -14,28 +14,28 @@ sub vcl_recv {
         call portolan_purge;
     }
     if (req.method !~ "^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$") {
-        # Varnish would pipe methods that it does not know: what follows on the connection would
-        # reach the origin unseen.
+        # Varnish would pipe unknown methods: later requests on the connection would reach the origin
+        # unseen.
         return (synth(405, "Method Not Allowed"));
     }
     if (req.method == "GET" && req.url ~ "^/v1/[a-z][a-z0-9_]*/changes(\?|$)") {
-        # Server-sent events: each byte is to arrive when it is sent.
+        # Server-sent events: each byte must arrive when it is sent.
         return (pipe);
     }
     if (req.method != "GET" && req.method != "HEAD") {
         return (pass);
     }
     if (req.url !~ "^/v1/" || req.url ~ "^/v1/[^/?]+/sketch(\?|$)") {
-        # A filter that a cache kept would be older than it says.
+        # A cached filter would be older than it says.
         return (pass);
     }
     if (req.http.Authorization || req.http.If-Match || req.http.If-Unmodified-Since) {
-        # Credentials: what one client may see is not for others. If-Match: only the origin knows.
+        # Credentials: a response to one client is not for others. If-Match: only the origin knows.
         return (pass);
     }
     # Portolan reads no cookies, and answers that do not depend on them may be shared.
     unset req.http.Cookie;
-    # Two codings at most, so two copies at most, in however many ways clients write what they accept.
+    # At most two codings, so at most two copies, in however many forms clients send Accept-Encoding.
     if (req.http.Accept-Encoding ~ "(?i)(^|[,\s])gzip\s*(;\s*q\s*=\s*(0\.0*[1-9]|1)|,|$)") {
         set req.http.Accept-Encoding = "gzip";
     } else {
@@ -43,8 +43,8 @@ sub vcl_recv {
     }
 
     if (req.http.Cache-Control ~ "(?i)(^|[,\s])(no-cache|no-store|max-age\s*=\s*0+)\s*(,|$)") {
-        # Varnish ignores what clients say about caching, and would have them wait for a fetch that
-        # began before the write they know of. Neither of these two does either.
+        # Varnish ignores the Cache-Control of clients, and would let them wait for a fetch that
+        # began before the write they know of. Neither return below does that.
         if (req.http.If-None-Match) {
             # A miss would drop If-None-Match: the origin could not answer 304.
             return (pass);
@@ -95,24 +95,24 @@ sub vcl_backend_response {
     if (beresp.ttl <= 0s) {
         call portolan_keep_not;
     }
-    # Within its TTL all the same: from half of it on a request has the answer fetched anew, and
-    # does not wait for that. Varnish revalidates by the tag then; a 304 of Portolan has all fields that say
-    # what may be kept, or a Cache-Control that forbids it, so none of the old ones stays in force.
+    # Still within the TTL: after half of it a request triggers a new fetch, and does not wait for it.
+    # Varnish then revalidates by the tag; a 304 of Portolan has all fields that control storage, or
+    # a Cache-Control that forbids it, so none of the old fields stays in force.
     set beresp.grace = beresp.ttl * 0.5;
     set beresp.ttl = beresp.ttl - beresp.grace;
     return (deliver);
 }
 
 sub portolan_keep_not {
-    # "Hit for miss": requests do not queue up for an answer that cannot be shared, and the next
-    # one that can be shared is kept.
+    # "Hit for miss": requests do not queue up for a response that cannot be shared, and the next
+    # response that can be shared is stored.
     set beresp.uncacheable = true;
     set beresp.ttl = 10s;
     return (deliver);
 }
 
 sub vcl_deliver {
-    # RFC 9211: each cache adds what it did.
+    # RFC 9211: each cache adds its status.
     if (obj.hits > 0) {
         set resp.http.Portolan-Did = "Varnish; hit";
     } else {
@@ -127,8 +127,8 @@ sub vcl_deliver {
 }
 
 sub portolan_purge {
-    # Both, the address and the token: behind another proxy on the same machine every request comes
-    # from an address that may purge. Without a token nobody may.
+    # Both the address and the token are required: behind another proxy on the same machine every
+    # request comes from an address that may purge. Without a configured token all are refused.
     if (client.ip !~ portolan_purgers
         || !std.getenv("PORTOLAN_PURGE_TOKEN")
         || std.getenv("PORTOLAN_PURGE_TOKEN") == ""
@@ -139,7 +139,7 @@ sub portolan_purge {
         # By URL, with all its variants.
         return (purge);
     }
-    # Tags are 32 hexadecimal digits each. Nothing else gets near a ban or the index.
+    # Tags are 32 hexadecimal digits each. Nothing else reaches a ban or the index.
     if (req.http.Surrogate-Key !~ "^[0-9a-f]{32}(?: [0-9a-f]{32})*+$") {
         return (synth(400, "Not Tags"));
     }
@@ -154,7 +154,7 @@ sub vcl_synth {
 }
 
 sub vcl_backend_error {
-    # No answer of the origin is no reason for an old one.
+    # If the origin does not answer, no old response may replace its answer.
     set beresp.ttl = 0s;
     set beresp.grace = 0s;
     set beresp.keep = 0s;

@@ -1,4 +1,4 @@
--- Takes the steps that are left, one after the other.
+-- Takes the remaining steps, one after the other.
 
 local module_of = {
   invalidate = layout, remove = layout, layout = layout, adopt = layout,
@@ -8,7 +8,7 @@ local module_of = {
   report_read = reads, fill = reads, state = state,
 }
 
--- Looking after a partition does not begin one: it may have been removed.
+-- Maintenance does not create a partition: it may have been removed.
 local other = at
 while not known_run
   and (ARGV[other] == 'orphans' or ARGV[other] == 'take_purges' or ARGV[other] == 'remove') do

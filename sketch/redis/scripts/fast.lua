@@ -1,8 +1,7 @@
--- The fast path of steps on one key that no other writes: reads, and writes of what no cache
--- holds. It returns what dispatch.lua would and leaves behind what that would, but for what has
--- expired: none of these steps adds to that except `report_read`, which is left to dispatch.lua
--- while there is any. It makes no function, because Redis makes those anew in every call, and that
--- takes longer than a step.
+-- The fast path of steps on one key without another writer: reads, and writes of keys that no cache
+-- holds. It returns and stores the same as dispatch.lua, except that it does not remove expired
+-- keys: only `report_read` could add to them, so that goes to dispatch.lua while there are any. It
+-- defines no function, because Redis would create it in every call, which takes longer than a step.
 
 local results, at = { now }, 5
 while ARGV[at] and known_run == run_id do

@@ -1,6 +1,6 @@
--- Which keys are in the filter: `members`, each with its packed bit positions, a count for each
--- position, and the bits. A key enters at a write, and leaves once its copies have expired
--- and no write to it is pending.
+-- The keys in the filter: `members`, each with its packed bit positions, a count for each position,
+-- and the bits. A key enters at a write, and leaves once its copies have expired and no write to it
+-- is pending.
 
 local flipped = false
 
@@ -35,7 +35,7 @@ local function leave(key)
   count(packed, -1, 0)
 end
 
--- Removes what has expired, at most so many keys of either kind. What is owed of a key ends with its copies: after a loss, with all that there may be.
+-- Removes expired keys, at most `most` of either kind. The purges owed of a key end with its copies; after a loss, with all possible copies.
 local function expire(most)
   local stale = call('ZRANGEBYSCORE', STALE, '-inf', now, 'LIMIT', 0, most)
   for _, key in ipairs(stale) do

@@ -1,8 +1,8 @@
--- What a partition's keys stand for, and its new generation when that or the server is another.
+-- The meaning of a partition's keys, and its new generation when the meaning or the server changes.
 
 local steps = {}
 
--- Begins another generation: copies are forgotten. Writes that are known stay pending.
+-- Starts a new generation: copies are forgotten, known writes stay pending.
 local function reset(lost)
   uncacheable, saturated = lost and now + LEASE_US or 0, lost and now + longest or 0
   registrations = now
@@ -12,9 +12,9 @@ local function reset(lost)
     'uncacheable', uncacheable, 'saturated', saturated, 'registrations', registrations)
 end
 
--- Begins a partition that is of another run, or of none.
+-- Starts a partition that is of another run, or of none.
 steps.lost = function()
-  call('HDEL', META, 'layout', 'schema') -- the last one may be among what was lost
+  call('HDEL', META, 'layout', 'schema') -- the last layout may have been lost
   reset(claim ~= 'new')
 end
 
@@ -23,23 +23,23 @@ steps.invalidate = function()
   return 1
 end
 
--- Removes all of a partition, unless a write to it is pending or a copy of it may be fresh. Purges
--- that it still owes are of copies that have expired. Returns whether there is nothing of it.
+-- Removes all of a partition, unless a write to it is pending or a copy of it may be fresh. Its owed
+-- purges are of expired copies. Returns whether it is removed.
 steps.remove = function()
   local last = tonumber(call('ZREVRANGE', COPIES, 0, 0, 'WITHSCORES')[2] or 0)
   if now < saturated or now < last or call('EXISTS', LEASES) == 1 then return 0 end
   call('UNLINK', unpack(KEYS))
-  flipped = false -- nothing is left to have a revision
+  flipped = false -- no revision remains
   return 1
 end
 
--- Returns what the keys of the partition stand for.
+-- Returns the meaning of the partition's keys.
 steps.layout = function()
   return call('HGET', META, 'layout') or ''
 end
 
--- Arguments: layout before; after; '1': reset; schema that registrations have to name. Where no
--- layout is known, copies may rest on any. Returns 0 if the layout before is another one.
+-- Arguments: layout before; after; '1': reset; schema that registrations must name. If no layout is
+-- known, copies may rest on any. Returns 0 if the current layout is another one.
 steps.adopt = function(first)
   local before = ARGV[first]
   if before ~= steps.layout() then return 0 end

@@ -1,6 +1,6 @@
 -- Purges: `owed` holds the times at or after which a key must be purged, `purges` the time at which
--- the key is given out next. A purge that begins later does for all times before it. Its ticket is
--- the last of these: given out again, it has the same one, unless another time has come.
+-- the key is handed out next. A purge that starts later serves all times before it. Its ticket is
+-- the last of these: it stays the same when repeated, unless another time has come.
 
 local steps = {}
 
@@ -25,8 +25,8 @@ local function set_owed(key, times)
 end
 
 -- Owes a purge now, and one after the longest fill; the latter are rounded up to a quarter of it,
--- so that a key that is written all the time owes but a few. The first is due a microsecond from
--- now: a purge that was given out at this instant does not do for it.
+-- so that a key that is written continuously owes only a few. The first is due a microsecond from
+-- now: a purge handed out at this instant does not serve it.
 steps.owe = function(key)
   local due = now + 1
   local again = math.ceil((due + AGAIN_US) / AGAIN_STEP_US) * AGAIN_STEP_US
@@ -45,8 +45,8 @@ local function ticket_of(key)
   return ticket
 end
 
--- Arguments: how many at most. Returns pairs of key, ticket. A purge whose copies have all expired
--- is given out no more: a purger that is down must not let the queue grow.
+-- Arguments: the limit. Returns pairs of key, ticket. A purge whose copies have all expired is
+-- dropped: a purger that is down must not let the queue grow.
 steps.take_purges = function(first)
   local taken = {}
   for _, key in ipairs(call('ZRANGEBYSCORE', PURGES, '-inf', now, 'LIMIT', 0, ARGV[first])) do

@@ -1,10 +1,10 @@
--- Query results: `queries` holds the keys of those that are registered, each with the number of its
--- registration. A result is registered while a fresh copy of it may lie in a cache.
+-- Query results: `queries` holds the keys of registered results, each with the number of its
+-- registration. A result is registered while a cache may hold a fresh copy of it.
 
 local steps = {}
 
--- Arguments: the registration sequence that the client knows. Returns the present one, how many
--- queries there are, whether those that follow are all, and those it lacks with their numbers.
+-- Arguments: the registration sequence that the client knows. Returns the current one, the number
+-- of queries, whether the following ones are all, and those that the client lacks, with their numbers.
 steps.registrations = function(first)
   local known, sequence = tonumber(ARGV[first]), registrations
   local count = call('ZCARD', QUERIES)
@@ -15,8 +15,8 @@ steps.registrations = function(first)
   return { sequence, count, complete and 1 or 0, newer }
 end
 
--- All copies that are in caches now are stale; later ones are registered anew. Arguments: pairs of
--- key, packed positions.
+-- All current copies in caches are stale; later ones are registered again. Arguments: pairs of key,
+-- packed positions.
 steps.invalidate_results = function(first, last)
   for at = first, last, 2 do
     local key = ARGV[at]
@@ -31,9 +31,9 @@ steps.invalidate_results = function(first, last)
   return 1
 end
 
--- Whether writes may be pending that are acknowledged without a look at the registrations: those
--- that began before a result was requested. While results are requested, and as long as a copy of
--- one may be fresh, no lease is cached; `last_lease` is the end of the last lease from before.
+-- Whether writes may be pending whose acknowledgement ignores the registrations: writes that began
+-- before a result was requested. While results are requested, and as long as a copy of one may be
+-- fresh, no lease is cached; `last_lease` is the end of the last lease from before.
 -- Writers that have cached leases are notified of the first request.
 local function has_unaware_writes(ttl)
   if not requested then
@@ -45,9 +45,9 @@ local function has_unaware_writes(ttl)
   return call('ZCOUNT', LEASES, '-inf', call('HGET', META, 'last_lease')) > 0
 end
 
--- Arguments: schema; TTL of the response; key of a query. Registers the query and returns the TTL
--- granted, in one step, so that a query is registered wherever a copy may be; -1: another schema
--- was adopted.
+-- Arguments: schema; TTL of the response; key of a query. Atomically registers the query and returns
+-- the granted TTL, so that a query is registered wherever a copy may be; -1: another schema was
+-- adopted.
 steps.report_query = function(first, last)
   if ARGV[first] ~= (call('HGET', META, 'schema') or '') then return -1 end
   if has_unaware_writes(tonumber(ARGV[first + 1])) then return 0 end

@@ -1,4 +1,4 @@
--- Reads: `copies` holds for each key when the last copy of it expires.
+-- Reads: `copies` holds the expiry of the last copy of each key.
 
 local steps = {}
 local SLICE, room = 1000, nil
@@ -13,15 +13,14 @@ local function values(hash, first, last)
   return texts
 end
 
--- Notes that a read of a key is refused because a write of it is pending. Where no cache can hold
--- the key, the write's lease may be cached: its writer is notified at once, if this client may
--- publish.
+-- Records that a read of a key is refused because a write of it is pending. If no cache can hold the
+-- key, the write's lease may be cached: its writer is notified at once, if this client may publish.
 local function note_contention(key)
   call('HINCRBY', PENDING, key, CONTENDED)
   if tonumber(call('ZSCORE', COPIES, key) or 0) <= now then redis.pcall('PUBLISH', PENDING, key) end
 end
 
--- Whether writes of keys are pending; their writers are notified when they end, too.
+-- Whether writes of keys are pending; their writers are also notified when they end.
 local function is_pending(first, last)
   local pending = false
   for i, count in ipairs(values(PENDING, first, last)) do
@@ -44,7 +43,7 @@ local function is_full(first, last)
   return new > math.max(room, 0)
 end
 
--- Arguments: TTL of the response; keys. Returns the TTL granted, and each key's entry.
+-- Arguments: TTL of the response; keys. Returns the granted TTL, and each key's entry.
 steps.report_read = function(first, last)
   local ttl, entries = tonumber(ARGV[first]), values(VERSIONS, first + 1, last)
   first = first + 1
@@ -66,7 +65,7 @@ steps.report_read = function(first, last)
 end
 
 -- Arguments: tokens, separated by commas; pairs of key, version. The begin of a write removes its
--- keys' tokens, so where a token is still there, the version read is the last one.
+-- keys' tokens, so if a token still exists, the version that was read is the last one.
 steps.fill = function(first, last)
   local tokens = {}
   for token in string.gmatch(ARGV[first], '[^,]+') do tokens['f' .. token] = true end

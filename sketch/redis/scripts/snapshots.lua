@@ -1,4 +1,4 @@
--- The filter as clients get it.
+-- The filter for clients.
 
 local steps = {}
 

@@ -1,4 +1,4 @@
--- The state of the partition. But for counting the bits, nothing takes longer with more keys.
+-- The state of the partition. Except for the count of bits, its time does not grow with the keys.
 
 local steps = {}
 

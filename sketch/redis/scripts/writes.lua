@@ -1,8 +1,8 @@
 -- Writes: `writes` holds for each token its keys, each with whether caches may hold it; `pending`
--- for each key the count of its writes (see CONCURRENT, CONTENDED); `leases` when a write is taken
--- for orphaned. An entry of `versions` is 'v<version>'; 'f<token>': to be filled; while writes are
--- pending, out of sight, 'p<version>': the highest that one of them made, or 'x': one made a
--- version unknown.
+-- for each key the count of its writes (see CONCURRENT, CONTENDED); `leases` when a write counts as
+-- orphaned. An entry of `versions` is 'v<version>'; 'f<token>': to be filled; while writes are
+-- pending, internally, 'p<version>': the highest version that they made, or 'x': one made an unknown
+-- version.
 
 local steps = {}
 local PAUSE_US = 100000
@@ -17,8 +17,7 @@ local function is_lease_cacheable()
 end
 
 -- Arguments: token; pairs of key, packed positions. Returns for each key whether caches may hold
--- it, the registration sequence, and whether the lease may be cached. A token given twice counts
--- once.
+-- it, the registration sequence, and whether the lease may be cached. A repeated token counts once.
 steps.begin = function(first, last)
   local token, write, held = ARGV[first], {}, {}
   if call('ZADD', LEASES, 'NX', now + LEASE_US, token) == 0 then
@@ -50,9 +49,9 @@ steps.begin = function(first, last)
   return result
 end
 
--- Records the version that a write made, or keeps it out of sight while others are pending.
--- Versions are kept for keys that caches may hold, no others: so none is of a cached lease, under
--- which the last write to be acknowledged need not have been the last one.
+-- Records the version that a write made, or keeps it internal while other writes are pending.
+-- Versions are stored only for keys that caches may hold, so none is of a cached lease, under which
+-- the last acknowledged write need not be the last write.
 local function record_version(key, version, pending)
   local expires = call('ZSCORE', COPIES, key)
   if not expires then return end
@@ -74,8 +73,8 @@ local function record_version(key, version, pending)
   end
 end
 
--- Counts a write of a key off; with the last one the key may leave the filter. Returns whether
--- others are pending, and whether a read was refused meanwhile.
+-- Removes a write of a key from its count; after the last one the key may leave the filter. Returns
+-- whether other writes are pending, and whether a read was refused meanwhile.
 local function count_off(key)
   local count = call('HINCRBY', PENDING, key, -1)
   if count % CONCURRENT > 0 then return true, count >= CONTENDED end
@@ -87,8 +86,8 @@ local function count_off(key)
   return false, count >= CONTENDED
 end
 
--- Ends a write; the versions that it made follow from `first` on, in pairs of key, version. Returns
--- 1, or 4 if a read of one of its keys was refused meanwhile.
+-- Ends a write; its versions follow from `first` on, in pairs of key, version. Returns 1, or 4 if a
+-- read of one of its keys was refused meanwhile.
 local function end_write(token, write, first, last)
   local versions, result = {}, 1
   call('HDEL', WRITES, token)
@@ -118,11 +117,11 @@ local function is_concurrent(write)
   return false
 end
 
--- Ends a write if its writer knows all queries that are registered, and, should it require that, if
--- no other write of its keys was pending meanwhile. Arguments: token; the registration sequence it
--- knows; '1': no other write; '1': pause registrations for a moment if there are others; pairs of
--- key, version. Returns 1 or 4 if the write has ended, 2 if other queries are registered, 3 if
--- another write was pending.
+-- Ends a write if its writer knows all registered queries, and, if required, if no other write of
+-- its keys was pending meanwhile. Arguments: token; the registration sequence it knows; '1': no
+-- other write; '1': pause registrations for a moment if it does not know all; pairs of key, version.
+-- Returns 1 or 4 if the write has ended, 2 if other queries are registered, 3 if another write was
+-- pending.
 steps.close = function(first, last)
   local packed = call('HGET', WRITES, ARGV[first])
   if not packed then return 1 end
@@ -135,7 +134,7 @@ steps.close = function(first, last)
   return end_write(ARGV[first], write, first + 4, last)
 end
 
--- Arguments: how many of the first are passed over; how many at most. Returns lists of token, keys.
+-- Arguments: how many of the first to skip; the limit. Returns lists of token, keys.
 steps.orphans = function(first, last)
   local orphans = {}
   local tokens = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', ARGV[first], ARGV[last])
