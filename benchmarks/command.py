@@ -17,7 +17,7 @@ __all__ = ["bench"]
 
 
 def bench(
-    name: Annotated[str | None, typer.Argument(help="Which benchmark.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the benchmark.")] = None,
     *,
     quick: Annotated[bool, typer.Option(help="End within a minute.")] = False,
     full: Annotated[bool, typer.Option(help="Take as long as the strongest claim needs.")] = False,
@@ -25,11 +25,11 @@ def bench(
         float | None, typer.Option(min=0.5, max=1440, help="How long `soak` runs.")
     ] = None,
     objects: Annotated[
-        int | None, typer.Option(min=1, help="How many `count` and `evolve` have.")
+        int | None, typer.Option(min=1, help="Number of objects of `count` and `evolve`.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Where random numbers begin.")] = 1,
-    json: Annotated[Path | None, typer.Option(help="Write the report here as well.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 1,
+    json: Annotated[Path | None, typer.Option(help="Also write the report to this file.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the benchmarks.")] = False,
 ) -> None:
     """Measure a claim of the README; the last line is the report as one JSON object."""
     from app.commands.demo.failed import Failed

@@ -178,7 +178,7 @@ class Learner(Adaptive[LearnerSettings]):
         free_s = in_filter_s - self._memory.margin_s
         if free_s > _LONG_SHARE * model.best_s:
             # Until the key leaves the filter, copies answer only clients that have revalidated
-            # them; another request comes by then, and a TTL that ends then does not prolong it.
+            # them; another request comes by then, and a TTL that ends then keeps it no longer.
             ttl_s = min(free_s, settings.longest_s)
             return TtlProposal(ttl_s, -expm1(-ttl_s * key_rates.writes))
         proposal = _proposal(

@@ -26,13 +26,11 @@ _COUNT_COLUMNS: Final = ("invalidations", "stale", "stalest", "ops/s")
 
 _Workload = Annotated[
     Literal["a", "b", "c", "d", "e", "f"],
-    typer.Option(help="Which core workload of YCSB.", case_sensitive=False),
+    typer.Option(help="Core workload of YCSB.", case_sensitive=False),
 ]
 _Operations = Annotated[int, typer.Option(min=1, help="Operations to simulate.")]
-_WarmUp = Annotated[
-    int, typer.Option(min=0, help="Operations before, of which nothing is counted.")
-]
-_Records = Annotated[int, typer.Option(min=1, help="Records there are at first.")]
+_WarmUp = Annotated[int, typer.Option(min=0, help="Earlier operations that are not counted.")]
+_Records = Annotated[int, typer.Option(min=1, help="Initial records.")]
 _Rate = Annotated[float, typer.Option(min=1e-3, help="Operations in a virtual second.")]
 _Clients = Annotated[int, typer.Option(min=1, help="Clients that share them.")]
 _Caches = Annotated[str, typer.Option(help="Caches on the way: any of client, proxy, cdn.")]
@@ -44,14 +42,14 @@ _Origin = Annotated[
 ]
 _EstimatorName = Annotated[
     Literal["all", "static", "cate", "learner", "oracle"],
-    typer.Option(help="Which estimator; all compares them."),
+    typer.Option(help="Estimator; all compares them."),
 ]
 _Ratio = Annotated[Ratio, typer.Option(help="How CATE's quantile follows from its rates.")]
-_Starts = Annotated[int, typer.Option(min=1, help="Points at which hills are climbed.")]
+_Starts = Annotated[int, typer.Option(min=1, help="Starting points of hill climbing.")]
 _Costs = Annotated[
     str, typer.Option(help="Cost of invalidation, stale read, miss, false positives.")
 ]
-_Seed = Annotated[int, typer.Option(min=0, help="Where random numbers begin.")]
+_Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 _Plots = Annotated[Path | None, typer.Option(help="Folder for plots (SVG).")]
 _Json = Annotated[Path | None, typer.Option(help="File for all figures.")]
 _Page = Annotated[Path | None, typer.Option(help="File for a page (HTML).")]
@@ -82,7 +80,7 @@ def simulate(
     """Simulate caches over a workload, and compare how lifetimes are chosen.
 
     Static lifetimes are swept, and CATE's settings are found by hill climbing, so that each shows
-    the best it can do; the oracle knows the next write. docs/ttl.md says how to read the report.
+    the best it can do; the oracle knows the next write. docs/ttl.md explains the report.
     """
     from sketch.instruments.simulate.comparison import ESTIMATORS, Question
     from sketch.instruments.simulate.page import PlotsMissing

@@ -167,7 +167,7 @@ _COLUMNS: Final = (
     "reads answered by caches",
     "misses",
     "revalidations",
-    "needless ones",
+    "needless revalidations",
     "invalidations",
     "stale reads",
     "stalest read",
@@ -187,7 +187,7 @@ def page(comparison: SimulationReport) -> str:
             f"<p>{escape(_summarise(comparison))}</p>",
             _table(comparison),
             *_figures(comparison),
-            "<h2>What the words mean</h2>",
+            "<h2>Terms</h2>",
             _WORDS,
         ]
     )
@@ -201,7 +201,7 @@ def page(comparison: SimulationReport) -> str:
 _WORDS: Final = """<p><b>static</b> gives every copy the TTL that would have cost least, found by
 trying. <b>cate</b> estimates TTLs by the rates of misses and writes; its slope and longest TTL are
 the best that were found. Both were tuned on these very accesses. The <b>learner</b> saw them
-once, and was tuned by nobody. The <b>oracle</b> knows when the next write comes: its copies end
+once, and was not tuned. The <b>oracle</b> knows when the next write comes: its copies end
 just before. A read is <b>stale</b> if a newer version was acknowledged before it began; the
 <b>stalest</b> one must lie within the bound Δ. <b>Revalidations</b> are reads that had to reach the
 origin because the filter held their key; <b>needless</b> ones found the version that the client
@@ -272,7 +272,7 @@ def _row(entry: EstimatorResult) -> str:
 
 def _figures(comparison: SimulationReport) -> list[str]:
     plots = (
-        ("What each costs", cost_plot, "Less is better."),
+        ("Cost of each estimator", cost_plot, "Less is better."),
         (
             "Every static TTL",
             sweep_plot,
