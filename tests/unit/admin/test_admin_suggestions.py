@@ -1,4 +1,4 @@
-"""Problems of the admin port end with the name that may be meant, whoever parses the body."""
+"""Problems of the admin port suggest the intended name, whoever parses the body."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ async def test_members(
     async with client_of(app) as client:
         answer = await client.request(method, f"/admin/v1/{path}", json=body)
     assert answer.status_code == 400, answer.text
-    details = {each["pointer"]: each["detail"] for each in answer.json()["errors"]}
+    details = {error["pointer"]: error["detail"] for error in answer.json()["errors"]}
     assert details[location].endswith(f'; did you mean "{meant}"?')
