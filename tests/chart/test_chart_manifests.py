@@ -53,7 +53,7 @@ def test_every_object_is_valid(manifests: list[Manifest], version: str) -> None:
 FOREIGN = {"BackendTLSPolicy", "HTTPRoute", "PrometheusRule", "ServiceMonitor"}
 
 
-def test_the_examples_have_every_kind_that_the_chart_may_make(render: Render) -> None:
+def test_the_examples_have_every_kind_of_the_chart(render: Render) -> None:
     rendered = [manifest for path in EXAMPLES for manifest in render("-f", str(path))]
     assert {manifest["kind"] for manifest in rendered if mistakes(manifest) is not None} == FOREIGN
     kinds = {
@@ -65,7 +65,7 @@ def test_the_examples_have_every_kind_that_the_chart_may_make(render: Render) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "broken", "where"),
+    ("kind", "path", "location"),
     [
         ("ServiceMonitor", ("endpoints", 0, "intervall"), "spec/endpoints/0"),
         ("ServiceMonitor", ("endpoints", 0, "interval"), "spec/endpoints/0/interval"),
@@ -76,15 +76,15 @@ def test_the_examples_have_every_kind_that_the_chart_may_make(render: Render) ->
     ],
 )
 def test_a_mistake_in_a_foreign_kind_is_located(
-    render: Render, kind: str, broken: tuple[str | int, ...], where: str
+    render: Render, kind: str, path: tuple[str | int, ...], location: str
 ) -> None:
     rendered = render("-f", str(CHART / "ci" / "everything-values.yaml"))
     [manifest] = of_kind(rendered, kind)
     node: Any = manifest["spec"]
-    for step in broken[:-1]:
+    for step in path[:-1]:
         node = node[step]
-    node[broken[-1]] = ["wrong"]
-    assert [mistake.partition(":")[0] for mistake in mistakes(manifest) or []] == [where]
+    node[path[-1]] = ["wrong"]
+    assert [mistake.partition(":")[0] for mistake in mistakes(manifest) or []] == [location]
 
 
 def test_an_unknown_kind_is_not_reported_as_valid() -> None:

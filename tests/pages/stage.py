@@ -92,7 +92,7 @@ class Stage:
         await RunQueue(self.catalogue).heartbeat(run, "running", progress, LEASE_S)
 
     async def end(self, run: TakenRun, state: Any, **ending: Any) -> None:
-        """End a run; one that is done has a result of two rows, one of them hostile."""
+        """End a run; a done run has a result of two rows, one of them hostile."""
         if state == "done" and not run.dry_run:
             folder = self.jobs / run.id / "stages" / "000001-x"
             folder.mkdir(parents=True)

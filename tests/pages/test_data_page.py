@@ -167,7 +167,7 @@ async def test_a_new_object_does_not_replace_another(page: Page, stage: Stage) -
     await expect(page.get_by_role("alert")).to_contain_text("nam")
 
 
-async def test_parameters_that_are_no_conditions_are_refused(stage: Stage) -> None:
+async def test_parameters_other_than_conditions_are_refused(stage: Stage) -> None:
     for name in ("aggregate", "count", "explain", "fields", "ids", "join"):
         address = stage.admin.base_url.join(f"/data?class=people&{name}=x")
         answer = await stage.admin.get(address)

@@ -66,7 +66,7 @@ def system_of(row: Locator) -> Locator:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_page_is_whole(page: Page, path: str) -> None:
+async def test_every_page_is_accessible(page: Page, path: str) -> None:
     """Named, marked in the menu, readable in both themes, and no wider than a phone."""
     answer = await page.goto(path)
     assert answer is not None
@@ -167,7 +167,7 @@ async def test_a_slider_moves_hits_and_nothing_else_changes(page: Page, stage: S
     assert (await stage.admin.get(path)).json()["system"] == "redis"
 
 
-async def test_weights_and_goals_are_moved_too(page: Page, stage: Stage) -> None:
+async def test_weights_and_goals_change_the_scores(page: Page, stage: Stage) -> None:
     base = "/classes/articles/fields/hits/annotations"
     await page.goto(f"/what-if?database={stage.database}&weight {base}/2=-6&goal {base}/2=6")
     await expect(page.locator("#outcome")).to_contain_text(re.compile(r"redis 3\.25 → 0\.958"))

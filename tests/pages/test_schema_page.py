@@ -110,7 +110,7 @@ async def test_violations_forbid_to_apply_and_options_allow_it(page: Page, stage
     assert await version(stage, database) == 2
 
 
-async def test_data_that_would_move_is_listed_and_a_class_may_be_dropped(
+async def test_data_that_would_move_is_listed_and_a_class_can_be_dropped(
     page: Page, stage: Stage
 ) -> None:
     database = await create_draft(stage, a={"rank": 1})
@@ -155,7 +155,9 @@ async def test_a_field_is_renamed_and_keeps_its_values(page: Page, stage: Stage)
     assert note == {"id": "a", "heading": "x", "rank": 1}
 
 
-async def test_the_source_of_a_copy_is_dropped_if_it_lost_nothing(page: Page, stage: Stage) -> None:
+async def test_the_source_of_a_copy_is_dropped_if_no_value_is_lost(
+    page: Page, stage: Stage
+) -> None:
     database = await create_draft(stage, a={"title": "x"}, b={"title": "y"})
     fields = {"heading": {"type": "string"}}
     patch = {"classes": {"notes": {"fields": fields}}}
@@ -204,14 +206,14 @@ async def test_a_new_database_begins_with_an_example(page: Page, stage: Stage) -
     assert await version(stage, database) == 1
 
 
-async def test_an_address_may_fill_in_an_index(page: Page, stage: Stage) -> None:
+async def test_an_address_can_fill_in_an_index(page: Page, stage: Stage) -> None:
     database = await create_draft(stage)
     await page.goto(f"/schema?database={database}&index=notes.rank")
     await page.get_by_role("button", name="Dry run").click()
     await expect(page.locator("#tried")).to_contain_text("notes.rank changed index: false → true")
 
 
-async def test_an_address_may_fill_in_an_index_of_a_path(page: Page, stage: Stage) -> None:
+async def test_an_address_can_fill_in_an_index_of_a_path(page: Page, stage: Stage) -> None:
     database = unique("draft")
     notes = {"fields": {"place": {"type": "document"}}}
     put = await stage.admin.put(f"schemas/{database}", json={"classes": {"notes": notes}})

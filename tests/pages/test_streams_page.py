@@ -31,7 +31,7 @@ class Streams:
         return f"/streams?database={self.stage.database}"
 
     async def send(self, stream: str, count: int) -> None:
-        tuples = [{"time_s": 1, "values": {"reader": f"r{at}"}} for at in range(count)]
+        tuples = [{"time_s": 1, "values": {"reader": f"r{index}"}} for index in range(count)]
         path = f"{self.stage.database}/event-streams/{stream}/tuples"
         answer = await self.stage.data.post(path, json={"tuples": tuples})
         assert answer.status_code == 200, answer.text

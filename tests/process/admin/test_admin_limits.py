@@ -73,7 +73,7 @@ async def test_bodies_without_a_declared_length_are_limited(
     assert answer.problem()["limit_bytes"] == limit
 
 
-async def test_requests_that_never_end_keep_no_probe_waiting(admin: str) -> None:
+async def test_requests_that_never_end_delay_no_probe(admin: str) -> None:
     connections = [await connect(admin) for _ in range(100)]
     request = HEAD + b'Content-Length: 100\r\n\r\n{"classes"'
     for number, (_, writer) in enumerate(connections):

@@ -74,7 +74,7 @@ async def test_tail_goes_on_after_a_restart_of_the_service(opened: Shop) -> None
             assert "customers/ada" in line or "Trying again" in line
 
 
-async def test_what_cannot_be_followed_is_refused(opened: Shop) -> None:
+async def test_unknown_classes_databases_and_positions_are_refused(opened: Shop) -> None:
     for arguments in ([opened.database, "toys"], ["nowhere"], [opened.database, "--after", "x"]):
         refused = await opened.call("tail", *arguments)
         assert refused.exit_code == 1

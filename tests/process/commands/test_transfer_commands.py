@@ -251,7 +251,7 @@ async def test_an_export_goes_on_behind_the_last_object(opened: Shop) -> None:
     assert [request.split()[1].partition(b"?")[2] for request in requests] == [b"", b"after=a+b"]
 
 
-async def test_what_cannot_be_transferred_is_refused(opened: Shop) -> None:
+async def test_invalid_transfers_are_refused(opened: Shop) -> None:
     file = opened.file("lines", LINES)
     missing = str(opened.scratch / "missing" / "file")
     for arguments, status in (

@@ -42,9 +42,7 @@ def test_a_redis_that_loads_is_waited_for(
     delay_us = LOADED_AFTER_S * 1_000_000 // KEYS
     programs = install_redis(data_dir, "--key-load-delay", str(delay_us))
     monkeypatch.setenv("PATH", str(programs))
-    monkeypatch.setattr(
-        importlib.metadata, "files", importlib.metadata.files
-    )  # restored afterwards
+    monkeypatch.setattr(importlib.metadata, "files", importlib.metadata.files)  # reset later
     hide_wheels()
     caplog.set_level(logging.INFO)
     with HurriedRedis(data_dir / "redis") as server:

@@ -130,17 +130,17 @@ def test_a_pipe_in_place_of_our_file_does_not_block(data_dir: Path, account: Acc
     assert not server.is_running
 
 
-@pytest.mark.parametrize("there", ["pipe", "link", "text", "nothing"])
-def test_a_version_that_is_no_file_of_a_cluster_is_refused_and_not_quoted(
-    there: str, data_dir: Path, victim: Path
+@pytest.mark.parametrize("kind", ["pipe", "link", "text", "nothing"])
+def test_an_invalid_version_file_is_refused_and_not_quoted(
+    kind: str, data_dir: Path, victim: Path
 ) -> None:
     version = data_dir / "postgresql" / "cluster" / "PG_VERSION"
     version.parent.mkdir(parents=True)
-    if there == "pipe":
+    if kind == "pipe":
         os.mkfifo(version)
-    elif there == "link":
+    elif kind == "link":
         version.symlink_to(victim / "file")
-    elif there == "text":
+    elif kind == "text":
         version.write_text("root's")
     with pytest.raises(EmbeddedStartError, match="is not a PostgreSQL cluster") as refused:
         EmbeddedPostgres(data_dir / "postgresql").start()

@@ -128,15 +128,15 @@ async def test_cancelling_and_resuming_require_write_access_to_the_class(
     await running.data.delete(run, headers=writer)
 
 
-@pytest.mark.parametrize("became", ["owned", "gone"])
+@pytest.mark.parametrize("change", ["owned", "gone"])
 async def test_a_run_over_a_class_with_owners_or_of_no_class_is_for_administrators(
-    running: Guarded, became: str
+    running: Guarded, change: str
 ) -> None:
     database = await new_database(running, {**CLASSES, "drafts": {"fields": FIELDS}})
     run = await submit_job(running, database, job("drafts"))
     reader = bearer(await running.key("jobs", "read", "write"))
     assert VALUE in (await running.data.get(run, headers=reader)).text
-    await set_classes(running, database, CLASSES | ({"drafts": OWNED} if became == "owned" else {}))
+    await set_classes(running, database, CLASSES | ({"drafts": OWNED} if change == "owned" else {}))
     await assert_refused_everywhere(running, run, reader, "admin")
     administrator = bearer(await running.key(f"admin:{database}"))
     assert VALUE in (await running.data.get(run, headers=administrator)).text

@@ -173,18 +173,18 @@ async def assert_refused(saved: Saved, reason: str) -> None:
 
 
 @pytest.mark.parametrize("line", [1, "secrets", None, []])
-async def test_a_line_that_is_no_object_is_refused(saved: Saved, line: Any) -> None:
+async def test_a_line_that_is_not_an_object_is_refused(saved: Saved, line: Any) -> None:
     lines = lines_in(saved.directory / CATALOGUE)
     rewrite(saved.directory, [*lines, line])
     await assert_refused(saved, f"Line {len(lines) + 1} of {CATALOGUE} is no row")
 
 
-@pytest.mark.parametrize(("more", "reason"), [(-1, "more"), (1, "fewer")])
+@pytest.mark.parametrize(("extra", "reason"), [(-1, "more"), (1, "fewer")])
 async def test_another_number_of_lines_than_the_manifest_says_is_refused(
-    saved: Saved, more: int, reason: str
+    saved: Saved, extra: int, reason: str
 ) -> None:
     lines = lines_in(saved.directory / CATALOGUE)
-    rewrite(saved.directory, lines, len(lines) + more)
+    rewrite(saved.directory, lines, len(lines) + extra)
     await assert_refused(saved, f"{CATALOGUE} has {reason} lines than")
 
 

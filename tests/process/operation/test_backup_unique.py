@@ -322,7 +322,7 @@ async def test_an_object_that_a_client_has_written_since_it_was_put_keeps_its_va
     assert await target.values(database, "users", IDS[0]) == values(IDS[4], "z")
 
 
-async def test_what_a_client_writes_while_an_object_loses_a_value_is_kept(
+async def test_a_write_of_a_client_while_an_object_loses_a_value_is_kept(
     installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(class_target, "CHUNK", 1)

@@ -143,11 +143,11 @@ async def test_a_partition_whose_renewal_failed_is_still_due(world: World) -> No
 async def test_a_sketch_that_does_not_answer_is_checked_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(partitions: object) -> FilterSnapshot:
+    async def fail(partitions: object) -> FilterSnapshot:
         raise SketchUnavailable("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.sketch, "snapshot", away)
+        patched.setattr(world.sketch, "snapshot", fail)
         with pytest.raises(Unavailable):
             await world.watch.check()
     world.set_us += 60 * 1_000_000

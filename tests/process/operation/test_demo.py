@@ -84,7 +84,7 @@ async def test_the_demo_prints_systems_placements_and_throughput(demo: Demo) -> 
     throughput = demo.output.partition(titles[-1])[2]  # sentences above hold figures, too
     # An operation with no response in time has no ratio.
     ratios = re.findall(r"(?:\d\.\d\d| 0 │[^│\n]+│ +-) │\n", throughput)
-    assert len(ratios) == 3, "a ratio for each work"
+    assert len(ratios) == 3, "a ratio for each workload"
     assert demo.output.count("curl ") == 3
 
 

@@ -140,7 +140,7 @@ def unresponsive() -> Iterator[socket.socket]:
         yield listener
 
 
-async def test_a_receiver_that_never_answers_holds_up_nothing() -> None:
+async def test_a_receiver_that_never_answers_delays_nothing() -> None:
     with unresponsive() as listener:
         host, port = listener.getsockname()
         # The timeout exceeds the test's: a waiting request would show.
@@ -153,7 +153,7 @@ async def test_a_receiver_that_never_answers_holds_up_nothing() -> None:
         connection.close()
 
 
-async def test_a_receiver_that_is_not_there_holds_up_nothing() -> None:
+async def test_a_missing_receiver_delays_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         host, port = closed.getsockname()
     async with telemetry(f"http://{host}:{port}", otlp_timeout_s=3.0) as sender:

@@ -71,7 +71,7 @@ async def test_an_unsent_request_is_reported_as_unsent(connection: Connection) -
     ]
 
 
-async def test_a_reply_to_no_command_ends_the_connection(connection: Connection) -> None:
+async def test_an_unexpected_reply_ends_the_connection(connection: Connection) -> None:
     connection.data_received(b"+OK\r\n")
     assert connection.lost
 

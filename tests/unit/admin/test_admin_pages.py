@@ -241,7 +241,7 @@ def test_a_decision_in_words() -> None:
     )
 
 
-def test_what_a_required_system_costs() -> None:
+def test_the_cost_of_a_required_system() -> None:
     required = {"required_system": {"system": "slow", "node": "*"}, "margin": None}
     assert schema_map.margin({**make_explanation(), **required, "system": "slow"}) == (
         "By today's scores fast leads with 2.12 to 0.9."

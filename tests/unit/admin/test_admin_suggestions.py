@@ -14,7 +14,7 @@ from tests.unit.http.test_http_reference import client_of
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "location", "meant"),
+    ("method", "path", "body", "location", "suggestion"),
     [
         ("PUT", "tenants/acme", {"limts": {}}, "/limts", "limits"),
         ("PUT", "tenants/acme", {"limits": {"objcts": 3}}, "/limits/objcts", "objects"),
@@ -25,7 +25,7 @@ from tests.unit.http.test_http_reference import client_of
     ],
 )
 async def test_members(
-    method: str, path: str, body: dict[str, Any], location: str, meant: str
+    method: str, path: str, body: dict[str, Any], location: str, suggestion: str
 ) -> None:
     context = AdminContext(tenancy=AsyncMock(), probes=AsyncMock())
     app = create_admin_app(Mock(), CollectorRegistry(), context)
@@ -33,4 +33,4 @@ async def test_members(
         answer = await client.request(method, f"/admin/v1/{path}", json=body)
     assert answer.status_code == 400, answer.text
     details = {error["pointer"]: error["detail"] for error in answer.json()["errors"]}
-    assert details[location].endswith(f'; did you mean "{meant}"?')
+    assert details[location].endswith(f'; did you mean "{suggestion}"?')

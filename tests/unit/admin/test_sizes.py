@@ -29,10 +29,10 @@ class DataApi:
         if scope["path"].endswith("away"):
             await asyncio.Event().wait()
         self.active -= 1
-        gone = scope["path"].endswith("gone")
-        body = orjson.dumps(PROBLEM if gone else {"items": [], "total": len(self.paths)})
+        is_gone = scope["path"].endswith("gone")
+        body = orjson.dumps(PROBLEM if is_gone else {"items": [], "total": len(self.paths)})
         headers = [(b"content-length", str(len(body)).encode())]
-        status = 409 if gone else 200
+        status = 409 if is_gone else 200
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -57,7 +57,7 @@ async def test_a_class_is_counted_once_for_a_while() -> None:
     assert data.paths == ["/v1/news/articles", "/v1/news/gone"]
 
 
-async def test_a_page_does_not_wait_for_a_system_that_is_away(
+async def test_a_page_does_not_wait_for_an_unavailable_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.admin.pages.sizes._TIMEOUT_S", 0.05)

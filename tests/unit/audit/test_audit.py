@@ -173,12 +173,12 @@ def test_an_unreadable_answer_is_reported_and_does_not_count_as_no_vulnerability
 
 
 @pytest.mark.parametrize(
-    "printed", ["[]", "7", "{}", '{"dependencies": 7}', '{"dependencies": [{"name": "x"}]}', ""]
+    "report", ["[]", "7", "{}", '{"dependencies": 7}', '{"dependencies": [{"name": "x"}]}', ""]
 )
 def test_a_report_of_another_form_is_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], report: str
 ) -> None:
-    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", f"print({printed!r})"))
+    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", f"print({report!r})"))
     assert audit_locks()
     assert not audit_locks(strict=True)
     assert capsys.readouterr().out.startswith("Dependencies were not audited: ")

@@ -311,14 +311,14 @@ def test_worked_examples_print_the_files_that_are_tested(file: Path) -> None:
     folders = [ROOT / name for name in ("examples", "mediator", "spark_jobs", "tests")]
     code = [path for folder in folders for path in folder.rglob("*") if path.suffix in CODE]
     sources = [plain(source.read_text()) for source in code]
-    printed_blocks = [
+    examples = [
         block for language in ("python", "lua") for block in blocks(file.read_text(), language)
     ]
-    printed_blocks = [
-        block for block in printed_blocks if not block.startswith("prepared = ")
+    examples = [
+        block for block in examples if not block.startswith("prepared = ")
     ]  # run by its test
-    assert printed_blocks
-    for block in printed_blocks:
+    assert examples
+    for block in examples:
         assert any(plain(block) in source for source in sources), block
 
 

@@ -95,7 +95,7 @@ def test_an_unknown_variable_causes_a_warning() -> None:
     ]
 
 
-def test_the_doctor_finds_variables_that_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_finds_unknown_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTOLAN_SPARK_MASTER", "local")
     monkeypatch.setenv("portolan_port", "1")
     [finding] = examine_environment()
@@ -159,10 +159,10 @@ def test_a_shell_completes_commands(words: str, offered: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("arguments", "suggestion"),
     [(["shcema"], "schema"), (["qurey", "shop"], "query"), (["key", "lst"], "list")],
 )
-def test_a_mistyped_command_gets_a_suggestion(words: list[str], meant: str) -> None:
-    result = run_python(MAIN, *words)
+def test_a_mistyped_command_gets_a_suggestion(arguments: list[str], suggestion: str) -> None:
+    result = run_python(MAIN, *arguments)
     assert result.returncode == 2
-    assert f"Did you mean '{meant}'?" in result.stderr
+    assert f"Did you mean '{suggestion}'?" in result.stderr

@@ -1,4 +1,4 @@
-"""Ids of the lines of an import that have none."""
+"""Ids for lines of an import without one."""
 
 from __future__ import annotations
 

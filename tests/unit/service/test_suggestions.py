@@ -16,7 +16,7 @@ NAMES = st.text("abc_", max_size=12)
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         ("pric", "price"),
         ("pricee", "price"),
@@ -38,9 +38,9 @@ NAMES = st.text("abc_", max_size=12)
         ("price", None),
     ],
 )
-def test_the_nearest_name_is_suggested(name: str, meant: str | None) -> None:
-    assert nearest(name, FIELDS) == meant
-    assert did_you_mean(name, FIELDS) == (f'; did you mean "{meant}"?' if meant else "")
+def test_the_nearest_name_is_suggested(name: str, suggestion: str | None) -> None:
+    assert nearest(name, FIELDS) == suggestion
+    assert did_you_mean(name, FIELDS) == (f'; did you mean "{suggestion}"?' if suggestion else "")
 
 
 def test_of_several_near_names_the_nearest_is_suggested_in_any_order() -> None:

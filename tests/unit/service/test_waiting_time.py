@@ -57,10 +57,14 @@ def test_a_valid_wait_keeps_the_bound_and_is_no_shorter_than_a_batch(
 
 @given(SECONDS, SECONDS, st.floats(1, 1e6), st.floats(1, 1e6))
 def test_larger_batches_take_no_more_time_for_each_message(
-    constant_s: float, linear_s: float, one: float, other: float
+    constant_s: float, linear_s: float, first_batch: float, second_batch: float
 ) -> None:
     """Theorem 1; and theorem 3: no less than the linear part."""
-    costs, small, large = Costs(constant_s, linear_s), min(one, other), max(one, other)
+    costs, small, large = (
+        Costs(constant_s, linear_s),
+        min(first_batch, second_batch),
+        max(first_batch, second_batch),
+    )
     of_small, of_large = costs.of_batch(small) / small, costs.of_batch(large) / large
     assert linear_s <= of_large <= of_small * (1 + 1e-9)
 

@@ -130,7 +130,7 @@ def test_gauges_show_current_values() -> None:
     assert f"portolan_view_staleness_seconds{{{of_class}}}" not in scrape(metrics)
 
 
-async def test_states_are_measured_periodically_even_if_one_server_is_away_later() -> None:
+async def test_states_are_measured_periodically_even_if_one_server_fails_later() -> None:
     metrics, clock, counts = Metrics(), HandClock(), [0, 0]
 
     async def count_workers() -> None:

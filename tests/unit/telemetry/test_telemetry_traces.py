@@ -1,4 +1,4 @@
-"""Traces, built from observations: sampling, what they show, and what they never reveal."""
+"""Traces, built from observations: sampling, content, and secrets that they never reveal."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def test_a_state_that_is_ill_formed_is_not_quoted_in_the_log(
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("length", "kept"), [(512, True), (513, False)])
-def test_a_long_state_is_not_passed_on(length: int, *, kept: bool) -> None:
+@pytest.mark.parametrize(("length", "is_kept"), [(512, True), (513, False)])
+def test_a_long_state_is_not_passed_on(length: int, *, is_kept: bool) -> None:
     """Every span of a request repeats it."""
     state = b",".join(b"k%d=%b" % (n, b"v" * 200) for n in range(2))
     state += b",c=" + b"v" * (length - len(state) - 3)
@@ -196,7 +196,7 @@ def test_a_long_state_is_not_passed_on(length: int, *, kept: bool) -> None:
     Recorder(0.0).traces.start_request([(b"traceparent", CALLER), *fields])
     context = get_current_span().get_span_context()
     assert context.trace_id == TRACE
-    assert bool(context.trace_state) is kept
+    assert bool(context.trace_state) is is_kept
 
 
 async def test_a_request_counts_store_calls_beyond_the_limit_of_its_spans() -> None:
