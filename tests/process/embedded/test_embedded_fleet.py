@@ -144,7 +144,9 @@ def test_killed_servers_of_a_killed_service_are_restarted(used_dir: Path) -> Non
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
-def test_a_service_that_ends_leaves_no_process(signal_number: signal.Signals, used_dir: Path) -> None:
+def test_a_service_that_ends_leaves_no_process(
+    signal_number: signal.Signals, used_dir: Path
+) -> None:
     service = start_service(used_dir)
     service.send_signal(signal_number)
     service.wait(WITHIN_S)
