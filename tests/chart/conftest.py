@@ -1,4 +1,4 @@
-"""What Helm makes of the chart with each file of example values."""
+"""The chart as Helm renders it with each file of example values."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def manifests(request: pytest.FixtureRequest, render: Render) -> list[Manifest]:
 def render() -> Render:
     """Renders the chart with some arguments."""
 
-    def rendered(*arguments: str, chart: Path = CHART) -> list[Manifest]:
+    def run_helm(*arguments: str, chart: Path = CHART) -> list[Manifest]:
         command = (str(HELM), "template", "look", str(chart), "--namespace", "prod")
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, "--kube-version", "1.34", *arguments],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return [each for each in yaml.safe_load_all(done.stdout) if each]
+        assert process.returncode == 0, process.stderr
+        return [manifest for manifest in yaml.safe_load_all(process.stdout) if manifest]
 
-    return rendered
+    return run_helm
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the chart, to break."""
+    """A writable copy of the chart."""
     return Path(shutil.copytree(CHART, tmp_path / "portolan"))

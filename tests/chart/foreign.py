@@ -1,7 +1,7 @@
-"""Kinds that are not Kubernetes' own, held against the definitions that their makers publish.
+"""Kinds that are not Kubernetes' own, validated by the definitions that their makers publish.
 
-What is there is checked, and that nothing else is: a server drops fields that a definition does not
-know, without a word. Rules in CEL (``x-kubernetes-validations``) are not evaluated.
+Unknown fields are mistakes: a server drops fields that a definition does not have, without a word.
+Rules in CEL (``x-kubernetes-validations``) are not evaluated.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from jsonschema_rs import Draft4Validator
 __all__ = ["SCHEMAS", "mistakes"]
 
 SCHEMAS: Final = Path(__file__).parents[2] / ".tools" / "schemas"
-"""Where `make chart` puts the definitions, from the modules that helm/tools/schemas pins."""
+"""The folder in which `make chart` puts the definitions of modules that helm/tools/schemas pins."""
 
 _Kind: TypeAlias = tuple[str, str]
 _ENVELOPE: Final = {"apiVersion": {}, "kind": {}, "metadata": {"type": "object"}}
 
 
 def mistakes(manifest: Mapping[str, Any]) -> list[str] | None:
-    """Return what is wrong with an object, a line each; None: its kind is defined nowhere here."""
+    """Return the mistakes of an object, a line each; None if its kind has no definition here."""
     schema = _schemas().get((manifest["apiVersion"], manifest["kind"]))
     if schema is None:
         return None
@@ -37,8 +37,8 @@ def mistakes(manifest: Mapping[str, Any]) -> list[str] | None:
 
 @cache
 def _schemas() -> dict[_Kind, Any]:
-    """Return the schema of each version that is served of each kind."""
-    found: dict[_Kind, Any] = {}
+    """Return the schema of each served version of each kind."""
+    schemas: dict[_Kind, Any] = {}
     for path in SCHEMAS.glob("*.yaml"):
         # The loader in C: a definition has ten thousand lines.
         definition = yaml.load(path.read_bytes(), yaml.CSafeLoader)["spec"]
@@ -46,26 +46,26 @@ def _schemas() -> dict[_Kind, Any]:
             schema = version["schema"]["openAPIV3Schema"]
             schema["properties"] |= _ENVELOPE
             kind = (f"{definition['group']}/{version['name']}", definition["names"]["kind"])
-            found[kind] = _closed(schema)
-    return found
+            schemas[kind] = _closed(schema)
+    return schemas
 
 
 def _closed(schema: Any) -> Any:
-    """Return a schema in which objects take no field that it does not name."""
+    """Return a schema whose objects take only the fields that it names."""
     if isinstance(schema, list):
-        return [_closed(each) for each in schema]
+        return [_closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    below = {
-        # What `properties` holds are schemas, whatever the names of the fields are.
-        word: {name: _closed(each) for name, each in value.items()}
-        if word == "properties"
+    closed = {
+        # The values of `properties` are schemas, whatever the names of the fields.
+        keyword: {name: _closed(item) for name, item in value.items()}
+        if keyword == "properties"
         else _closed(value)
-        for word, value in schema.items()
+        for keyword, value in schema.items()
     }
     if "pattern" in schema and isinstance(schema["pattern"], str):
-        # As Go writes that case does not matter; elsewhere it is said of a group.
-        below["pattern"] = re.sub(r"^\^\(\?i\)(.*)\$$", r"^(?i:\1)$", schema["pattern"])
+        # Go's flag for ignoring case; other dialects set it for a group.
+        closed["pattern"] = re.sub(r"^\^\(\?i\)(.*)\$$", r"^(?i:\1)$", schema["pattern"])
     if schema.get("type") == "object" and "properties" in schema:
-        below.setdefault("additionalProperties", False)
-    return below
+        closed.setdefault("additionalProperties", False)
+    return closed

@@ -1,4 +1,4 @@
-"""What the chart makes: valid, closed, without secrets, and of a form that upgrades may keep."""
+"""The objects of the chart: valid, closed, without secrets, and of a form that upgrades keep."""
 
 from __future__ import annotations
 
@@ -25,42 +25,47 @@ RECORDED = CHART.parent / "immutable.yaml"
 
 
 def of_kind(manifests: list[Manifest], *kinds: str) -> list[Manifest]:
-    return [each for each in manifests if each["kind"] in kinds]
+    return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
 
 def pods(manifests: list[Manifest]) -> list[tuple[str, dict[str, Any]]]:
-    """Name and specification of every pod."""
+    """Return the name and specification of every pod."""
     workloads = of_kind(manifests, "Deployment", "StatefulSet", "Job")
-    found = [(each["metadata"]["name"], each["spec"]["template"]["spec"]) for each in workloads]
-    return found + [(each["metadata"]["name"], each["spec"]) for each in of_kind(manifests, "Pod")]
+    named_specs = [
+        (manifest["metadata"]["name"], manifest["spec"]["template"]["spec"])
+        for manifest in workloads
+    ]
+    return named_specs + [
+        (manifest["metadata"]["name"], manifest["spec"]) for manifest in of_kind(manifests, "Pod")
+    ]
 
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_every_object_is_valid(manifests: list[Manifest], version: str) -> None:
-    for each in manifests:
-        found = mistakes(each)
-        if found is None:  # then it is Kubernetes' own, or refused as unknown
-            kubernetes_validate.validate(each, version, strict=True)
+    for manifest in manifests:
+        errors = mistakes(manifest)
+        if errors is None:  # it is Kubernetes' own, or refused as unknown
+            kubernetes_validate.validate(manifest, version, strict=True)
         else:
-            assert found == [], each["metadata"]["name"]
+            assert errors == [], manifest["metadata"]["name"]
 
 
 FOREIGN = {"BackendTLSPolicy", "HTTPRoute", "PrometheusRule", "ServiceMonitor"}
 
 
-def test_the_examples_have_every_kind_that_the_chart_may_make(render: Render) -> None:
-    rendered = [each for path in EXAMPLES for each in render("-f", str(path))]
-    assert {each["kind"] for each in rendered if mistakes(each) is not None} == FOREIGN
-    named = {
+def test_the_examples_have_every_kind_of_the_chart(render: Render) -> None:
+    rendered = [manifest for path in EXAMPLES for manifest in render("-f", str(path))]
+    assert {manifest["kind"] for manifest in rendered if mistakes(manifest) is not None} == FOREIGN
+    kinds = {
         kind
         for path in CHART.glob("templates/**/*.yaml")
         for kind in re.findall(r"^kind: (\w+)", path.read_text(), re.MULTILINE)
     }
-    assert named <= {each["kind"] for each in rendered}
+    assert kinds <= {manifest["kind"] for manifest in rendered}
 
 
 @pytest.mark.parametrize(
-    ("kind", "broken", "where"),
+    ("kind", "path", "location"),
     [
         ("ServiceMonitor", ("endpoints", 0, "intervall"), "spec/endpoints/0"),
         ("ServiceMonitor", ("endpoints", 0, "interval"), "spec/endpoints/0/interval"),
@@ -71,15 +76,15 @@ def test_the_examples_have_every_kind_that_the_chart_may_make(render: Render) ->
     ],
 )
 def test_a_mistake_in_a_foreign_kind_is_located(
-    render: Render, kind: str, broken: tuple[str | int, ...], where: str
+    render: Render, kind: str, path: tuple[str | int, ...], location: str
 ) -> None:
     rendered = render("-f", str(CHART / "ci" / "everything-values.yaml"))
     [manifest] = of_kind(rendered, kind)
-    at: Any = manifest["spec"]
-    for step in broken[:-1]:
-        at = at[step]
-    at[broken[-1]] = ["wrong"]
-    assert [found.partition(":")[0] for found in mistakes(manifest) or []] == [where]
+    node: Any = manifest["spec"]
+    for step in path[:-1]:
+        node = node[step]
+    node[path[-1]] = ["wrong"]
+    assert [mistake.partition(":")[0] for mistake in mistakes(manifest) or []] == [location]
 
 
 def test_an_unknown_kind_is_not_reported_as_valid() -> None:
@@ -109,26 +114,28 @@ def test_every_pod_is_locked_down(manifests: list[Manifest]) -> None:
 
 def test_every_pod_is_under_a_policy_for_what_it_reaches(manifests: list[Manifest]) -> None:
     policies = [
-        each["spec"]
-        for each in of_kind(manifests, "NetworkPolicy")
-        if "Egress" in each["spec"]["policyTypes"]
+        manifest["spec"]
+        for manifest in of_kind(manifests, "NetworkPolicy")
+        if "Egress" in manifest["spec"]["policyTypes"]
     ]
     workloads = of_kind(manifests, "Deployment", "StatefulSet", "Job")
-    labels = [each["spec"]["template"]["metadata"]["labels"] for each in workloads]
-    labels += [each["metadata"]["labels"] for each in of_kind(manifests, "Pod")]
-    for each in labels:
-        assert any(selects(policy["podSelector"], each) for policy in policies), each
+    labels = [manifest["spec"]["template"]["metadata"]["labels"] for manifest in workloads]
+    labels += [manifest["metadata"]["labels"] for manifest in of_kind(manifests, "Pod")]
+    for pod_labels in labels:
+        assert any(selects(policy["podSelector"], pod_labels) for policy in policies), pod_labels
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     expressions = selector.get("matchExpressions", [])
     return selector["matchLabels"].items() <= labels.items() and all(
-        labels.get(each["key"]) in each["values"] for each in expressions
+        labels.get(expression["key"]) in expression["values"] for expression in expressions
     )
 
 
 def test_the_admin_api_is_not_reachable_from_outside(manifests: list[Manifest]) -> None:
-    services = {each["metadata"]["name"]: each["spec"] for each in of_kind(manifests, "Service")}
+    services = {
+        manifest["metadata"]["name"]: manifest["spec"] for manifest in of_kind(manifests, "Service")
+    }
     admin = {
         name
         for name, spec in services.items()
@@ -146,60 +153,70 @@ def test_no_object_holds_a_secret(manifests: list[Manifest]) -> None:
     assert of_kind(manifests, "Secret") == []
     for name, pod in pods(manifests):
         for variable in pod["containers"][0].get("env", []):
-            given = variable.get("value", "")
-            assert not re.search(r"://[^/@]*:[^/@]*@", given), (name, variable["name"])
+            value = variable.get("value", "")
+            assert not re.search(r"://[^/@]*:[^/@]*@", value), (name, variable["name"])
             if "TOKEN" in variable["name"]:
                 assert "secretKeyRef" in variable["valueFrom"]
 
 
-def test_every_setting_that_is_given_is_one(manifests: list[Manifest]) -> None:
-    known = {f"PORTOLAN_{name.upper()}" for model in SETTINGS for name in model.model_fields}
+def test_every_given_setting_exists(manifests: list[Manifest]) -> None:
+    known_settings = {
+        f"PORTOLAN_{name.upper()}" for model in SETTINGS for name in model.model_fields
+    }
     for _, pod in pods(manifests):
-        given = {each["name"] for each in pod["containers"][0].get("env", [])}
-        named = {name for name in given if name.startswith("PORTOLAN_")}
-        assert named <= known | {"PORTOLAN_PURGE_TOKEN"}
+        variables = {variable["name"] for variable in pod["containers"][0].get("env", [])}
+        settings = {name for name in variables if name.startswith("PORTOLAN_")}
+        assert settings <= known_settings | {"PORTOLAN_PURGE_TOKEN"}
 
 
 def test_every_object_has_the_standard_labels(manifests: list[Manifest]) -> None:
-    parts = ("name", "instance", "version", "component", "part-of", "managed-by")
-    expected = {f"app.kubernetes.io/{part}" for part in parts} | {"helm.sh/chart"}
-    for each in manifests:
-        if not each["metadata"]["name"].endswith("-more"):  # an object of the user's own
-            assert expected <= each["metadata"]["labels"].keys(), each["metadata"]["name"]
+    suffixes = ("name", "instance", "version", "component", "part-of", "managed-by")
+    expected = {f"app.kubernetes.io/{suffix}" for suffix in suffixes} | {"helm.sh/chart"}
+    for manifest in manifests:
+        if not manifest["metadata"]["name"].endswith("-more"):  # an object of the user's own
+            assert expected <= manifest["metadata"]["labels"].keys(), manifest["metadata"]["name"]
 
 
 def immutable(manifests: list[Manifest]) -> dict[str, Any]:
-    """What Kubernetes does not let an upgrade change, by object."""
-    kept = ("selector", "serviceName", "volumeClaimTemplates", "podManagementPolicy", "clusterIP")
+    """Return the fields that Kubernetes lets no upgrade change, by object."""
+    immutable_fields = (
+        "selector",
+        "serviceName",
+        "volumeClaimTemplates",
+        "podManagementPolicy",
+        "clusterIP",
+    )
     kinds = ("Deployment", "StatefulSet", "PersistentVolumeClaim")
-    found = {}
-    for each in of_kind(manifests, *kinds):
-        spec = each["spec"]
+    objects = {}
+    for manifest in of_kind(manifests, *kinds):
+        spec = manifest["spec"]
         fields = (
             spec
-            if each["kind"] == "PersistentVolumeClaim"
-            else {name: spec[name] for name in kept if name in spec}
+            if manifest["kind"] == "PersistentVolumeClaim"
+            else {name: spec[name] for name in immutable_fields if name in spec}
         )
-        found[f"{each['kind']}/{each['metadata']['name']}"] = fields
-    return found
+        objects[f"{manifest['kind']}/{manifest['metadata']['name']}"] = fields
+    return objects
 
 
 def test_an_upgrade_from_every_earlier_version_is_possible(render: Render) -> None:
-    """What was recorded of a version stands as long as its number begins with the same digits."""
+    """The record of a version stands as long as its number begins with the same digits."""
     recorded = yaml.safe_load(RECORDED.read_text())
     assert recorded, "nothing is recorded"
-    now = {path.stem: immutable(render("-f", str(path))) for path in EXAMPLES}
+    current = {path.stem: immutable(render("-f", str(path))) for path in EXAMPLES}
     for version, examples in recorded.items():
         for example, objects in examples.items():
             for name, fields in objects.items():
-                assert now[example].get(name) == fields, (version, example, name)
+                assert current[example].get(name) == fields, (version, example, name)
 
 
 @pytest.mark.parametrize("purge_by", ["ban", "xkey"])
-def test_varnish_takes_the_rules_that_ship(render: Render, tmp_path: Path, purge_by: str) -> None:
+def test_varnish_compiles_the_shipped_rules(render: Render, tmp_path: Path, purge_by: str) -> None:
     example = ("-f", str(CHART / "ci" / "everything-values.yaml"))
     config_maps = of_kind(render(*example, "--set", f"varnish.purgeBy={purge_by}"), "ConfigMap")
-    rules = next(each for each in config_maps if each["metadata"]["name"] == "sea-varnish")["data"]
+    rules = next(
+        config_map for config_map in config_maps if config_map["metadata"]["name"] == "sea-varnish"
+    )["data"]
     for name in rules.keys() - {"site.vcl"}:
         assert rules[name].strip() == (shipped("varnish") / name).read_text().strip()
     assert f'include "portolan-{purge_by}.vcl";' in rules["site.vcl"]
@@ -213,13 +230,13 @@ def assert_compiles(directory: Path, files: dict[str, str]) -> None:
         (directory / name).write_text(text)
     # No jail: it requires root, and the users of Debian's package.
     command = ("-C", "-j", "none", "-n", str(directory / "work"), "-p", f"vcl_path={directory}")
-    compiled = subprocess.run(
+    result = subprocess.run(
         [program("varnishd"), *command, "-f", str(directory / "site.vcl")],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert compiled.returncode == 0, compiled.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_the_rules_of_varnish_restart_it_when_they_change(render: Render, copy: Path) -> None:
@@ -235,8 +252,8 @@ def test_the_rules_of_varnish_restart_it_when_they_change(render: Render, copy: 
     assert checksum(copy) != before
 
 
-def test_a_package_is_whole(tmp_path: Path, render: Render) -> None:
-    """Links within the chart are followed, and its tests of a release are in it."""
+def test_a_package_is_complete(tmp_path: Path, render: Render) -> None:
+    """Links within the chart are followed, and the tests of a release are included."""
     helm = str(CHART.parents[1] / ".tools" / "helm")
     subprocess.run(
         [helm, "package", str(CHART), "-d", str(tmp_path)], check=True, capture_output=True

@@ -1,4 +1,4 @@
-"""The audit of the chart's tools: the real govulncheck, with a database of the test's own."""
+"""The audit of the chart's tools: the real govulncheck, with the test's own database."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def entry(module: str, package: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("package", ["pkg/action", "pkg/that/nobody/imports"])
 def test_a_vulnerable_module_of_a_tool_is_reported(package: str, tmp_path: Path) -> None:
-    found = entry(HELM, f"{HELM}/{package}")
-    (tmp_path / "GO-2026-0001.json").write_text(json.dumps(found))
+    vulnerability = entry(HELM, f"{HELM}/{package}")
+    (tmp_path / "GO-2026-0001.json").write_text(json.dumps(vulnerability))
     outcome = audit_go(ROOT, tmp_path.as_uri())
-    used = re.search(rf"{HELM} (v\S+)", (ROOT / "helm/tools/go.mod").read_text())
-    assert used is not None
+    version = re.search(rf"{HELM} (v\S+)", (ROOT / "helm/tools/go.mod").read_text())
+    assert version is not None
     assert outcome.unknown == ()
-    assert outcome.wrong == (f"{HELM} {used[1]}: GO-2026-0001, fixed in none yet",)
+    assert outcome.wrong == (f"{HELM} {version[1]}: GO-2026-0001, fixed in none yet",)
 
 
 def test_tools_without_a_known_vulnerability_pass(tmp_path: Path) -> None:
-    found = entry("example.org/others", "example.org/others")
-    (tmp_path / "GO-2026-0001.json").write_text(json.dumps(found))
+    vulnerability = entry("example.org/others", "example.org/others")
+    (tmp_path / "GO-2026-0001.json").write_text(json.dumps(vulnerability))
     assert audit_go(ROOT, tmp_path.as_uri()).passes(strict=True)

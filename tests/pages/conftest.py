@@ -1,4 +1,4 @@
-"""One service and one browser for all pages; whatever a page complains of fails its test."""
+"""One service and one browser for all pages; the complaints of a page fail its test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.process.service import scratch_catalogue, scratch_systems, unique
 CHROMIUM = shutil.which("chromium")
 VIEWPORT: ViewportSize = {"width": 1200, "height": 900}
 WITHIN_MS = 120_000
-"""For what a page shows, or for a click: a busy machine stands still for longer than 5 s."""
+"""For expectations and clicks: a busy machine stands still for longer than 5 s."""
 
 _REPORT_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation",
@@ -34,7 +34,7 @@ async def stage(
     mongodb_config: SystemConfig,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Stage]:
-    """The newspaper in a service that runs.
+    """The newspaper in a running service.
 
     It ends with the module: its relays hold the leases of the Redis that all tests share.
     """
@@ -48,9 +48,9 @@ async def stage(
             redis_config.url,
             jobs_dir=str(jobs),
             relays="here",
-        ).running() as up,
-        httpx.AsyncClient(base_url=f"{up.data}/v1/", timeout=60) as data,
-        httpx.AsyncClient(base_url=f"{up.admin}/admin/v1/", timeout=60) as admin,
+        ).running() as service,
+        httpx.AsyncClient(base_url=f"{service.data}/v1/", timeout=60) as data,
+        httpx.AsyncClient(base_url=f"{service.admin}/admin/v1/", timeout=60) as admin,
     ):
         catalogue = Catalogue(catalogue_url)
         stage = Stage(data, admin, catalogue, Path(jobs), unique("news"))
@@ -76,7 +76,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def tab(browser: Browser, stage: Stage) -> AsyncIterator[tuple[Page, list[str]]]:
     """A tab at the address of the pages, and its complaints.
 
-    Opening one takes as long as what a test does in it, so the tests of a module share it.
+    Opening one takes as long as a test, so the tests of a module share it.
     """
     base = str(stage.admin.base_url.join("/"))
     context = await browser.new_context(base_url=base)
@@ -94,7 +94,7 @@ async def tab(browser: Browser, stage: Stage) -> AsyncIterator[tuple[Page, list[
 
 @pytest.fixture
 async def page(tab: tuple[Page, list[str]]) -> AsyncIterator[Page]:
-    """The tab, with nothing left of another test; its complaints fail the test."""
+    """The tab, reset after each test; its complaints fail the test."""
     page, complaints = tab
     complaints.clear()
     await page.set_viewport_size(VIEWPORT)
@@ -108,8 +108,10 @@ async def page(tab: tuple[Page, list[str]]) -> AsyncIterator[Page]:
 
 @pytest.fixture
 async def failures(page: Page, tab: tuple[Page, list[str]]) -> AsyncIterator[None]:
-    """Let answers fail: that the browser says so is no complaint."""
+    """Let answers fail: the browser's messages about it are no complaints."""
     yield
-    caused = ("Failed to load resource", "ERR_CONNECTION_REFUSED")
+    expected = ("Failed to load resource", "ERR_CONNECTION_REFUSED")
     _, complaints = tab
-    complaints[:] = [each for each in complaints if not any(text in each for text in caused)]
+    complaints[:] = [
+        message for message in complaints if not any(text in message for text in expected)
+    ]

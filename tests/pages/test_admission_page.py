@@ -18,10 +18,10 @@ ON EVENT Timer e IF serviceMemoryLoad() > 0 THEN refuseBelow(0, 1)
 
 @pytest.fixture(autouse=True)
 async def without_rules(stage: Stage) -> AsyncIterator[None]:
-    """Other tests of the service follow: no rule may be left."""
+    """Remove the rules, because other tests share the service."""
     yield
-    plain = {"content-type": "text/plain"}
-    assert (await stage.admin.put("admission/rules", headers=plain)).status_code == 200
+    plain_text = {"content-type": "text/plain"}
+    assert (await stage.admin.put("admission/rules", headers=plain_text)).status_code == 200
 
 
 async def test_rules_are_checked_set_and_seen_to_fire(page: Page, stage: Stage) -> None:
@@ -46,8 +46,8 @@ async def test_a_mistake_leads_to_its_line(page: Page, stage: Stage) -> None:
     await expect(alert).to_contain_text('did you mean "refuseBelow"?')
     await expect(page.locator(".editor li.bad")).to_have_text([""])
     await alert.get_by_role("link", name="line 3").click()
-    chosen = "(text) => text.value.slice(text.selectionStart, text.selectionEnd)"
-    selected = await page.get_by_label("Rules (docs").evaluate(chosen)
+    selection = "(text) => text.value.slice(text.selectionStart, text.selectionEnd)"
+    selected = await page.get_by_label("Rules (docs").evaluate(selection)
     assert selected.startswith("ON EVENT Timer")
     assert (await stage.admin.get("admission/rules")).json()["rules"] == []
 
@@ -71,8 +71,8 @@ async def test_rules_that_somebody_else_has_set_are_not_overwritten(
     page: Page, stage: Stage
 ) -> None:
     await page.goto("/admission")
-    plain = {"content-type": "text/plain"}
-    await stage.admin.put("admission/rules", content=b"-- mine", headers=plain)
+    plain_text = {"content-type": "text/plain"}
+    await stage.admin.put("admission/rules", content=b"-- mine", headers=plain_text)
     await page.get_by_label("Rules (docs").fill(RULES)
     await page.get_by_role("button", name="Put in force").click()
     await expect(page.get_by_role("alert")).to_contain_text("Somebody else has set rules")

@@ -33,8 +33,8 @@ async def test_conditions_make_an_address_that_can_be_read(page: Page, stage: St
     await page.get_by_role("button", name="Show and explain").click()
     await expect(objects(page).locator("tbody th")).to_have_text(["hostile"])
     assert "hits.ge=99" in page.url
-    sent = f"GET /v1/{stage.database}/articles?hits.ge=99&limit=20"
-    await expect(page.get_by_text("Request:")).to_contain_text(sent)
+    request_line = f"GET /v1/{stage.database}/articles?hits.ge=99&limit=20"
+    await expect(page.get_by_text("Request:")).to_contain_text(request_line)
     await page.get_by_label("Field").nth(1).fill("title")
     await page.get_by_label("Operator").nth(1).select_option("like")
     await page.get_by_label("Value").nth(1).fill("nothing%")
@@ -68,7 +68,7 @@ async def test_a_query_that_no_index_serves_says_what_helps(page: Page, stage: S
     await expect(objects(page).locator("tbody tr")).to_have_count(3)
 
 
-async def test_an_index_that_is_lacking_leads_to_the_schema(page: Page, stage: Stage) -> None:
+async def test_a_missing_index_leads_to_the_schema(page: Page, stage: Stage) -> None:
     schema = {"classes": {"notes": {"system": "redis", "fields": {"rank": {"type": "integer"}}}}}
     database = unique("ranks")
     assert (await stage.admin.put(f"schemas/{database}", json=schema)).is_success
@@ -110,29 +110,29 @@ async def test_a_conflict_is_shown_and_overwrites_nothing(page: Page, stage: Sta
     assert (await read(stage, "contended"))["name"] == "Theirs"
 
 
-async def test_what_was_typed_is_kept_if_the_object_is_gone(page: Page, stage: Stage) -> None:
+async def test_typed_text_is_kept_if_the_object_is_gone(page: Page, stage: Stage) -> None:
     address = f"{stage.database}/people/leaver"
     await stage.data.put(address, json={"name": "Before"})
     await page.goto(f"/data/object?database={stage.database}&class=people&id=leaver")
     assert (await stage.data.delete(address)).is_success
-    typed = page.get_by_label("Object (JSON)")
-    await typed.fill('{"name": "A long text"}')
+    editor = page.get_by_label("Object (JSON)")
+    await editor.fill('{"name": "A long text"}')
     await page.get_by_role("button", name="Replace the object").click()
     await expect(page.get_by_role("alert")).to_contain_text("Precondition Failed")
     await expect(page.get_by_text("It cannot be read:")).to_be_visible()
-    await expect(typed).to_have_value('{"name": "A long text"}')
+    await expect(editor).to_have_value('{"name": "A long text"}')
     assert (await read(stage, "leaver"))["status"] == 404
 
 
-async def test_what_was_typed_is_kept_if_its_class_or_id_is_none(stage: Stage) -> None:
+async def test_typed_text_is_kept_if_its_class_or_id_is_invalid(stage: Stage) -> None:
     base, form = stage.admin.base_url, {"database": "nowhere", "class": "people"}
-    written = {"object": '{"name": "A long text"}', "etag": '"x"', "do": "replace"}
-    for path, more in (
-        ("/data/object", {"id": "x", **written}),
-        ("/data/new", {"id": "x", "object": written["object"]}),
-        ("/data/new", {"id": "a/b", "object": written["object"]}),
+    edit = {"object": '{"name": "A long text"}', "etag": '"x"', "do": "replace"}
+    for path, fields in (
+        ("/data/object", {"id": "x", **edit}),
+        ("/data/new", {"id": "x", "object": edit["object"]}),
+        ("/data/new", {"id": "a/b", "object": edit["object"]}),
     ):
-        answer = await stage.admin.post(base.join(path), data=form | more)
+        answer = await stage.admin.post(base.join(path), data=form | fields)
         assert "A long text" in answer.text
         assert 'role="alert"' in answer.text
 
@@ -167,7 +167,7 @@ async def test_a_new_object_does_not_replace_another(page: Page, stage: Stage) -
     await expect(page.get_by_role("alert")).to_contain_text("nam")
 
 
-async def test_parameters_that_are_no_conditions_are_refused(stage: Stage) -> None:
+async def test_parameters_other_than_conditions_are_refused(stage: Stage) -> None:
     for name in ("aggregate", "count", "explain", "fields", "ids", "join"):
         address = stage.admin.base_url.join(f"/data?class=people&{name}=x")
         answer = await stage.admin.get(address)

@@ -1,4 +1,4 @@
-"""What pages do while the service fails, answers late, or has something else to show."""
+"""Pages while the service fails, answers late, or has something else to show."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from playwright.async_api import Browser, Page, Route, expect
 from tests.pages.stage import Stage
 from tests.process.service import unique
 
-FETCHED = re.compile(r".*")
+ANY_URL = re.compile(r".*")
 SECOND_MS = 1_000
 pytestmark = pytest.mark.usefixtures("failures")
 
 
 @asynccontextmanager
 async def failing(page: Page, status: int | None) -> AsyncIterator[None]:
-    """Answer what scripts fetch with a status; None: the service is not reached."""
+    """Answer requests of scripts with a status; None: the service is unreachable."""
 
     async def fail(route: Route) -> None:
         if route.request.resource_type != "fetch":
@@ -30,11 +30,11 @@ async def failing(page: Page, status: int | None) -> AsyncIterator[None]:
         else:
             await route.fulfill(status=status, content_type="text/html", body="<p>no</p>")
 
-    await page.route(FETCHED, fail)
+    await page.route(ANY_URL, fail)
     try:
         yield
     finally:
-        await page.unroute(FETCHED, fail)
+        await page.unroute(ANY_URL, fail)
 
 
 @pytest.mark.parametrize("status", [503, 429, None])
@@ -72,9 +72,7 @@ async def test_the_feed_says_that_it_has_ended_and_keeps_what_is_listed(
     ("status", "reason"),
     [(500, "answered with 500"), (403, "answered with 403"), (None, "cannot be reached")],
 )
-async def test_a_page_that_is_not_renewed_says_so(
-    page: Page, status: int | None, reason: str
-) -> None:
+async def test_a_stale_page_says_so(page: Page, status: int | None, reason: str) -> None:
     await page.goto("/")
     glance, line = page.locator("#glance"), page.locator("#stale")
     await expect(line).to_be_empty()
@@ -93,47 +91,49 @@ async def test_a_page_waits_for_one_answer_at_a_time_and_not_for_ever(
     page = await context.new_page()
     await page.clock.install()
     await page.goto("/")
-    held: list[Route] = []
+    routes: list[Route] = []
     requested = asyncio.Event()
 
     async def hold(route: Route) -> None:
-        if route.request.resource_type != "fetch":  # the icon comes when the page is there
+        if route.request.resource_type != "fetch":  # the icon follows the page
             await route.continue_()
             return
-        held.append(route)
+        routes.append(route)
         requested.set()
 
-    await page.route(FETCHED, hold)
+    await page.route(ANY_URL, hold)
     await page.clock.run_for(3 * SECOND_MS)
     await requested.wait()
     await page.clock.run_for(9 * SECOND_MS)
-    assert len(held) == 1
+    assert len(routes) == 1
     await page.clock.run_for(2 * SECOND_MS)
     await expect(page.locator("#stale")).to_contain_text("did not answer within 10 s")
-    await page.unroute(FETCHED, hold)
+    await page.unroute(ANY_URL, hold)
     await page.clock.resume()
     await expect(page.locator("#stale")).to_be_empty()
     await context.close()
 
 
 async def test_an_answer_that_comes_after_a_later_one_is_dropped(page: Page) -> None:
-    """The page gives its request up, so that no answer can come any more."""
+    """The page aborts its request, so no answer can arrive."""
     await page.goto("/what-if")
-    moved, requested = re.compile(r"=-6(&|$)"), asyncio.Event()
+    slider_url, requested = re.compile(r"=-6(&|$)"), asyncio.Event()
 
     async def hold(_: Route) -> None:
         requested.set()
 
     slider = page.locator("fieldset", has_text="redis").get_by_label("write throughput, measured")
-    await page.route(moved, hold)
-    async with page.expect_event("requestfailed", lambda failed: bool(moved.search(failed.url))):
+    await page.route(slider_url, hold)
+    async with page.expect_event(
+        "requestfailed", lambda request: bool(slider_url.search(request.url))
+    ):
         await slider.fill("-6")
         await requested.wait()
         await slider.fill("0")
     decision = page.locator("#decision")
     await expect(decision).to_contain_text("Nothing would move")
     await expect(page.locator("#stale")).to_be_empty()
-    await page.unroute(moved, hold)
+    await page.unroute(slider_url, hold)
 
 
 async def test_ttls_stay_those_of_their_class(page: Page, stage: Stage) -> None:
@@ -174,17 +174,17 @@ async def test_focus_does_not_go_to_another_button(page: Page, stage: Stage) -> 
     await expect(resume).not_to_be_focused()
 
 
-async def test_a_log_stays_open_and_where_it_was_scrolled_to(page: Page, stage: Stage) -> None:
+async def test_a_log_stays_open_and_keeps_its_scroll_position(page: Page, stage: Stage) -> None:
     run = await stage.submit()
-    taken = await stage.take()
+    taken_run = await stage.take()
     lines = [f"line {number}" for number in range(200)]
-    await stage.report(taken, log=lines)
+    await stage.report(taken_run, log=lines)
     await page.goto(f"/jobs/{stage.database}/{run}")
     await page.get_by_text("Log", exact=True).click()
     log = page.locator("pre.log")
     await log.evaluate("(log) => { log.scrollTop = 300; log.focus(); }")
-    await stage.report(taken, log=[*lines, "the last line"])
+    await stage.report(taken_run, log=[*lines, "the last line"])
     await expect(log).to_contain_text("the last line")
     await expect(log).to_be_focused()
     assert await log.evaluate("(log) => log.scrollTop") == 300
-    await stage.end(taken, "done")
+    await stage.end(taken_run, "done")

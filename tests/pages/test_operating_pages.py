@@ -16,15 +16,13 @@ from tests.process.service import unique
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M")
 
 
-async def test_a_system_shows_what_is_placed_on_it_and_what_it_can_do(
-    page: Page, stage: Stage
-) -> None:
+async def test_a_system_shows_its_placements_and_capabilities(page: Page, stage: Stage) -> None:
     system = page.locator("#system")
-    placed = system.get_by_role("listitem").filter(has_text=f"{stage.database}.articles")
+    placement = system.get_by_role("listitem").filter(has_text=f"{stage.database}.articles")
 
     async def is_counted() -> bool:
         await page.goto("/systems?system=redis")
-        return "about 32 objects" in await placed.inner_text()
+        return "about 32 objects" in await placement.inner_text()
 
     await eventually(is_counted)  # a page does not wait for long for an estimate
     metrics = page.get_by_role("region", name="Metrics")
@@ -46,8 +44,8 @@ async def test_a_metric_is_stated_and_taken_back(page: Page, stage: Stage) -> No
     await page.get_by_role("combobox", name="Metric").select_option("read_throughput")
     await page.get_by_role("button", name="State it").click()
     await expect(row).not_to_contain_text("statement")
-    stated = (await stage.admin.get("systems/mongo")).json()["stated_metrics"]
-    assert "read_throughput" not in stated
+    stated_metrics = (await stage.admin.get("systems/mongo")).json()["stated_metrics"]
+    assert "read_throughput" not in stated_metrics
 
 
 async def test_a_system_is_calibrated_again(page: Page, stage: Stage) -> None:
@@ -118,8 +116,8 @@ async def test_a_database_is_dropped_once_its_name_is_typed(page: Page, stage: S
 async def test_a_placement_is_overridden_for_a_while(page: Page, stage: Stage) -> None:
     schema = {"classes": {"notes": {"fields": {"title": {"type": "string"}}}}}
     database = unique("placed")
-    placed = (await stage.admin.put(f"schemas/{database}", json=schema)).json()["placements"]
-    other = "redis" if placed["notes"]["system"] != "redis" else "mongo"
+    placements = (await stage.admin.put(f"schemas/{database}", json=schema)).json()["placements"]
+    other = "redis" if placements["notes"]["system"] != "redis" else "mongo"
     await page.goto(f"/map?database={database}&node=notes")
     await page.get_by_text("Choose a system for a while").click()
     await page.get_by_role("combobox", name="System").select_option(other)
@@ -136,7 +134,7 @@ async def test_a_placement_is_overridden_for_a_while(page: Page, stage: Stage) -
     await expect(page.locator("#why h2 .system")).to_have_text(other)
     await page.get_by_role("button", name="End the override").click()
     await page.get_by_role("button", name="End it").click()
-    await expect(page.locator("#why h2 .system")).to_have_text(placed["notes"]["system"])
+    await expect(page.locator("#why h2 .system")).to_have_text(placements["notes"]["system"])
     assert (await stage.admin.get(f"overrides/{database}")).json()["items"] == []
 
 
@@ -184,8 +182,8 @@ async def test_a_tenant_gets_limits_and_databases(page: Page, stage: Stage) -> N
     await page.get_by_role("textbox", name="Database", exact=True).fill(database)
     await page.get_by_role("button", name="Make it the owner").click()
     await expect(page.get_by_role("link", name=database)).to_be_visible()
-    described = (await stage.admin.get(f"tenants/{tenant}")).json()
-    assert described == {
+    description = (await stage.admin.get(f"tenants/{tenant}")).json()
+    assert description == {
         "name": tenant,
         "databases": [database],
         "limits": {"rate": 50.0, "objects": 1000},
@@ -225,7 +223,9 @@ async def test_limits_that_somebody_else_has_set_are_not_overwritten(
 
 
 @pytest.mark.usefixtures("failures")
-async def test_what_somebody_else_has_declared_or_suspended_stays(page: Page, stage: Stage) -> None:
+async def test_declarations_and_suspensions_of_somebody_else_are_not_overwritten(
+    page: Page, stage: Stage
+) -> None:
     before = (await stage.admin.get("systems/mongo")).json()["declared"]
     await page.goto("/systems?system=mongo")
     await stage.admin.patch("systems/mongo", json={"declared": ["elasticity"], "use": "draining"})
@@ -288,9 +288,9 @@ async def test_a_refused_query_is_listed_with_the_index_that_helps(
     answer = await stage.data.get(f"{database}/notes?rank.ge=12345")
     assert answer.status_code == 422
     items = (await stage.admin.get("costly-queries")).json()["items"]
-    (found,) = [each for each in items if each["database"] == database]
-    assert (found["refused"], found["refusal"]) == (1, "needs a scan")
-    assert found["without_index"] == ["rank"]
+    (query,) = [item for item in items if item["database"] == database]
+    assert (query["refused"], query["refusal"]) == (1, "needs a scan")
+    assert query["without_index"] == ["rank"]
     await page.goto("/queries")
     row = page.get_by_role("row", name=f"{database}.notes")
     await expect(row).to_contain_text('{"filter":{"ge":["rank","?"]}}')
@@ -339,8 +339,8 @@ async def test_the_feed_is_followed_paused_and_continued(page: Page, stage: Stag
 
 async def test_the_last_hour_is_drawn_and_listed(page: Page, stage: Stage) -> None:
     await page.goto("/")
-    drawn = page.get_by_role("img", name="Requests and failures in a second, last hour")
-    await expect(drawn.locator("canvas")).to_be_visible()
+    chart = page.get_by_role("img", name="Requests and failures in a second, last hour")
+    await expect(chart.locator("canvas")).to_be_visible()
     await page.get_by_text("The last hour as a table").click()
     row = page.locator("#history tr[data-at]").first
     await expect(row).to_be_visible()  # a sample is taken every half minute

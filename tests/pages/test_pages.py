@@ -1,4 +1,4 @@
-"""The admin pages as people use them, in Chromium against a service that runs."""
+"""The admin pages in Chromium, against a running service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATHS = [
 ]
 PHONE: ViewportSize = {"width": 360, "height": 740}
 
-UNNAMED = """(all) => all.filter((e) => e.type !== "hidden" && !e.labels?.length)
+UNLABELLED = """(all) => all.filter((e) => e.type !== "hidden" && !e.labels?.length)
   .map((e) => e.outerHTML)"""
 
 CONTRASTS = """() => {
@@ -52,7 +52,7 @@ CONTRASTS = """() => {
     })
     .filter(([, contrast]) => contrast < 4.5);
 }"""
-"""What is written with a contrast of less than 4.5 (WCAG 2.2, 1.4.3), and with which."""
+"""Text with a contrast of less than 4.5 (WCAG 2.2, 1.4.3), and its contrast."""
 
 
 TALL = """() => [...document.querySelectorAll("table:not(.stack) tbody tr")]
@@ -66,7 +66,7 @@ def system_of(row: Locator) -> Locator:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_page_is_whole(page: Page, path: str) -> None:
+async def test_every_page_is_accessible(page: Page, path: str) -> None:
     """Named, marked in the menu, readable in both themes, and no wider than a phone."""
     answer = await page.goto(path)
     assert answer is not None
@@ -74,19 +74,21 @@ async def test_every_page_is_whole(page: Page, path: str) -> None:
     assert_strict(answer.headers["content-security-policy"], await answer.text())
     await expect(page.locator("h1")).to_have_count(1)
     await expect(page.locator("nav [aria-current=page]")).to_have_count(1)
-    assert await page.eval_on_selector_all("main input, main select, main textarea", UNNAMED) == []
+    assert (
+        await page.eval_on_selector_all("main input, main select, main textarea", UNLABELLED) == []
+    )
     await expect(page.locator("thead th:not([scope])")).to_have_count(0)
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
         assert await page.evaluate(CONTRASTS) == []
     await page.set_viewport_size(PHONE)
 
-    await eventually(partial(_fits, page))  # charts follow when they are notified
+    await eventually(partial(_fits, page))  # charts follow once they are notified
     assert await page.evaluate(TALL) == []
 
 
 def assert_strict(policy: str, text: str) -> None:
-    """Nothing is written inline, and the browser is instructed so."""
+    """Nothing is inline, and the policy forbids it."""
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy
     assert re.findall(r"<style|<script>|<[^>]*\s(?:style|on\w+)=", text) == []
@@ -112,8 +114,8 @@ async def test_the_overview_is_kept_up_to_date(page: Page, stage: Stage) -> None
         "before => Number(document.getElementById('requests').dataset.total) >= before + 5",
         arg=before,
     )
-    drawn = page.get_by_role("img", name="Requests in a second", exact=True)
-    await expect(drawn.locator("canvas")).to_be_visible()
+    chart = page.get_by_role("img", name="Requests in a second", exact=True)
+    await expect(chart.locator("canvas")).to_be_visible()
     await page.set_viewport_size(PHONE)
     await eventually(partial(_fits, page))
 
@@ -165,13 +167,13 @@ async def test_a_slider_moves_hits_and_nothing_else_changes(page: Page, stage: S
     assert (await stage.admin.get(path)).json()["system"] == "redis"
 
 
-async def test_weights_and_goals_are_moved_too(page: Page, stage: Stage) -> None:
+async def test_weights_and_goals_change_the_scores(page: Page, stage: Stage) -> None:
     base = "/classes/articles/fields/hits/annotations"
     await page.goto(f"/what-if?database={stage.database}&weight {base}/2=-6&goal {base}/2=6")
     await expect(page.locator("#outcome")).to_contain_text(re.compile(r"redis 3\.25 → 0\.958"))
 
 
-async def test_programs_may_suppose_as_well(stage: Stage) -> None:
+async def test_programs_can_ask_what_if(stage: Stage) -> None:
     path = f"what-if/{stage.database}"
     slower = {"metrics": {"redis": {"write_throughput": 4_000}}}  # mongo stays third, or is out
     answer = await stage.admin.post(path, json=slower)
@@ -219,24 +221,24 @@ async def test_ttls_are_drawn_and_listed(page: Page, stage: Stage) -> None:
     await stage.data.get(f"{stage.database}/articles/a1")
     await page.goto("/coherence")
     table = page.locator(f"#ttls-{stage.database}-articles")
-    drawn = page.get_by_role("img", name=f"TTLs granted for {stage.database}/articles")
-    await expect(drawn.locator("canvas")).to_be_visible()
+    chart = page.get_by_role("img", name=f"TTLs granted for {stage.database}/articles")
+    await expect(chart.locator("canvas")).to_be_visible()
     await page.locator("details", has=table).get_by_text("As a table").click()
     await expect(table.locator("tbody tr").first).to_be_visible()
 
 
 async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None:
     run = await stage.submit()
-    taken = await stage.take()
+    taken_run = await stage.take()
     await page.goto("/jobs")
     await page.locator(f'a[href$="{run}"]').click()
     count = {"name": "count", "state": "running", "done": 3, "total": 9, "rows": 7, "seconds": 1.5}
-    await stage.report(taken, stages=[count], counters={"pairs": 4}, elapsed_s=2.0, eta_s=4.0)
+    await stage.report(taken_run, stages=[count], counters={"pairs": 4}, elapsed_s=2.0, eta_s=4.0)
     stages = page.get_by_role("region", name="Stages")
     await expect(stages.get_by_role("progressbar")).to_have_attribute("value", "3")
     await expect(page.locator("#run")).to_contain_text("about 4 s to go")
     await expect(page.locator("#state-heading")).to_have_text("State: running")
-    await stage.end(taken, "done")
+    await stage.end(taken_run, "done")
     await expect(page.locator("#state-heading")).to_have_text("State: done")
     cells = page.locator("#run table td")
     assert await cells.nth(0).inner_text() == HOSTILE
@@ -247,37 +249,37 @@ async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None
 async def test_a_job_is_forecast_and_then_started(page: Page, stage: Stage) -> None:
     await stage.heartbeat()
     await page.goto("/jobs")
-    typed = page.get_by_role("textbox", name="Job (JSON)")
+    editor = page.get_by_role("textbox", name="Job (JSON)")
     await page.get_by_role("combobox", name="Kind").select_option("linkage.open")
     await page.get_by_role("button", name="Show an example").click()
     await expect(page.get_by_role("textbox", name="Job (JSON)")).to_have_value(
         re.compile('"zero_config"')
     )
     job = '{"kind": "example.count", "spec": {"records": {"class": "articles"}, "field": "title"}}'
-    await typed.fill(job)
+    await editor.fill(job)
     await page.get_by_role("button", name="Forecast the cost").click()
     await expect(page.locator("#state-heading")).to_have_text("State: queued")
-    foretold = await stage.take()
-    assert foretold.dry_run
-    await stage.end(foretold, "done", forecast={"pairs": 0, "rows": 32})
+    forecast_run = await stage.take()
+    assert forecast_run.dry_run
+    await stage.end(forecast_run, "done", forecast={"pairs": 0, "rows": 32})
     await expect(page.locator("#run")).to_contain_text("32")
     await page.get_by_role("button", name="Start this job").click()
     await expect(page.locator("#state-heading")).to_have_text("State: queued")
-    started = await stage.take()
-    assert not started.dry_run
-    assert started.document == foretold.document
-    await stage.end(started, "done")
+    started_run = await stage.take()
+    assert not started_run.dry_run
+    assert started_run.document == forecast_run.document
+    await stage.end(started_run, "done")
     await expect(page.locator("#run")).to_contain_text("2 rows")
 
 
 @pytest.mark.parametrize("padding", ["", " " * 400_000])
 async def test_a_wrong_job_is_refused_and_stays_typed(page: Page, padding: str) -> None:
     await page.goto("/jobs")
-    typed = f'{padding}{{"kind": "example.count", "spec": {{"</textarea><b>": 1}}}}'
-    await page.get_by_role("textbox", name="Job (JSON)").fill(typed)
+    text = f'{padding}{{"kind": "example.count", "spec": {{"</textarea><b>": 1}}}}'
+    await page.get_by_role("textbox", name="Job (JSON)").fill(text)
     await page.get_by_role("button", name="Start it").click()
     await expect(page.get_by_role("alert")).to_contain_text("/spec")
-    await expect(page.get_by_role("textbox", name="Job (JSON)")).to_have_value(typed)
+    await expect(page.get_by_role("textbox", name="Job (JSON)")).to_have_value(text)
     assert await page.locator("#submit b").count() == 0
 
 
@@ -317,8 +319,8 @@ async def test_a_query_is_explained(page: Page) -> None:
 async def test_pages_of_objects_follow_one_another(page: Page) -> None:
     await page.goto("/data?class=articles&order=-hits&limit=1")
     await page.get_by_role("link", name="Further objects").click()
-    shown = page.get_by_role("region", name="Objects", exact=True).locator("tbody th")
-    await expect(shown).to_have_text([HOSTILE_ID])
+    ids = page.get_by_role("region", name="Objects", exact=True).locator("tbody th")
+    await expect(ids).to_have_text([HOSTILE_ID])
 
 
 async def test_a_wrong_query_is_refused_on_the_page(page: Page) -> None:
@@ -384,8 +386,8 @@ async def test_files_are_kept_for_good_under_the_name_of_their_content(
     assert address is not None
     answer = await stage.admin.get(stage.admin.base_url.join(address))
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
-    older = re.sub(r"static/\w+/", "static/0123456789abcdef/", address)
-    assert (await stage.admin.get(stage.admin.base_url.join(older))).status_code == 404
+    outdated = re.sub(r"static/\w+/", "static/0123456789abcdef/", address)
+    assert (await stage.admin.get(stage.admin.base_url.join(outdated))).status_code == 404
 
 
 @pytest.mark.parametrize(

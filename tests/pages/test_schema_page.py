@@ -16,7 +16,7 @@ NOTES: dict[str, Any] = {
 }
 
 
-async def drafted(stage: Stage, **objects: dict[str, Any]) -> str:
+async def create_draft(stage: Stage, **objects: dict[str, Any]) -> str:
     """Set up a database with notes; return its name."""
     database = unique("draft")
     assert (await stage.admin.put(f"schemas/{database}", json=NOTES)).is_success
@@ -26,7 +26,7 @@ async def drafted(stage: Stage, **objects: dict[str, Any]) -> str:
 
 
 async def edit(page: Page, **fields: Any) -> None:
-    """Replace the notes' fields in the editor, and try that."""
+    """Replace the notes' fields in the editor, and dry-run that."""
     schema = {"classes": {"notes": {"fields": fields}}}
     await page.get_by_label("Schema (JSON").fill(orjson.dumps(schema).decode())
     await page.get_by_role("button", name="Dry run").click()
@@ -37,25 +37,25 @@ async def version(stage: Stage, database: str) -> int:
 
 
 async def test_a_change_is_tried_and_then_applied(page: Page, stage: Stage) -> None:
-    database = await drafted(stage)
+    database = await create_draft(stage)
     await page.goto(f"/schema?database={database}")
     text = page.get_by_label("Schema (JSON")
     assert orjson.loads(await text.input_value()) == NOTES
     await expect(page.get_by_role("button", name="Apply")).to_have_count(0)
     await edit(page, title={"type": "string", "index": True}, body={"type": "string"})
-    tried = page.locator("#tried")
-    await expect(tried).to_contain_text('notes.body added type: "string"')
-    await expect(tried).to_contain_text("notes.rank removed")
-    await expect(tried).to_contain_text("notes.title changed index: false → true")
-    await expect(tried.get_by_role("row", name="notes.body")).to_contain_text("new")
+    dry_run = page.locator("#tried")
+    await expect(dry_run).to_contain_text('notes.body added type: "string"')
+    await expect(dry_run).to_contain_text("notes.rank removed")
+    await expect(dry_run).to_contain_text("notes.title changed index: false → true")
+    await expect(dry_run.get_by_role("row", name="notes.body")).to_contain_text("new")
     assert await version(stage, database) == 1
     await page.get_by_role("button", name="Apply").click()
     await expect(page.get_by_role("row", name="2 20")).to_contain_text(re.compile(r"\+1 .1 ~1"))
     assert await version(stage, database) == 2
 
 
-async def test_what_was_edited_after_the_dry_run_is_tried_again(page: Page, stage: Stage) -> None:
-    database = await drafted(stage)
+async def test_an_edit_after_the_dry_run_needs_another_one(page: Page, stage: Stage) -> None:
+    database = await create_draft(stage)
     await page.goto(f"/schema?database={database}")
     await edit(page, title={"type": "string"})
     await page.get_by_label("Schema (JSON").fill('{"classes": {}}')
@@ -65,7 +65,7 @@ async def test_what_was_edited_after_the_dry_run_is_tried_again(page: Page, stag
 
 
 async def test_a_concurrent_change_is_not_overwritten(page: Page, stage: Stage) -> None:
-    database = await drafted(stage)
+    database = await create_draft(stage)
     await page.goto(f"/schema?database={database}")
     await edit(page, title={"type": "string"})
     await stage.admin.patch(
@@ -78,7 +78,7 @@ async def test_a_concurrent_change_is_not_overwritten(page: Page, stage: Stage) 
 
 
 async def test_mistakes_lead_to_their_lines(page: Page, stage: Stage) -> None:
-    await page.goto(f"/schema?database={await drafted(stage)}")
+    await page.goto(f"/schema?database={await create_draft(stage)}")
     text = page.get_by_label("Schema (JSON")
     await text.fill('{"classes": {\n  "notes": {"fields": {\n    "a": {"type": "strin"}}}}}')
     await page.get_by_role("button", name="Dry run").click()
@@ -96,7 +96,7 @@ async def test_mistakes_lead_to_their_lines(page: Page, stage: Stage) -> None:
 
 
 async def test_violations_forbid_to_apply_and_options_allow_it(page: Page, stage: Stage) -> None:
-    database = await drafted(stage, a={"rank": -3}, b={"rank": 4})
+    database = await create_draft(stage, a={"rank": -3}, b={"rank": 4})
     await page.goto(f"/schema?database={database}")
     await edit(page, title={"type": "string"}, rank={"type": "integer", "minimum": 0})
     row = page.get_by_role("region", name="Violations").get_by_role("row", name="rank")
@@ -110,10 +110,10 @@ async def test_violations_forbid_to_apply_and_options_allow_it(page: Page, stage
     assert await version(stage, database) == 2
 
 
-async def test_data_that_would_move_is_listed_and_a_class_may_be_dropped(
+async def test_data_that_would_move_is_listed_and_a_class_can_be_dropped(
     page: Page, stage: Stage
 ) -> None:
-    database = await drafted(stage, a={"rank": 1})
+    database = await create_draft(stage, a={"rank": 1})
     await page.goto(f"/schema?database={database}")
     await edit(page, title={"type": "string"}, rank={"type": "string"})
     await expect(page.locator("#tried")).to_contain_text("Data that would move")
@@ -135,7 +135,7 @@ async def test_data_that_would_move_is_listed_and_a_class_may_be_dropped(
 
 
 async def test_a_field_is_renamed_and_keeps_its_values(page: Page, stage: Stage) -> None:
-    database = await drafted(stage, a={"title": "x", "rank": 1})
+    database = await create_draft(stage, a={"title": "x", "rank": 1})
     await page.goto(f"/schema?database={database}")
     await page.get_by_text("What it may do to objects").click()
     await page.get_by_label("Rename these fields").fill("notes.title")
@@ -145,21 +145,23 @@ async def test_a_field_is_renamed_and_keeps_its_values(page: Page, stage: Stage)
     await page.get_by_role("button", name="Dry run").click()
     await expect(page.locator("#tried")).to_contain_text("notes.heading added")
     await page.get_by_label("Rename these fields").fill("notes.rank:heading")
-    await page.get_by_role("button", name="Apply").click()  # another draft: it is tried anew
+    await page.get_by_role("button", name="Apply").click()  # another draft: a dry run comes first
     await expect(page.get_by_role("alert")).to_be_visible()
     await page.get_by_label("Rename these fields").fill("notes.title:heading")
     await page.get_by_role("button", name="Dry run").click()
     await page.get_by_role("button", name="Apply").click()
     await expect(page.get_by_role("row", name="2 20")).to_be_visible()
-    renamed = (await stage.data.get(f"{database}/notes/a")).json()
-    assert renamed == {"id": "a", "heading": "x", "rank": 1}
+    note = (await stage.data.get(f"{database}/notes/a")).json()
+    assert note == {"id": "a", "heading": "x", "rank": 1}
 
 
-async def test_the_source_of_a_copy_is_dropped_if_it_lost_nothing(page: Page, stage: Stage) -> None:
-    database = await drafted(stage, a={"title": "x"}, b={"title": "y"})
+async def test_the_source_of_a_copy_is_dropped_if_no_value_is_lost(
+    page: Page, stage: Stage
+) -> None:
+    database = await create_draft(stage, a={"title": "x"}, b={"title": "y"})
     fields = {"heading": {"type": "string"}}
-    both = {"classes": {"notes": {"fields": fields}}}
-    assert (await stage.admin.patch(f"schemas/{database}", json=both)).is_success
+    patch = {"classes": {"notes": {"fields": fields}}}
+    assert (await stage.admin.patch(f"schemas/{database}", json=patch)).is_success
     await stage.data.patch(f"{database}/notes/a", json={"heading": "x"})
     await page.goto(f"/schema?database={database}")
     await page.get_by_text("What it may do to objects").click()
@@ -171,11 +173,11 @@ async def test_the_source_of_a_copy_is_dropped_if_it_lost_nothing(page: Page, st
     await page.get_by_role("button", name="Dry run").click()
     await page.get_by_role("button", name="Apply").click()
     await expect(page.get_by_role("row", name="3 20")).to_be_visible()
-    moved = [(await stage.data.get(f"{database}/notes/{id_}")).json() for id_ in "ab"]
-    assert moved == [{"id": "a", "heading": "x"}, {"id": "b", "heading": "y"}]
+    notes = [(await stage.data.get(f"{database}/notes/{id_}")).json() for id_ in "ab"]
+    assert notes == [{"id": "a", "heading": "x"}, {"id": "b", "heading": "y"}]
 
 
-async def test_versions_that_are_none_are_refused(stage: Stage) -> None:
+async def test_invalid_versions_are_refused(stage: Stage) -> None:
     base = stage.admin.base_url.join("/schema")
     for query in ("from=0&to=1", f"from={10**30}&to=1", "revision=-1", "index=x", "index=a.b"):
         address = f"{base}?database={stage.database}&{query}"
@@ -183,13 +185,13 @@ async def test_versions_that_are_none_are_refused(stage: Stage) -> None:
 
 
 async def test_former_versions_are_compared_and_edited(page: Page, stage: Stage) -> None:
-    database = await drafted(stage)
+    database = await create_draft(stage)
     patch = {"classes": {"notes": {"fields": {"rank": {"index": True}}}}}
     assert (await stage.admin.patch(f"schemas/{database}", json=patch)).is_success
     await page.goto(f"/schema?database={database}")
     await page.get_by_role("button", name="Compare").click()
-    compared = page.locator("#revisions .differences")
-    await expect(compared).to_contain_text("notes.rank changed index: false → true")
+    differences = page.locator("#revisions .differences")
+    await expect(differences).to_contain_text("notes.rank changed index: false → true")
     await page.get_by_role("link", name="edit version 1").click()
     assert orjson.loads(await page.get_by_label("Schema (JSON").input_value()) == NOTES
 
@@ -204,14 +206,14 @@ async def test_a_new_database_begins_with_an_example(page: Page, stage: Stage) -
     assert await version(stage, database) == 1
 
 
-async def test_an_address_may_fill_in_an_index(page: Page, stage: Stage) -> None:
-    database = await drafted(stage)
+async def test_an_address_can_fill_in_an_index(page: Page, stage: Stage) -> None:
+    database = await create_draft(stage)
     await page.goto(f"/schema?database={database}&index=notes.rank")
     await page.get_by_role("button", name="Dry run").click()
     await expect(page.locator("#tried")).to_contain_text("notes.rank changed index: false → true")
 
 
-async def test_an_address_may_fill_in_an_index_of_a_path(page: Page, stage: Stage) -> None:
+async def test_an_address_can_fill_in_an_index_of_a_path(page: Page, stage: Stage) -> None:
     database = unique("draft")
     notes = {"fields": {"place": {"type": "document"}}}
     put = await stage.admin.put(f"schemas/{database}", json={"classes": {"notes": notes}})
@@ -224,6 +226,6 @@ async def test_an_address_may_fill_in_an_index_of_a_path(page: Page, stage: Stag
 
 
 async def test_a_long_schema_fits_the_form(page: Page, stage: Stage) -> None:
-    await page.goto(f"/schema?database={await drafted(stage)}")
+    await page.goto(f"/schema?database={await create_draft(stage)}")
     await edit(page, **{f"field_{n}": {"type": "string"} for n in range(400)})
     await expect(page.locator("#tried")).to_contain_text("The first 200 of 402 differences.")

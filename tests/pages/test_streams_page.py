@@ -31,7 +31,7 @@ class Streams:
         return f"/streams?database={self.stage.database}"
 
     async def send(self, stream: str, count: int) -> None:
-        tuples = [{"time_s": 1, "values": {"reader": f"r{at}"}} for at in range(count)]
+        tuples = [{"time_s": 1, "values": {"reader": f"r{index}"}} for index in range(count)]
         path = f"{self.stage.database}/event-streams/{stream}/tuples"
         answer = await self.stage.data.post(path, json={"tuples": tuples})
         assert answer.status_code == 200, answer.text
@@ -50,16 +50,16 @@ async def streams(stage: Stage) -> AsyncIterator[Streams]:
         assert answer.status_code == 201, answer.text
     answer = await data.post(f"{database}/standing-queries", json=QUERY)
     assert answer.status_code == 201, answer.text
-    opened = Streams(stage, answer.json()["id"])
-    await eventually(opened.is_ready)
-    yield opened
-    assert (await data.delete(f"{database}/standing-queries/{opened.query}")).status_code == 204
+    instance = Streams(stage, answer.json()["id"])
+    await eventually(instance.is_ready)
+    yield instance
+    assert (await data.delete(f"{database}/standing-queries/{instance.query}")).status_code == 204
     for name in ("clicks", "orders"):
         answer = await data.delete(f"{database}/event-streams/{name}")
         assert answer.status_code == 204, answer.text
 
 
-async def test_streams_queries_and_what_they_share_are_shown(page: Page, streams: Streams) -> None:
+async def test_streams_queries_and_shared_stores_are_shown(page: Page, streams: Streams) -> None:
     await streams.send("clicks", 7)
     row = page.get_by_role("region", name="Event streams").get_by_role("row", name="clicks")
 
@@ -67,7 +67,7 @@ async def test_streams_queries_and_what_they_share_are_shown(page: Page, streams
         await page.goto(streams.path)
         return "standing-queries at 7, 0 behind" in await row.inner_text()
 
-    # The holder says every few seconds how far it has got.
+    # The holder reports its position every few seconds.
     await eventually(has_consumer)
     await expect(row.get_by_role("cell").first).to_have_text("7")
     queries = page.get_by_role("region", name="Standing queries")
@@ -81,7 +81,7 @@ async def test_streams_queries_and_what_they_share_are_shown(page: Page, streams
     assert await drawing.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 100
 
 
-async def test_without_scripts_it_shows_the_same(
+async def test_the_page_shows_the_same_without_scripts(
     browser: Browser, stage: Stage, streams: Streams
 ) -> None:
     await streams.send("orders", 3)
@@ -95,7 +95,9 @@ async def test_without_scripts_it_shows_the_same(
     await context.close()
 
 
-async def test_where_there_is_none_it_says_how_one_is_made(page: Page, stage: Stage) -> None:
+async def test_an_empty_page_says_how_to_create_streams_and_queries(
+    page: Page, stage: Stage
+) -> None:
     await page.goto(f"/streams?database={stage.database}")
     main = page.get_by_role("main")
     await expect(main).to_contain_text(f"POST /v1/{stage.database}/event-streams")

@@ -1,4 +1,4 @@
-"""What people do on the pages, in a browser that runs no script."""
+"""The pages, used in a browser that runs no script."""
 
 from __future__ import annotations
 

@@ -82,29 +82,29 @@ async def advice(admin: httpx.AsyncClient, schema: dict[str, Any]) -> dict[str, 
     return document
 
 
-def scored(document: dict[str, Any], node: str) -> dict[str, float]:
+def scores_of(document: dict[str, Any], node: str) -> dict[str, float]:
     scores: dict[str, float] = document["scores"][node]
     return scores
 
 
-def placed(document: dict[str, Any]) -> dict[str, str]:
+def systems_by_node(document: dict[str, Any]) -> dict[str, str]:
     return {node: placement["system"] for node, placement in document["placements"].items()}
 
 
 async def test_r1_over_http(admin: httpx.AsyncClient) -> None:
     atomic = [{"require": "atomic_updates"}]
     a = await advice(admin, newspaper())
-    assert scored(a, "articles.hits") == pytest.approx({"A": 3.125, "B": 1.2125})
-    assert scored(a, "articles.title") == pytest.approx({"A": 5, "B": 10})
-    assert (placed(a)["articles.hits"], placed(a)["articles.title"]) == ("A", "B")
+    assert scores_of(a, "articles.hits") == pytest.approx({"A": 3.125, "B": 1.2125})
+    assert scores_of(a, "articles.title") == pytest.approx({"A": 5, "B": 10})
+    assert (systems_by_node(a)["articles.hits"], systems_by_node(a)["articles.title"]) == ("A", "B")
     b = await advice(admin, newspaper(require=atomic))
-    assert scored(b, "articles") == pytest.approx({"A": 4.375, "B": 7.0708}, abs=1e-4)
-    assert set(placed(b).values()) == {"B"}
+    assert scores_of(b, "articles") == pytest.approx({"A": 4.375, "B": 7.0708}, abs=1e-4)
+    assert set(systems_by_node(b).values()) == {"B"}
     c = await advice(admin, newspaper(require=atomic, title=[{"require": "range_queries"}]))
-    assert scored(c, "articles") == pytest.approx({"A": 4.375})
-    assert set(placed(c).values()) == {"A"}
+    assert scores_of(c, "articles") == pytest.approx({"A": 4.375})
+    assert set(systems_by_node(c).values()) == {"A"}
     d = await advice(admin, newspaper(require=atomic, user=True))
-    assert scored(d, "*") == pytest.approx({"A": 4.6875, "B": 8.5354}, abs=1e-4)
+    assert scores_of(d, "*") == pytest.approx({"A": 4.6875, "B": 8.5354}, abs=1e-4)
 
 
 async def test_r2_over_http(admin: httpx.AsyncClient, mediator: Service) -> None:
@@ -123,8 +123,8 @@ async def test_r2_over_http(admin: httpx.AsyncClient, mediator: Service) -> None
 async def test_a_schema_over_http(admin: httpx.AsyncClient, mediator: Service) -> None:
     address = f"/admin/v1/schemas/{unique('db')}"
     body = {"classes": {"notes": {"fields": {"title": field_on("redis")}}}}
-    dry = await admin.put(address, params={"dry_run": "true"}, json=body)
-    assert dry.json()["placements"]["notes.title"]["system"] == "redis"
+    preview = await admin.put(address, params={"dry_run": "true"}, json=body)
+    assert preview.json()["placements"]["notes.title"]["system"] == "redis"
     problem(await admin.get(address), 404, "not-found")
     stored = await admin.put(address, json=body)
     assert (stored.status_code, stored.headers["etag"]) == (200, '"1"')
@@ -143,18 +143,18 @@ async def test_a_schema_over_http(admin: httpx.AsyncClient, mediator: Service) -
     moved = {"classes": {"notes": {"fields": {"title": field_on("mongo")}}}}
     refused = problem(await admin.patch(address, json=moved), 409, "data-would-move")
     assert refused["plan"][0]["from"] == "redis"
-    listed = (await admin.get("/admin/v1/schemas")).json()["items"]
-    assert [item["version"] for item in listed if item["name"] == database] == [2]
+    schemas = (await admin.get("/admin/v1/schemas")).json()["items"]
+    assert [item["version"] for item in schemas if item["name"] == database] == [2]
     for node in ("", "/notes", "/notes/title"):
-        why = await admin.get(f"/admin/v1/placements/{database}{node}")
-        assert why.status_code == 200
-        assert why.json()["why"]
+        explanation = await admin.get(f"/admin/v1/placements/{database}{node}")
+        assert explanation.status_code == 200
+        assert explanation.json()["why"]
     problem(await admin.get(f"/admin/v1/placements/{database}/nothing"), 404, "not-found")
     assert (await admin.delete(address)).json()["objects"] == {"more": 0, "notes": 1}
     problem(await admin.delete(address), 404, "not-found")
 
 
-async def test_a_schema_changes_although_a_system_has_lost_what_it_requires(
+async def test_a_schema_changes_although_its_system_lost_a_required_capability(
     admin: httpx.AsyncClient, mediator: Service
 ) -> None:
     declared = ["joins"]
@@ -163,9 +163,9 @@ async def test_a_schema_changes_although_a_system_has_lost_what_it_requires(
     name = await mediator.put_schema({"notes": joined, "more": {}})
     address = f"/admin/v1/schemas/{name}"
     await mediator.create(name, "notes", "x", title="t")
-    for system, now in (("postgres", []), ("mongo", declared)):
-        await admin.patch(f"/admin/v1/systems/{system}", json={"declared": now})
-    # What is due anyway is no reason to refuse a change; what was not due is.
+    for system, declarations in (("postgres", []), ("mongo", declared)):
+        await admin.patch(f"/admin/v1/systems/{system}", json={"declared": declarations})
+    # A move that is due anyway does not block a change; a new one does.
     longer = {"classes": {"more": {"ttl_s": 60}}}
     assert (await admin.patch(address, json=longer)).status_code == 200
     moved = {"classes": {"notes": {"annotations": [{"require": "joins"}], "system": "redis"}}}
@@ -229,7 +229,7 @@ async def test_hostile_bodies_get_a_problem_and_change_nothing(
     assert after == before
 
 
-async def test_hostile_patches_of_a_schema_that_is_there(
+async def test_hostile_patches_leave_a_schema_unchanged(
     admin: httpx.AsyncClient, mediator: Service
 ) -> None:
     name = await mediator.put_schema({"notes": {"fields": {"title": {"type": "string"}}}})
@@ -266,8 +266,8 @@ async def test_a_wrong_method_names_the_right_ones(admin: httpx.AsyncClient) -> 
 
 async def test_scaling_is_advised_with_reasons(admin: httpx.AsyncClient) -> None:
     report = (await admin.get("/admin/v1/advice/scaling")).json()
-    listed = (await admin.get("/admin/v1/systems")).json()["items"]
-    assert set(report["systems"]) == {system["name"] for system in listed}
+    systems = (await admin.get("/admin/v1/systems")).json()["items"]
+    assert set(report["systems"]) == {system["name"] for system in systems}
     for advice in (report["service"], *report["systems"].values()):
         assert advice["recommendation"] in {"add", "remove", "keep", "unknown"}
         assert advice["why"].endswith(".")
@@ -281,17 +281,17 @@ async def test_systems_over_http(admin: httpx.AsyncClient) -> None:
     document = problem(refused, 503, "unavailable")
     assert refused.headers["retry-after"]
     assert "hush-hush" not in str(document)
-    taken = await admin.post("/admin/v1/systems", json={**body, "name": "redis"})
-    problem(taken, 409, "conflict")
+    conflict = await admin.post("/admin/v1/systems", json={**body, "name": "redis"})
+    problem(conflict, 409, "conflict")
     unknown = await admin.post("/admin/v1/systems", json={**body, "kind": "oracle"})
     assert "hush-hush" not in str(problem(unknown, 400, "invalid"))
     odd = await admin.post("/admin/v1/systems", json={**body, "url": "hush-hush"})
     assert odd.status_code in (400, 503)
     assert "hush-hush" not in odd.text
     problem(await admin.get("/admin/v1/systems/nobody"), 404, "not-found")
-    listed = await admin.get("/admin/v1/systems")
-    assert [item["name"] for item in listed.json()["items"]][:3] == ["redis", "postgres", "mongo"]
-    assert "://" not in listed.text
+    systems = await admin.get("/admin/v1/systems")
+    assert [item["name"] for item in systems.json()["items"]][:3] == ["redis", "postgres", "mongo"]
+    assert "://" not in systems.text
 
 
 @pytest.mark.parametrize(
@@ -337,15 +337,15 @@ async def test_ready_names_unavailable_systems(
     systems = mediator.mediator.systems
     stores = [systems.get(name).store for name in ("redis", "postgres", "mongo")]
 
-    async def silent() -> None:
+    async def refuse() -> None:
         raise StoreUnavailable("connection refused")
 
     with monkeypatch.context() as patched:
-        patched.setattr(stores[0], "ping", silent)
-        one = await admin.get("/ready")
-        assert (one.status_code, one.headers["portolan-degraded"]) == (200, "redis")
+        patched.setattr(stores[0], "ping", refuse)
+        response = await admin.get("/ready")
+        assert (response.status_code, response.headers["portolan-degraded"]) == (200, "redis")
         for store in stores[1:]:
-            patched.setattr(store, "ping", silent)
+            patched.setattr(store, "ping", refuse)
         assert (await admin.get("/ready")).status_code == 503
     assert (await admin.get("/ready")).json()["degraded"] == []
 

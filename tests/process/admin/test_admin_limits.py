@@ -26,7 +26,7 @@ HEAD = (
 
 @pytest.fixture
 async def admin(mediator: Service) -> AsyncIterator[str]:
-    """The admin port, behind the server that it is behind in service."""
+    """The admin port, behind the server of the service."""
     app = create_admin_app(mediator.mediator.control, Metrics().registry)
     server = make_server(app, Connections(PortLimits()))
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -38,14 +38,14 @@ async def admin(mediator: Service) -> AsyncIterator[str]:
             await task
 
 
-async def opened(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, port = address.removeprefix("http://").split(":")
     return await asyncio.open_connection(host, int(port))
 
 
 async def exchange(address: str, *pieces: bytes) -> Answer:
-    """Send pieces, and read the answer, which may come before the last of them."""
-    reader, writer = await opened(address)
+    """Send pieces, and read the answer, which can precede the last piece."""
+    reader, writer = await connect(address)
     with closing(writer):
         async with asyncio.timeout(WITHIN_S):
             for piece in pieces:
@@ -73,14 +73,14 @@ async def test_bodies_without_a_declared_length_are_limited(
     assert answer.problem()["limit_bytes"] == limit
 
 
-async def test_requests_that_never_end_keep_no_probe_waiting(admin: str) -> None:
-    slow = [await opened(admin) for _ in range(100)]
-    whole = HEAD + b'Content-Length: 100\r\n\r\n{"classes"'
-    for number, (_, writer) in enumerate(slow):
-        writer.write(whole[: 1 + number % len(whole)])
+async def test_requests_that_never_end_delay_no_probe(admin: str) -> None:
+    connections = [await connect(admin) for _ in range(100)]
+    request = HEAD + b'Content-Length: 100\r\n\r\n{"classes"'
+    for number, (_, writer) in enumerate(connections):
+        writer.write(request[: 1 + number % len(request)])
     with closing(Connection(admin)) as probe:
         async with asyncio.timeout(WITHIN_S):
             for _ in range(20):
                 assert (await probe.request("GET", "/live")).status == 200
-    for _, writer in slow:
+    for _, writer in connections:
         writer.close()

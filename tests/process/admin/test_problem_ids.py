@@ -24,7 +24,7 @@ ADMIN = {
 }
 
 
-def names_its_request(answer: httpx.Response, id_: str | None = None) -> None:
+def assert_names_its_request(answer: httpx.Response, id_: str | None = None) -> None:
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     instance = answer.json()["instance"]
     assert answer.headers.get_list("x-request-id") == [instance]
@@ -39,28 +39,28 @@ async def test_problems_of_both_ports_name_the_request(
 ) -> None:
     client = running.data if port == "data" else running.admin
     headers = await running.headers(caller, "admin")
-    seen = 0
+    problems = 0
     for method, path in (DATA if port == "data" else ADMIN).values():
         target = path.format(database=running.database)
         for id_ in (None, "mine-1"):
-            given = {} if id_ is None else {"x-request-id": id_}
-            answer = await client.request(method, target, headers={**headers, **given})
+            id_headers = {} if id_ is None else {"x-request-id": id_}
+            answer = await client.request(method, target, headers={**headers, **id_headers})
             if answer.status_code >= 400:
-                names_its_request(answer, id_)
-                seen += 1
-    assert seen >= 8
+                assert_names_its_request(answer, id_)
+                problems += 1
+    assert problems >= 8
 
 
 async def test_a_request_of_another_site_is_named(running: Guarded) -> None:
     headers = {"origin": "https://elsewhere.example", "host": "x"}
     answer = await running.admin.post("/admin/v1/systems", headers=headers)
     assert answer.status_code == 403
-    names_its_request(answer)
+    assert_names_its_request(answer)
 
 
 @pytest.mark.parametrize("hostile", ["a b", "x" * 129, "é".encode().decode("latin-1")])
 async def test_invalid_request_ids_are_replaced(running: Guarded, hostile: str) -> None:
     headers = {b"x-request-id": hostile.encode("latin-1")}
     answer = await running.admin.get("/admin/v1/nowhere", headers=headers)
-    names_its_request(answer)
+    assert_names_its_request(answer)
     assert answer.json()["instance"] != hostile

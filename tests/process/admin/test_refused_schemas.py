@@ -39,7 +39,7 @@ async def admin(
         announced.append(partition.class_name)
         await create(partition)
 
-    caches.sketch.create = record  # type: ignore[method-assign]  # notified, and done
+    caches.sketch.create = record  # type: ignore[method-assign]  # recorded, and created
     control = caches.coherent(mediator.mediator.control, mediator.mediator.registrations.secret)
     app = create_admin_app(control, CollectorRegistry(), AdminContext(caches=caches))
     transport = httpx.ASGITransport(app)
@@ -48,12 +48,12 @@ async def admin(
     await caches.close()
 
 
-async def words(of: Service, database: str) -> int:
-    """Count what the catalogue keeps of the classes of a database."""
-    named = secrets.c.name.like(f"sketch:{database}/%")
-    async with of.mediator.catalogue.begin() as connection:
-        counted = await connection.execute(select(func.count()).where(named))
-        return int(counted.scalar_one())
+async def count_secrets(service: Service, database: str) -> int:
+    """Count the secrets of the sketch for the classes of a database."""
+    condition = secrets.c.name.like(f"sketch:{database}/%")
+    async with service.mediator.catalogue.begin() as connection:
+        result = await connection.execute(select(func.count()).where(condition))
+        return int(result.scalar_one())
 
 
 @pytest.mark.parametrize("refused", [UNPLACEABLE, WRONG])
@@ -62,14 +62,14 @@ async def test_a_refused_schema_notifies_no_sketch(
 ) -> None:
     client, announced = admin
     database = unique("db")
-    where = f"/admin/v1/schemas/{database}"
-    answer = await client.put(where, json={"classes": {"fine": PLACED, "not": refused}})
+    path = f"/admin/v1/schemas/{database}"
+    answer = await client.put(path, json={"classes": {"fine": PLACED, "not": refused}})
     assert answer.status_code in (400, 409, 422), answer.text
-    assert (announced, await words(mediator, database)) == ([], 0)
-    assert (await client.put(where, json={"classes": {"fine": PLACED}})).status_code == 200
-    assert (announced, await words(mediator, database)) == (["fine"], 1)
+    assert (announced, await count_secrets(mediator, database)) == ([], 0)
+    assert (await client.put(path, json={"classes": {"fine": PLACED}})).status_code == 200
+    assert (announced, await count_secrets(mediator, database)) == (["fine"], 1)
     patch = {"classes": {"more": refused}}
     headers = {"content-type": "application/merge-patch+json"}
-    answer = await client.patch(where, json=patch, headers=headers)
+    answer = await client.patch(path, json=patch, headers=headers)
     assert answer.status_code in (400, 409, 422), answer.text
-    assert (announced, await words(mediator, database)) == (["fine"], 1)
+    assert (announced, await count_secrets(mediator, database)) == (["fine"], 1)

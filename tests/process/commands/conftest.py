@@ -1,4 +1,4 @@
-"""A service in a process of its own, with a feed; each test has a database of its own there."""
+"""A service in a separate process, with a feed; each test has its own database there."""
 
 from __future__ import annotations
 

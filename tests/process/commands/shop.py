@@ -1,4 +1,4 @@
-"""A shop at a running service, and the command line with which a stranger works on it."""
+"""A shop at a running service, and the commands that work on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.caching.http_client import Connection
 from tests.faults.operation.forked import Forked, Result, called
 from tests.faults.service import Service
 
-__all__ = ["SHOP", "Shop", "changed"]
+__all__ = ["SHOP", "Shop", "changed_schema"]
 
 SHOP: dict[str, Any] = {
     "classes": {
@@ -40,8 +40,8 @@ SHOP: dict[str, Any] = {
 }
 
 
-def changed(**fields: Any) -> dict[str, Any]:
-    """Return the shop with other fields of its products."""
+def changed_schema(**fields: Any) -> dict[str, Any]:
+    """Return the schema with its product fields updated."""
     schema = deepcopy(SHOP)
     schema["classes"]["products"]["fields"] |= fields
     return schema
@@ -63,18 +63,18 @@ class Shop:
         return {**os.environ, **settings, "COLUMNS": "200"}
 
     async def start(
-        self, *words: str, stdin: int | None = None, stdout: int | None = None
+        self, *arguments: str, stdin: int | None = None, stdout: int | None = None
     ) -> Forked:
         """Start `portolan`, at a terminal if one is given."""
-        return await Forked.start(words, self.environment, stdin=stdin, stdout=stdout)
+        return await Forked.start(arguments, self.environment, stdin=stdin, stdout=stdout)
 
-    async def call(self, *words: str, text: bytes = b"") -> Result:
+    async def call(self, *arguments: str, text: bytes = b"") -> Result:
         """Call `portolan` with a text as its standard input."""
-        return await called(words, self.environment, text)
+        return await called(arguments, self.environment, text)
 
-    async def done(self, *words: str, text: bytes = b"") -> Result:
-        """Call it, and expect that it succeeds."""
-        result = await self.call(*words, text=text)
+    async def run(self, *arguments: str, text: bytes = b"") -> Result:
+        """Call it; it must succeed."""
+        result = await self.call(*arguments, text=text)
         assert result.exit_code == 0, result
         return result
 
@@ -94,4 +94,4 @@ class Shop:
         return str(path)
 
     async def open(self) -> None:
-        await self.done("schema", "apply", self.database, self.file("shop.json", SHOP), "--yes")
+        await self.run("schema", "apply", self.database, self.file("shop.json", SHOP), "--yes")

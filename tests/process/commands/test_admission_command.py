@@ -19,11 +19,11 @@ ON EVENT Timer e IF requestRate() > 1000000 THEN refuseBelow(5, 10)
 
 @pytest.fixture
 async def lasting(opened: Shop, tmp_path: Path) -> AsyncIterator[Shop]:
-    """A shop whose service has no rules at the end, as others use it too."""
+    """A shop that removes the rules at the end, as other tests share the service."""
     yield opened
     empty = tmp_path / "empty.cadl"
     empty.write_text("")
-    await opened.done("admission", "put", str(empty))
+    await opened.run("admission", "put", str(empty))
 
 
 async def test_rules_from_their_check_to_their_log(lasting: Shop, tmp_path: Path) -> None:
@@ -33,16 +33,16 @@ async def test_rules_from_their_check_to_their_log(lasting: Shop, tmp_path: Path
     refused = await lasting.call("admission", "put", str(wrong))
     assert refused.exit_code == 1
     assert "line 3, column 50: there is no action refuseBelo" in refused.stderr.replace("\n", " ")
-    checked = await lasting.done("admission", "put", str(file), "--dry-run")
-    assert "1 rules could be put in force." in checked.stderr
-    version = orjson.loads((await lasting.done("admission", "show", "--json")).stdout)["version"]
-    await lasting.done("admission", "put", str(file), "--if-version", str(version))
-    assert (await lasting.done("admission", "show")).stdout == RULES
-    again = await lasting.call("admission", "put", str(file), "--if-version", str(version))
-    assert again.exit_code == 1
+    preview = await lasting.run("admission", "put", str(file), "--dry-run")
+    assert "1 rules could be put in force." in preview.stderr
+    version = orjson.loads((await lasting.run("admission", "show", "--json")).stdout)["version"]
+    await lasting.run("admission", "put", str(file), "--if-version", str(version))
+    assert (await lasting.run("admission", "show")).stdout == RULES
+    conflict = await lasting.call("admission", "put", str(file), "--if-version", str(version))
+    assert conflict.exit_code == 1
     events = tmp_path / "events.yaml"
     events.write_text("events: [event: Timer]\nsnapshot: {figures: {requestRate: 2000000}}\n")
-    tried = await lasting.done("admission", "dry-run", str(events), "--rules", str(file))
+    decisions = await lasting.run("admission", "dry-run", str(events), "--rules", str(file))
     values = "requestRate(): 2e+06, requestRate() > 1000000: yes"
-    assert tried.lines == [f"rule 1 (line 3) on Timer: refuseBelow(5, 10)  [{values}]"]
-    assert "does not fire" not in (await lasting.done("admission", "log")).stdout
+    assert decisions.lines == [f"rule 1 (line 3) on Timer: refuseBelow(5, 10)  [{values}]"]
+    assert "does not fire" not in (await lasting.run("admission", "log")).stdout

@@ -28,7 +28,7 @@ COUNTED = {"fields": {"name": {"type": "string", "index": True}, "hits": {"type"
 async def held(
     redis_config: SystemConfig, postgresql_config: SystemConfig
 ) -> AsyncIterator[tuple[Service, Holding]]:
-    """A service, and what holds the requests that it sends to its only store."""
+    """A service, and the proxy that holds the requests to its only store."""
     async with (
         proxied(replace(redis_config, deadline_s=60.0)) as (holding, through),
         scratch_systems(through) as configs,
@@ -39,7 +39,7 @@ async def held(
         await holding.release()
 
 
-async def said_until(process: Forked, text: str) -> None:
+async def read_until(process: Forked, text: str) -> None:
     """Read the lines of a command until one has a text."""
     async with asyncio.timeout(WITHIN_S):
         while text not in (line := (await process.output.readline()).decode()):
@@ -50,24 +50,24 @@ async def test_objects_are_counted_changed_and_deleted(opened: Shop) -> None:
     for number in range(6):
         body = {"name": f"n{number}", "price": str(number), "stock": number % 2}
         await opened.put("products", f"p{number}", body)
-    of = (opened.database, "products", "--where", "price.lt=4")
-    counted = await opened.done("update", *of, "--dry-run", '{"name": "cheap"}')
-    assert counted.stdout == "Objects that would be changed: 4: p0, p1, p2, p3\n"
-    changed = await opened.done("update", *of, '{"name": "cheap"}')
-    assert changed.stdout == "Objects changed: 4; refused: 0.\n"
+    target = (opened.database, "products", "--where", "price.lt=4")
+    preview = await opened.run("update", *target, "--dry-run", '{"name": "cheap"}')
+    assert preview.stdout == "Objects that would be changed: 4: p0, p1, p2, p3\n"
+    result = await opened.run("update", *target, '{"name": "cheap"}')
+    assert result.stdout == "Objects changed: 4; refused: 0.\n"
 
-    sold = await opened.call("update", *of, "--operators", "--json", '{"stock": {"inc": -1}}')
+    sold = await opened.call("update", *target, "--operators", "--json", '{"stock": {"inc": -1}}')
     assert sold.exit_code == 1
     counts = {"matched": 4, "written": 2, "failed": 2, "sample": []}
     assert orjson.loads(sold.stdout) == counts
     assert [line.split(":")[0] for line in sold.stderr.splitlines()] == ["p0", "p2"]
 
-    deleted = await opened.done("delete", *of, "--after", "p1")
+    deleted = await opened.run("delete", *target, "--after", "p1")
     assert deleted.stdout == "Objects deleted: 2; refused: 0.\n"
-    careless = await opened.call("delete", opened.database, "products")
-    assert careless.exit_code == 1
-    assert "all must be true to write every object" in careless.stderr
-    assert (await opened.done("delete", opened.database, "products", "--all")).lines == [
+    unfiltered = await opened.call("delete", opened.database, "products")
+    assert unfiltered.exit_code == 1
+    assert "all must be true to write every object" in unfiltered.stderr
+    assert (await opened.run("delete", opened.database, "products", "--all")).lines == [
         "Objects deleted: 4; refused: 0."
     ]
 
@@ -75,34 +75,34 @@ async def test_objects_are_counted_changed_and_deleted(opened: Shop) -> None:
 async def test_a_write_that_is_interrupted_goes_on_under_its_key(
     held: tuple[Service, Holding], tmp_path: Path
 ) -> None:
-    """The first request is still under way, and holds the key, when the second one comes."""
+    """The first request still holds the key when the second one arrives."""
     service, holding = held
     shop = Shop(service, tmp_path, unique("shop"))
     await service.put_schema(shop.database, {"pages": COUNTED})
     for id_ in "ab":
         await shop.put("pages", id_, {"name": "chosen", "hits": 0})
-    words = ("update", shop.database, "pages", "--where", "name=chosen", *INCREMENT)
+    arguments = ("update", shop.database, "pages", "--where", "name=chosen", *INCREMENT)
     holding.sent.clear()
     holding.hold()
 
-    async def begun() -> bool:
-        return any(b"chosen" in sent for sent in holding.sent)
+    async def is_sent() -> bool:
+        return any(b"chosen" in request for request in holding.sent)
 
-    first = await shop.start(*words)
-    await eventually(begun)
+    first = await shop.start(*arguments)
+    await eventually(is_sent)
     first.send(signal.SIGINT)
     async with asyncio.timeout(WITHIN_S):
-        status, said = await first.ended()
+        status, output = await first.ended()
     assert status == 130
-    [key] = re.findall(r"Interrupted\. To go on: --idempotency-key (\w+)\n", said)
+    [key] = re.findall(r"Interrupted\. To go on: --idempotency-key (\w+)\n", output)
 
-    second = await shop.start(*words, "--idempotency-key", key)
-    await said_until(second, "has not been answered yet. Trying again")
+    second = await shop.start(*arguments, "--idempotency-key", key)
+    await read_until(second, "has not been answered yet. Trying again")
     await holding.release()
     async with asyncio.timeout(WITHIN_S):
-        status, said = await second.ended()
-    assert (status, said) == (0, "Objects changed: 2; refused: 0.\n")
-    pages = (await shop.done("export", shop.database, "pages")).objects
+        status, output = await second.ended()
+    assert (status, output) == (0, "Objects changed: 2; refused: 0.\n")
+    pages = (await shop.run("export", shop.database, "pages")).objects
     assert [page["hits"] for page in pages] == [1, 1]
 
 
@@ -117,8 +117,10 @@ def answer(status: int, document: object) -> bytes:
     return head.encode() + body
 
 
-async def changed_through(shop: Shop, answers: list[bytes], *words: str) -> tuple[Result, set[str]]:
-    """Update at a server whose answer is lost, and which sends others then; with the keys sent."""
+async def update_through(
+    shop: Shop, answers: list[bytes], *arguments: str
+) -> tuple[Result, set[str]]:
+    """Update at a server that loses its first answer, then sends these; also return the keys."""
     keys: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,25 +135,25 @@ async def changed_through(shop: Shop, answers: list[bytes], *words: str) -> tupl
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        to = ("update", "shop", "pages", "--all", *INCREMENT, "--url", url)
-        result = await shop.call(*to, *words)
+        command = ("update", "shop", "pages", "--all", *INCREMENT, "--url", url)
+        result = await shop.call(*command, *arguments)
     return result, {key.decode() for key in keys}
 
 
 async def test_a_write_whose_connection_is_lost_waits_until_it_has_ended(shop: Shop) -> None:
     answers = [answer(409, IN_USE), answer(409, IN_USE), answer(200, DONE)]
-    result, keys = await changed_through(shop, answers)
+    result, keys = await update_through(shop, answers)
     assert (result.exit_code, answers, len(keys)) == (0, [], 1), result
     assert result.stdout == "Objects changed: 1; refused: 0.\n"
 
 
 async def test_a_write_that_gives_up_says_under_which_key_it_goes_on(shop: Shop) -> None:
-    """Even if it has come to no object that it knows of."""
-    result, [key] = await changed_through(shop, [answer(403, {"detail": "No."})])
+    """Even if it knows of no object written."""
+    result, [key] = await update_through(shop, [answer(403, {"detail": "No."})])
     assert result.exit_code == 1
     assert result.stderr.endswith(f"That was not done: No. To go on: --idempotency-key {key}\n")
-    given = ("--idempotency-key", '"a b"')
-    result, keys = await changed_through(shop, [answer(507, FULL)], *given)
+    options = ("--idempotency-key", '"a b"')
+    result, keys = await update_through(shop, [answer(507, FULL)], *options)
     assert keys == {'"a b"'}
     assert result.stderr.endswith("""no room To go on: --idempotency-key '"a b"' --after 'a b'\n""")
 

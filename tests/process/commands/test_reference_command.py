@@ -1,4 +1,4 @@
-"""`portolan verify-references`: what refers to nothing, and its repair."""
+"""`portolan verify-references`: dangling references, and their repair."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ async def test_dangling_references_are_found_and_repaired(opened: Shop) -> None:
     await opened.put("orders", "none", {})
     for n in range(7):
         await opened.put("orders", f"lost{n}", {"customer": "nobody"})
-    of = ("verify-references", opened.database)
-    found = await opened.call(*of)
-    assert found.exit_code == 1
-    [line] = found.lines
+    command = ("verify-references", opened.database)
+    result = await opened.call(*command)
+    assert result.exit_code == 1
+    [line] = result.lines
     assert line.startswith("orders.customer: objects 9; dangling 7: lost0 (to nobody), lost1")
 
-    after = await opened.call(*of, "orders.customer", "--after", "lost4", "--json")
+    after = await opened.call(*command, "orders.customer", "--after", "lost4", "--json")
     [counts] = orjson.loads(after.stdout)
     assert counts.pop("sample") == [{"id": f"lost{n}", "to": "nobody"} for n in (5, 6)]
     assert counts == {
@@ -29,14 +29,16 @@ async def test_dangling_references_are_found_and_repaired(opened: Shop) -> None:
         "repaired": 0,
         "failed": 0,
     }
-    some = await opened.done(*of, "orders.customer", "--after", "lost4", "--repair", "delete")
-    assert some.stdout.startswith("orders.customer: objects 3; dangling 2; repaired 2: lost5")
-    rest = await opened.done(*of, "--repair", "nullify")
-    assert rest.stdout.startswith("orders.customer: objects 7; dangling 5; repaired 5: lost0")
-    assert (await opened.done(*of)).stdout == "orders.customer: objects 7; dangling 0\n"
+    deleted = await opened.run(
+        *command, "orders.customer", "--after", "lost4", "--repair", "delete"
+    )
+    assert deleted.stdout.startswith("orders.customer: objects 3; dangling 2; repaired 2: lost5")
+    nullified = await opened.run(*command, "--repair", "nullify")
+    assert nullified.stdout.startswith("orders.customer: objects 7; dangling 5; repaired 5: lost0")
+    assert (await opened.run(*command)).stdout == "orders.customer: objects 7; dangling 0\n"
 
-    careless = await opened.call(*of, "--after", "a")
+    careless = await opened.call(*command, "--after", "a")
     assert careless.exit_code == 2
-    wrong = await opened.call(*of, "products.name")
-    assert wrong.exit_code == 1
-    assert "products.name refers to no objects" in wrong.stderr
+    refused = await opened.call(*command, "products.name")
+    assert refused.exit_code == 1
+    assert "products.name refers to no objects" in refused.stderr

@@ -1,4 +1,4 @@
-"""What docs/start.md does from the command line: it is run, and prints what the page says."""
+"""The commands of docs/start.md print the output that the page shows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FILES = ("shop.json", "products.ndjson", "saved.ndjson")
 
 
 def section() -> str:
-    _, _, rest = PAGE.read_text().partition("## From the command line\n")
-    return rest.partition("\n## ")[0]
+    _, _, after = PAGE.read_text().partition("## From the command line\n")
+    return after.partition("\n## ")[0]
 
 
 def steps(text: str) -> Iterator[tuple[list[str], list[str]]]:
-    """Each command, and the lines that the page prints below it."""
+    """Yield each command and the lines that the page prints below it."""
     [console] = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     for step in console.split("$ portolan ")[1:]:
         command, *lines = step.splitlines()
@@ -33,8 +33,11 @@ async def test_every_command_prints_what_the_page_says(shop: Shop) -> None:
     contents = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     for name, content in zip(FILES[:2], contents, strict=True):
         shop.file(name, content.encode())
-    for words, printed in steps(text):
-        result = await shop.done(*[shop.path(word) if word in FILES else word for word in words])
-        shown = result.lines + result.stderr.splitlines()
-        for line in printed:
-            assert any(each.startswith(line.removesuffix("…")) for each in shown), (line, result)
+    for arguments, lines in steps(text):
+        result = await shop.run(*[shop.path(word) if word in FILES else word for word in arguments])
+        output = result.lines + result.stderr.splitlines()
+        for expected_line in lines:
+            assert any(actual.startswith(expected_line.removesuffix("…")) for actual in output), (
+                expected_line,
+                result,
+            )

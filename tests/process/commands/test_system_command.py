@@ -14,24 +14,24 @@ from tests.process.commands.shop import Shop
 
 @pytest.fixture
 async def lasting(opened: Shop) -> AsyncIterator[Shop]:
-    """A shop whose systems are used in full again at the end, as others use them too."""
+    """A shop that resumes its system at the end, as other tests share it."""
     yield opened
-    await opened.done("system", "resume", "redis")
+    await opened.run("system", "resume", "redis")
 
 
 async def test_a_system_is_drained(lasting: Shop) -> None:
-    listed = await lasting.done("system", "list")
-    [redis] = [line.split() for line in listed.lines if line.startswith("redis")]
+    listing = await lasting.run("system", "list")
+    [redis] = [line.split() for line in listing.lines if line.startswith("redis")]
     assert redis == ["redis", "redis", "serving", "full"]
-    moves = await lasting.done("system", "moves", "redis")
+    moves = await lasting.run("system", "moves", "redis")
     [stock] = [
         line for line in moves.lines if line.startswith(f"{lasting.database}.products.stock")
     ]
     assert " → " in stock
-    drained = await lasting.done("system", "drain", "redis")
-    assert stock.partition(":")[0] in [line.partition(":")[0] for line in drained.lines]
-    systems = orjson.loads((await lasting.done("system", "list", "--json")).stdout)
-    assert {each["name"]: each["use"] for each in systems}["redis"] == "draining"
+    result = await lasting.run("system", "drain", "redis")
+    assert stock.partition(":")[0] in [line.partition(":")[0] for line in result.lines]
+    systems = orjson.loads((await lasting.run("system", "list", "--json")).stdout)
+    assert {system["name"]: system["use"] for system in systems}["redis"] == "draining"
     assert (await lasting.call("system", "drain", "nowhere")).exit_code == 1
     assert (await lasting.call("system", "drain", "../x")).exit_code == 2
 
@@ -40,13 +40,13 @@ async def test_a_system_is_suspended_and_resumed(lasting: Shop) -> None:
     await lasting.put("products", "lamp", {"name": "Lamp", "price": "1", "stock": 3})
     url = f"{lasting.service.data}/v1/{lasting.database}/products/lamp?fields=stock"
     async with httpx.AsyncClient(timeout=WITHIN_S) as client:
-        unasked = await lasting.call("system", "suspend", "redis")
-        assert unasked.exit_code == 2
+        unconfirmed = await lasting.call("system", "suspend", "redis")
+        assert unconfirmed.exit_code == 2
         assert (await client.get(url)).status_code == 200
-        suspended = await lasting.done("system", "suspend", "redis", "--yes")
-        assert f"{lasting.database}.products.stock" in suspended.lines
+        result = await lasting.run("system", "suspend", "redis", "--yes")
+        assert f"{lasting.database}.products.stock" in result.lines
         refused = await client.get(url)
         assert (refused.status_code, refused.json()["system"]) == (503, "redis")
         assert "retry-after" in refused.headers
-        await lasting.done("system", "resume", "redis")
+        await lasting.run("system", "resume", "redis")
         assert (await client.get(url)).json() == {"id": "lamp", "stock": 3}

@@ -17,7 +17,7 @@ from tests.process.embedded.servers import WITHIN_S, processes_in
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
-    """A data directory with a short path; whatever a failed test leaves running is ended."""
+    """A data directory with a short path; processes left by a failed test are killed."""
     with _directory() as directory:
         yield directory
         _end_all(directory)
@@ -31,7 +31,7 @@ def directory_of_the_module() -> Iterator[Path]:
 
 @pytest.fixture
 def used_dir(directory_of_the_module: Path) -> Iterator[Path]:
-    """A data directory that tests before may have used: to make a cluster takes most of a start."""
+    """A data directory of earlier tests: creating a cluster takes most of a start."""
     yield directory_of_the_module
     _end_all(directory_of_the_module)
 

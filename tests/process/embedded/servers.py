@@ -1,4 +1,4 @@
-"""Clients of embedded servers, and what is looked at of their processes."""
+"""Clients of embedded servers, and an inspection of their processes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ signal.pause()
 
 
 def processes_in(directory: Path) -> list[psutil.Process]:
-    """Every process whose working directory is in the data directory."""
+    """Return every process whose working directory is in the data directory."""
     return [
         process
         for process in psutil.process_iter(["cwd", "status", "name"])
@@ -65,7 +65,7 @@ def processes_in(directory: Path) -> list[psutil.Process]:
 
 
 def server_pids(directory: Path) -> dict[str, int]:
-    """The main process of each server, by the directory of its kind."""
+    """Return the main process of each server, by the directory of its kind."""
     files = directory.rglob("server.pid")
     return {str(file.relative_to(directory).parent): int(file.read_text()) for file in files}
 
@@ -117,8 +117,8 @@ def put_mongo(url: str, value: str) -> None:
 
 def get_mongo(url: str) -> str | None:
     with pymongo.MongoClient[dict[str, Any]](url) as client:
-        found = client.test.kept.find_one({"_id": 1})
-        return str(found["value"]) if found else None
+        document = client.test.kept.find_one({"_id": 1})
+        return str(document["value"]) if document else None
 
 
 WRITERS = {"redis": put_redis, "postgresql": put_postgres, "mongodb": put_mongo}
@@ -160,7 +160,7 @@ def another_user() -> Iterator[None]:
         os.setgroups(groups)
 
 
-def reached(address: str | tuple[str, int]) -> bool:
+def can_connect(address: str | tuple[str, int]) -> bool:
     with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as client:
         try:
             client.connect(address)
@@ -169,7 +169,7 @@ def reached(address: str | tuple[str, int]) -> bool:
     return True
 
 
-def opened(path: Path) -> bool:
+def can_open(path: Path) -> bool:
     try:
         os.close(os.open(path, os.O_RDONLY))
     except OSError:
@@ -178,16 +178,17 @@ def opened(path: Path) -> bool:
 
 
 def listening_at(directory: Path) -> set[str | tuple[str, int]]:
-    """Where the servers of a directory listen."""
+    """Return the addresses at which the servers of a directory listen."""
     return {
-        at.laddr if isinstance(at.laddr, str) else tuple(at.laddr)
+        connection.laddr if isinstance(connection.laddr, str) else tuple(connection.laddr)
         for process in processes_in(directory)
-        for at in process.net_connections("all")
-        if at.status == psutil.CONN_LISTEN or (at.family == socket.AF_UNIX and at.laddr)
+        for connection in process.net_connections("all")
+        if connection.status == psutil.CONN_LISTEN
+        or (connection.family == socket.AF_UNIX and connection.laddr)
     }
 
 
-def running_service(data_dir: Path) -> subprocess.Popen[bytes]:
+def start_service(data_dir: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", SERVICE, str(data_dir), *QUICK_JAVA]
     service = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert service.stdout

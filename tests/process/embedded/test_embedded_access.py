@@ -24,13 +24,13 @@ from tests.process.embedded.servers import (
     OTHER_USER,
     SERVERS,
     another_user,
+    can_connect,
+    can_open,
     fleet_in,
     get,
     listening_at,
     living_pid,
-    opened,
     put,
-    reached,
 )
 
 
@@ -44,10 +44,10 @@ def test_a_long_path_moves_the_socket_to_a_temporary_directory(
         endpoint = server.start()
         put(endpoint, "kept")
         os.kill(living_pid(server), signal.SIGKILL)
-        again = server.start()
-        assert (again.url, get(again)) == (endpoint.url, "kept")
+        restarted = server.start()
+        assert (restarted.url, get(restarted)) == (endpoint.url, "kept")
         (sockets,) = (data_dir / "tmp").iterdir()
-        assert sockets.name in again.url
+        assert sockets.name in restarted.url
         assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
 
 
@@ -73,10 +73,10 @@ def test_another_user_of_the_machine_reaches_and_reads_nothing(data_dir: Path) -
             put(endpoint, "secret")
         addresses, files = listening_at(data_dir), [*data_dir.rglob("*")]
         assert len(addresses) >= len(KINDS)
-        assert all(reached(address) for address in addresses)
+        assert all(can_connect(address) for address in addresses)
         with another_user():
-            assert [address for address in addresses if reached(address)] == []
-            assert [path for path in files if opened(path)] == []
+            assert [address for address in addresses if can_connect(address)] == []
+            assert [path for path in files if can_open(path)] == []
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o000])
@@ -99,8 +99,8 @@ def test_a_postmaster_pid_of_an_unrelated_process_is_ignored(data_dir: Path) -> 
         put(server.start(), "kept")
         os.kill(living_pid(server), signal.SIGKILL)
         stale = server.directory / "cluster" / "postmaster.pid"
-        _, rest = stale.read_text().split("\n", 1)
-        stale.write_text(f"{os.getpid()}\n{rest}")
+        _, content = stale.read_text().split("\n", 1)
+        stale.write_text(f"{os.getpid()}\n{content}")
         assert get(server.start()) == "kept"
 
 

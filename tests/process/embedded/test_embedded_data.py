@@ -1,4 +1,4 @@
-"""Data of embedded servers: real ones, killed for real, with the data looked for afterwards."""
+"""Data of real embedded servers, looked for after they were stopped or killed."""
 
 from __future__ import annotations
 

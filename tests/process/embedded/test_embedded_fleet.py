@@ -23,8 +23,8 @@ from tests.process.embedded.servers import (
     get,
     processes_in,
     put,
-    running_service,
     server_pids,
+    start_service,
 )
 
 
@@ -52,7 +52,7 @@ def test_restarting_a_fleet_restarts_killed_servers(used_dir: Path) -> None:
 
 
 def test_a_fleet_that_was_stopped_does_not_start(used_dir: Path) -> None:
-    """As when a signal comes while the thread of the start has not begun."""
+    """As when a signal arrives before the thread of the start runs."""
     fleet = fleet_in(used_dir)
     fleet.stop()
     try:
@@ -68,11 +68,11 @@ def test_a_start_that_is_stopped_as_it_takes_its_directory_is_abandoned(
 ) -> None:
     fleet, flock = fleet_in(used_dir), fcntl.flock
 
-    def stopped_meanwhile(descriptor: int, operation: int) -> None:
+    def stop_and_lock(descriptor: int, operation: int) -> None:
         fleet.stop()
         flock(descriptor, operation)
 
-    monkeypatch.setattr(fcntl, "flock", stopped_meanwhile)
+    monkeypatch.setattr(fcntl, "flock", stop_and_lock)
     try:
         with pytest.raises(EmbeddedStartError, match="its start was abandoned"):
             fleet.start()
@@ -110,7 +110,7 @@ def test_a_second_service_on_the_directory_is_refused(used_dir: Path) -> None:
 
 
 def test_servers_of_a_killed_service_are_adopted(used_dir: Path) -> None:
-    service = running_service(used_dir)
+    service = start_service(used_dir)
     before = server_pids(used_dir)
     service.kill()
     service.wait()
@@ -122,16 +122,16 @@ def test_servers_of_a_killed_service_are_adopted(used_dir: Path) -> None:
 
 
 def test_a_server_has_the_options_of_java_that_its_owner_chose(used_dir: Path) -> None:
-    chosen = "-Dportolan.chosen=1"
-    with EmbeddedFleet(used_dir, java_options=[chosen]):
-        running = {
+    option = "-Dportolan.chosen=1"
+    with EmbeddedFleet(used_dir, java_options=[option]):
+        commands = {
             kind: psutil.Process(pid).cmdline() for kind, pid in server_pids(used_dir).items()
         }
-    assert [kind for kind, command in running.items() if chosen in command] == ["mongodb/h2"]
+    assert [kind for kind, command in commands.items() if option in command] == ["mongodb/h2"]
 
 
 def test_killed_servers_of_a_killed_service_are_restarted(used_dir: Path) -> None:
-    service = running_service(used_dir)
+    service = start_service(used_dir)
     before = server_pids(used_dir)
     service.kill()
     service.wait()
@@ -143,10 +143,12 @@ def test_killed_servers_of_a_killed_service_are_restarted(used_dir: Path) -> Non
             put(endpoint, "revived")
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_service_that_ends_leaves_no_process(sent: signal.Signals, used_dir: Path) -> None:
-    service = running_service(used_dir)
-    service.send_signal(sent)
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_ends_leaves_no_process(
+    signal_number: signal.Signals, used_dir: Path
+) -> None:
+    service = start_service(used_dir)
+    service.send_signal(signal_number)
     service.wait(WITHIN_S)
     assert not processes_in(used_dir)
 

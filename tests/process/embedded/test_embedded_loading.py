@@ -1,4 +1,4 @@
-"""Embedded servers that read their data for longer than a start may take."""
+"""Embedded servers that load their data for longer than a start may take."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def test_a_redis_that_loads_is_waited_for(
     ):
         client.eval("for i = 1, ARGV[1] do redis.call('set', i, i) end", 0, KEYS)
         client.set("key", "kept")
-    each_us = LOADED_AFTER_S * 1_000_000 // KEYS
-    programs = install_redis(data_dir, "--key-load-delay", str(each_us))
+    delay_us = LOADED_AFTER_S * 1_000_000 // KEYS
+    programs = install_redis(data_dir, "--key-load-delay", str(delay_us))
     monkeypatch.setenv("PATH", str(programs))
-    monkeypatch.setattr(importlib.metadata, "files", importlib.metadata.files)  # restored then
+    monkeypatch.setattr(importlib.metadata, "files", importlib.metadata.files)  # reset later
     hide_wheels()
     caplog.set_level(logging.INFO)
     with HurriedRedis(data_dir / "redis") as server:

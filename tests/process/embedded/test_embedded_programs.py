@@ -110,28 +110,28 @@ def test_mongodb_data_stays_with_the_server_that_wrote_it(
 
 def test_updated_documents_are_each_seen_once(data_dir: Path) -> None:
     """The launcher's copy of each answer: the library alone fails this."""
-    tasks, each = 16, 60
+    tasks, updates = 16, 60
 
     async def count(url: str) -> list[int]:
         async with pymongo.AsyncMongoClient[dict[str, Any]](url) as client:
             counters = client.test.counters
 
             async def run() -> list[int]:
-                return [await increment() for _ in range(each)]
+                return [await increment() for _ in range(updates)]
 
             async def increment() -> int:
-                found = await counters.find_one_and_update(
+                document = await counters.find_one_and_update(
                     {"_id": 1},
                     {"$inc": {"n": 1}},
                     upsert=True,
                     return_document=pymongo.ReturnDocument.AFTER,
                 )
-                assert found
-                return int(found["n"])
+                assert document
+                return int(document["n"])
 
-            seen = await asyncio.gather(*(run() for _ in range(tasks)))
-            return [n for partition in seen for n in partition]
+            counts = await asyncio.gather(*(run() for _ in range(tasks)))
+            return [n for partition in counts for n in partition]
 
     with EmbeddedJavaMongo(data_dir / "mongodb") as server:
-        seen = asyncio.run(count(server.start().url))
-    assert sorted(seen) == list(range(1, tasks * each + 1))
+        counts = asyncio.run(count(server.start().url))
+    assert sorted(counts) == list(range(1, tasks * updates + 1))

@@ -1,4 +1,4 @@
-"""PostgreSQL of a service that root runs: its account can have root do nothing for it."""
+"""PostgreSQL of a service that root runs: its account cannot make root act for it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tests.process.embedded.servers import get, put
 
 @pytest.fixture
 def account(data_dir: Path) -> Account:
-    found = unprivileged_account(data_dir / "postgresql")
-    if found is None:
+    unprivileged = unprivileged_account(data_dir / "postgresql")
+    if unprivileged is None:
         pytest.skip("the servers run as the user who runs the service, unless that is root")
-    return found
+    return unprivileged
 
 
 @pytest.fixture
 def victim(data_dir: Path) -> Path:
-    """A directory of root's with a file in it, whose name alone is like those of the service."""
+    """A directory of root's with a file; only its name is like those of the service."""
     directory = data_dir / _name()
     directory.mkdir(mode=0o700)
     (directory / "file").write_text("root's")
@@ -52,30 +52,30 @@ def owners(victim: Path) -> set[int]:
 def test_a_forged_name_of_the_directory_is_refused(
     forged: str, data_dir: Path, victim: Path, account: Account
 ) -> None:
-    named = Path("/var/lib/portolan", f"not-{_name()}" if forged == "name" else _name())
+    target = Path("/var/lib/portolan", f"not-{_name()}" if forged == "name" else _name())
     directory = data_dir / "postgresql"
     directory.mkdir()
     os.chown(directory, account.uid, account.gid)
     pointer = directory / "elsewhere"
     if forged == "link":
-        (data_dir / "text").write_text(str(named))
+        (data_dir / "text").write_text(str(target))
         pointer.symlink_to(data_dir / "text")
     else:
-        # Of directories of the test alone: what is named is given away if this is not refused.
-        pointer.write_text(str(victim if forged == "directory" else named))
+        # Only directories of the test: the named one is given away if this is not refused.
+        pointer.write_text(str(victim if forged == "directory" else target))
     if forged == "owner":
         os.chown(pointer, account.uid, account.gid)
     try:
         with pytest.raises(EmbeddedStartError, match="was not written by this service"):
             accessible_directory(directory, account, "postgresql")
         assert owners(victim) == {0}
-        assert not named.exists()
+        assert not target.exists()
     finally:
-        if named.exists():
-            named.rmdir()
+        if target.exists():
+            target.rmdir()
 
 
-def test_a_disk_that_was_full_does_not_keep_later_starts_from_a_directory(
+def test_a_full_disk_does_not_prevent_a_directory_at_later_starts(
     data_dir: Path, account: Account
 ) -> None:
     closed = data_dir / "closed"
@@ -120,7 +120,7 @@ def test_links_in_place_of_our_files_are_replaced(
     assert (victim / "file").read_text() == "root's"
 
 
-def test_a_pipe_in_place_of_our_file_keeps_nobody_waiting(data_dir: Path, account: Account) -> None:
+def test_a_pipe_in_place_of_our_file_does_not_block(data_dir: Path, account: Account) -> None:
     directory = data_dir / "postgresql"
     directory.mkdir()
     os.chown(directory, account.uid, account.gid)
@@ -130,22 +130,22 @@ def test_a_pipe_in_place_of_our_file_keeps_nobody_waiting(data_dir: Path, accoun
     assert not server.is_running
 
 
-@pytest.mark.parametrize("there", ["pipe", "link", "text", "nothing"])
-def test_a_version_that_is_no_file_of_a_cluster_is_refused_and_not_quoted(
-    there: str, data_dir: Path, victim: Path
+@pytest.mark.parametrize("kind", ["pipe", "link", "text", "nothing"])
+def test_an_invalid_version_file_is_refused_and_not_quoted(
+    kind: str, data_dir: Path, victim: Path
 ) -> None:
     version = data_dir / "postgresql" / "cluster" / "PG_VERSION"
     version.parent.mkdir(parents=True)
-    if there == "pipe":
+    if kind == "pipe":
         os.mkfifo(version)
-    elif there == "link":
+    elif kind == "link":
         version.symlink_to(victim / "file")
-    elif there == "text":
+    elif kind == "text":
         version.write_text("root's")
     with pytest.raises(EmbeddedStartError, match="is not a PostgreSQL cluster") as refused:
         EmbeddedPostgres(data_dir / "postgresql").start()
-    shown = "".join(traceback.format_exception(refused.value))
-    assert (victim / "file").read_text() not in shown
+    traceback_text = "".join(traceback.format_exception(refused.value))
+    assert (victim / "file").read_text() not in traceback_text
 
 
 def test_a_cluster_that_is_a_link_is_refused_and_not_touched(data_dir: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_program_that_the_account_names_is_not_run(
     psql.chmod(0o755)
     with EmbeddedPostgres(data_dir / "postgresql") as server:
         endpoint = server.start()
-        named = json.dumps([str(psql.with_name("postgres"))])
-        (server.directory / "server.command").write_text(named)
+        command = json.dumps([str(psql.with_name("postgres"))])
+        (server.directory / "server.command").write_text(command)
         assert EmbeddedPostgres(data_dir / "postgresql").running() == endpoint
     assert not (victim / "run").exists()

@@ -1,4 +1,4 @@
-"""A service on embedded servers: a start that a signal ends or that is impossible; restarts."""
+"""A service on embedded servers: interrupted and impossible starts, and restarts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_signal_during_the_start_leaves_no_process(command: str, data_di
     portolan = await Forked.start(
         (*COMMANDS[command], "--data-dir", str(data_dir)), dict(os.environ)
     )
-    await eventually(partial(_run, data_dir, "valkey-server", "postgres", "sleep"))
+    await eventually(partial(_are_running, data_dir, "valkey-server", "postgres", "sleep"))
     portolan.send(signal.SIGTERM)
     status, output = await portolan.ended()
     assert (status, output.strip().splitlines()[-1]) == (130, "Interrupted.")
@@ -46,29 +46,29 @@ async def test_a_signal_during_the_start_leaves_no_process(command: str, data_di
 
 
 async def test_a_signal_before_the_service_answers_leaves_no_process(data_dir: Path) -> None:
-    portolan = await _on_servers(data_dir)
+    portolan = await _start_on_servers(data_dir)
     portolan.send(signal.SIGTERM)
     assert (await portolan.ended())[0] == 130
     assert not processes_in(data_dir)
 
 
-async def test_a_server_that_loads_keeps_no_other_from_being_restarted(data_dir: Path) -> None:
+async def test_a_loading_server_does_not_delay_restarts_of_others(data_dir: Path) -> None:
     """PostgreSQL would be recovering for ten minutes."""
-    portolan, stores = await _on_servers(data_dir), Stores(data_dir)
+    portolan, stores = await _start_on_servers(data_dir), Stores(data_dir)
     try:
         recover_by(EmbeddedPostgres(data_dir / "postgresql"), "sleep 600; false")
         stores.kill("postgres")
-        await eventually(partial(_run, data_dir, "sleep"))
+        await eventually(partial(_are_running, data_dir, "sleep"))
         stores.kill("redis")
-        await eventually(partial(_run, data_dir, "valkey-server", "sleep"))
+        await eventually(partial(_are_running, data_dir, "valkey-server", "sleep"))
     finally:
         portolan.send(signal.SIGTERM)
     assert (await portolan.ended())[0] == 130
     assert not processes_in(data_dir)
 
 
-async def _on_servers(data_dir: Path) -> Forked:
-    """Start a service; return it when its servers run, while it does not answer yet."""
+async def _start_on_servers(data_dir: Path) -> Forked:
+    """Start a service; return it once its servers run, before it answers."""
     portolan = await Forked.start(
         (*COMMANDS["serve"], "--data-dir", str(data_dir)), dict(os.environ), prepare=never_build
     )
@@ -78,7 +78,7 @@ async def _on_servers(data_dir: Path) -> Forked:
 
 
 def never_build() -> None:
-    """Have the service wait for ever for systems that it is to examine, in this process."""
+    """Make the service wait for ever for the systems that it examines, in this process."""
 
     async def build(*_: object) -> None:
         sys.stdout.write("building\n")
@@ -87,7 +87,7 @@ def never_build() -> None:
     patch.object(serving, "build", build).start()
 
 
-async def _run(directory: Path, *programs: str) -> bool:
+async def _are_running(directory: Path, *programs: str) -> bool:
     return {*programs} <= {process.info["name"] for process in processes_in(directory)}
 
 

@@ -1,4 +1,4 @@
-"""A worker that is seen, so that jobs are taken, and carries none out."""
+"""A worker that only sends heartbeats, so that jobs are accepted."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mediator.catalogue.run_queue import CatalogueWorkers
 __all__ = ["idle_worker"]
 
 _HEARTBEAT_S = 5.0
-"""Often enough for the minute after which a worker counts as lost, however slow the tests are."""
+"""Well below the minute after which a worker counts as lost, for slow tests."""
 
 
 @asynccontextmanager
 async def idle_worker(workers: CatalogueWorkers) -> AsyncIterator[None]:
-    """Let a worker be seen while the block runs."""
+    """Send heartbeats of a worker while the block runs."""
     heartbeat = partial(workers.heartbeat, "test", None)
     await heartbeat()
-    watch = Scheduler([PeriodicTask("heartbeat", _HEARTBEAT_S, heartbeat)])
-    watch.start()
+    scheduler = Scheduler([PeriodicTask("heartbeat", _HEARTBEAT_S, heartbeat)])
+    scheduler.start()
     try:
         yield
     finally:
-        await watch.stop()
+        await scheduler.stop()

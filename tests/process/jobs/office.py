@@ -1,4 +1,4 @@
-"""A data API with jobs, and what a worker does to its runs."""
+"""A data API with jobs, and a worker's operations on its runs."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ class Office:
         }
 
     async def submit(self, **headers: str) -> dict[str, Any]:
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        answer = await self.client.post("jobs", json=self.job(), headers=sent)
+        request_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await self.client.post("jobs", json=self.job(), headers=request_headers)
         assert answer.status_code == 202, answer.text
         document: dict[str, Any] = answer.json()
         assert answer.headers["location"] == f"/v1/{self.database}/jobs/{document['id']}"
         return document
 
     async def take(self) -> TakenRun:
-        taken = await self.mediator.queue.take(60)
-        assert taken is not None
-        return taken
+        run = await self.mediator.queue.take(60)
+        assert run is not None
+        return run
 
-    async def finish(self, taken: TakenRun) -> None:
-        """End a run well, with a result in two files."""
-        result = self.directory / taken.id / "stages" / "000001-x"
+    async def finish(self, run: TakenRun) -> None:
+        """End a run as done, with a result in two files."""
+        result = self.directory / run.id / "stages" / "000001-x"
         result.mkdir(parents=True)
         for fragment, numbers in enumerate((range(10), range(10, ROWS))):
             table = pa.table({"n": list(numbers), "city": [f"c{n}" for n in numbers]})
             pq.write_table(table, result / f"part-{fragment}.parquet")
         ending = {"reasons": [], "rows": ROWS, "result": result.name}
-        assert await self.mediator.queue.end(taken, "done", {}, ending)
+        assert await self.mediator.queue.end(run, "done", {}, ending)

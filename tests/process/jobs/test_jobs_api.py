@@ -1,4 +1,4 @@
-"""Jobs over HTTP: written down, shown, followed, cancelled, resumed; results in pages and files.
+"""Jobs over HTTP: submitted, shown, followed, cancelled, resumed; results in pages and files.
 
 The test acts as the worker, so that no Spark is needed.
 """
@@ -57,29 +57,33 @@ async def office(prepared: tuple[Service, str], tmp_path: Path) -> AsyncIterator
     service_, database = prepared
     await service_.mediator.workers.heartbeat("test", None)
     await _empty(service_.mediator.queue)
-    opened = Office(service_.mediator, database, tmp_path)
-    yield opened
-    await opened.client.aclose()
+    instance = Office(service_.mediator, database, tmp_path)
+    yield instance
+    await instance.client.aclose()
     await _empty(service_.mediator.queue)
 
 
 async def _empty(queue: RunQueue) -> None:
     """The catalogue is shared: other tests may have left runs in the queue."""
-    while taken := await queue.take(60):
-        await queue.end(taken, "cancelled", {}, {})
+    while taken_run := await queue.take(60):
+        await queue.end(taken_run, "cancelled", {}, {})
 
 
 async def test_a_run_from_its_submission_to_its_result(office: Office) -> None:
     run = await office.submit()
     assert (run["state"], run["job"]) == ("queued", office.job())
-    taken = await office.take()
+    taken_run = await office.take()
     progress = {"stages": [], "counters": {"pairs": 7}, "eta_s": 1.5, "log": ["x"]}
-    await office.mediator.queue.heartbeat(taken, "running", progress, 60)
-    shown = (await office.client.get(f"jobs/{run['id']}")).json()
-    assert (shown["state"], shown["counters"], shown["eta_s"]) == ("running", {"pairs": 7}, 1.5)
+    await office.mediator.queue.heartbeat(taken_run, "running", progress, 60)
+    document = (await office.client.get(f"jobs/{run['id']}")).json()
+    assert (document["state"], document["counters"], document["eta_s"]) == (
+        "running",
+        {"pairs": 7},
+        1.5,
+    )
     early = await office.client.get(f"jobs/{run['id']}/results")
     assert assert_problem(early, 409, "conflict")["state"] == "running"
-    await office.finish(taken)
+    await office.finish(taken_run)
     assert (await office.client.get(f"jobs/{run['id']}")).json()["rows"] == ROWS
 
 
@@ -87,26 +91,26 @@ async def test_results_in_pages(office: Office) -> None:
     run, address = await office.submit(), ""
     await office.finish(await office.take())
     address = f"jobs/{run['id']}/results"
-    seen: list[int] = []
+    numbers: list[int] = []
     after: dict[str, str] = {}
     while True:
         answer = await office.client.get(address, params={"limit": "7", **after})
         page = answer.json()
-        seen += [row["n"] for row in page["items"]]
+        numbers += [row["n"] for row in page["items"]]
         if page["next"] is None:
             assert "link" not in answer.headers
             break
         assert answer.links["next"]["url"].endswith(f"{address}?after={page['next']}&limit=7")
         after = {"after": page["next"]}
-    assert seen == list(range(ROWS))
+    assert numbers == list(range(ROWS))
     forged = await office.client.get(address, params={"after": after["after"][:-2] + "AA"})
     assert_problem(forged, 400, "invalid", "after")
     other = await office.submit()
     await office.finish(await office.take())
     stolen = await office.client.get(f"jobs/{other['id']}/results", params=after)
     assert_problem(stolen, 400, "invalid", "after")
-    beyond = await office.client.get(address, params={"limit": "11"})
-    assert_problem(beyond, 400, "invalid", "limit")
+    too_large = await office.client.get(address, params={"limit": "11"})
+    assert_problem(too_large, 400, "invalid", "limit")
 
 
 async def test_results_as_files(office: Office) -> None:
@@ -133,33 +137,35 @@ async def test_results_as_files(office: Office) -> None:
     assert_problem(refused, 406, "not-acceptable")
 
 
-async def test_results_are_read_no_further_once_their_client_has_gone(office: Office) -> None:
+async def test_reading_results_stops_once_their_client_has_gone(office: Office) -> None:
     run = await office.submit()
     await office.finish(await office.take())
     path = f"/v1/{office.database}/jobs/{run['id']}/results".encode()
-    lines = [(b"accept", b"application/x-ndjson")]
-    whole = await send_raw(office.app, "GET", path, headers=lines)
-    assert (whole.complete, len(whole.body.splitlines())) == (True, ROWS)
-    cut = await send_raw(office.app, "GET", path, headers=lines, stays=False)
-    assert (cut.complete, len(cut.body.splitlines())) == (False, 10), "the rows of the first file"
+    accept = [(b"accept", b"application/x-ndjson")]
+    complete = await send_raw(office.app, "GET", path, headers=accept)
+    assert (complete.complete, len(complete.body.splitlines())) == (True, ROWS)
+    partial = await send_raw(office.app, "GET", path, headers=accept, stays=False)
+    assert (partial.complete, len(partial.body.splitlines())) == (False, 10), (
+        "the rows of the first file"
+    )
 
 
 async def test_results_that_are_gone(office: Office) -> None:
     run = await office.submit()
-    taken = await office.take()
-    await office.mediator.queue.end(taken, "done", {}, {"rows": 1, "result": "000001-x"})
+    taken_run = await office.take()
+    await office.mediator.queue.end(taken_run, "done", {}, {"rows": 1, "result": "000001-x"})
     assert_problem(await office.client.get(f"jobs/{run['id']}/results"), 410, "gone")
 
 
 async def test_a_dry_run_has_no_result(office: Office) -> None:
     answer = await office.client.post("jobs?dry_run=true", json=office.job())
     assert answer.json()["dry_run"]
-    taken = await office.take()
-    assert taken.dry_run
-    await office.mediator.queue.end(taken, "done", {}, {"forecast": {"rows": {"records": 1}}})
-    run = (await office.client.get(f"jobs/{taken.id}")).json()
+    taken_run = await office.take()
+    assert taken_run.dry_run
+    await office.mediator.queue.end(taken_run, "done", {}, {"forecast": {"rows": {"records": 1}}})
+    run = (await office.client.get(f"jobs/{taken_run.id}")).json()
     assert run["forecast"] == {"rows": {"records": 1}}
-    answer = await office.client.get(f"jobs/{taken.id}/results")
+    answer = await office.client.get(f"jobs/{taken_run.id}/results")
     assert "dry run" in assert_problem(answer, 409, "conflict")["detail"]
     assert_problem(
         await office.client.post("jobs?dry_run=1", json=office.job()), 400, "invalid", "dry_run"
@@ -212,10 +218,10 @@ async def test_a_key_makes_one_run(office: Office) -> None:
 async def test_mistakes_have_their_location(
     office: Office, job: dict[str, Any], pointer: str
 ) -> None:
-    whole = {"kind": "example.count", "spec": office.job()["spec"]} | job
+    document = {"kind": "example.count", "spec": office.job()["spec"]} | job
     if "kind" not in job and "spec" in job:
-        whole["spec"] = {"field": "city", **job["spec"]}
-    assert_problem(await office.client.post("jobs", json=whole), 400, "invalid", pointer)
+        document["spec"] = {"field": "city", **job["spec"]}
+    assert_problem(await office.client.post("jobs", json=document), 400, "invalid", pointer)
 
 
 @pytest.mark.parametrize(
@@ -243,8 +249,8 @@ async def test_unknown_runs_are_not_found(office: Office) -> None:
         for method, tail in (("GET", ""), ("DELETE", ""), ("POST", "/resume"), ("GET", "/results")):
             path = f"/v1/{office.database}/jobs/{id_}{tail}".encode()
             assert (await send_raw(office.app, method, path)).status == 404, (id_, tail)
-    lost = await send_raw(office.app, "GET", f"/v1/{office.database}/jobs/{'0' * 32}/x".encode())
-    assert lost.json()["type"] == "/problems/route-not-found"
+    unknown = await send_raw(office.app, "GET", f"/v1/{office.database}/jobs/{'0' * 32}/x".encode())
+    assert unknown.json()["type"] == "/problems/route-not-found"
     assert_problem(
         await office.client.post("http://test/v1/nowhere/jobs", json={}), 404, "not-found"
     )
@@ -256,23 +262,23 @@ async def test_runs_are_listed_newest_first(office: Office) -> None:
     ids = [(await office.submit())["id"] for _ in range(5)]
     answer = await office.client.get("jobs", params={"limit": "3"})
     first = answer.json()
-    rest = (await office.client.get("jobs", params={"limit": "2", "after": first["next"]})).json()
+    second = (await office.client.get("jobs", params={"limit": "2", "after": first["next"]})).json()
     linked = await office.client.get(f"http://test{answer.links['next']['url']}")
-    assert linked.json()["items"][:2] == rest["items"]
-    assert [run["id"] for run in (*first["items"], *rest["items"])] == ids[::-1]
+    assert linked.json()["items"][:2] == second["items"]
+    assert [run["id"] for run in (*first["items"], *second["items"])] == ids[::-1]
     assert "job" not in first["items"][0]
 
 
 async def test_cancelling_and_resuming(office: Office) -> None:
     run = await office.submit()
-    taken = await office.take()
+    taken_run = await office.take()
     cancelled = await office.client.delete(f"jobs/{run['id']}")
     assert (cancelled.status_code, cancelled.json()["cancelling"]) == (202, True)
-    await office.mediator.queue.end(taken, "cancelled", {}, {})
+    await office.mediator.queue.end(taken_run, "cancelled", {}, {})
     ended = await office.client.delete(f"jobs/{run['id']}")
     assert (ended.status_code, ended.json()["state"]) == (200, "cancelled")
-    again = await office.client.post(f"jobs/{run['id']}/resume")
-    assert (again.status_code, again.json()["state"]) == (202, "queued")
+    resumed = await office.client.post(f"jobs/{run['id']}/resume")
+    assert (resumed.status_code, resumed.json()["state"]) == (202, "queued")
     await office.finish(await office.take())
     assert_problem(await office.client.post(f"jobs/{run['id']}/resume"), 409, "conflict")
     assert_problem(await office.client.delete(f"jobs/{run['id']}"), 409, "conflict")
@@ -281,11 +287,11 @@ async def test_cancelling_and_resuming(office: Office) -> None:
 async def test_a_run_is_followed_to_its_end(office: Office) -> None:
     run = await office.submit()
     path = f"/v1/{office.database}/jobs/{run['id']}".encode()
-    following = asyncio.create_task(send_events(office.app, path))
-    taken = await office.take()
-    await office.mediator.queue.heartbeat(taken, "running", {"counters": {"pairs": 1}}, 60)
-    await office.finish(taken)
-    events = [orjson.loads(each) for each in await following]
+    following = asyncio.create_task(read_events(office.app, path))
+    taken_run = await office.take()
+    await office.mediator.queue.heartbeat(taken_run, "running", {"counters": {"pairs": 1}}, 60)
+    await office.finish(taken_run)
+    events = [orjson.loads(event) for event in await following]
     assert events[-1]["state"] == "done"
     assert events[-1]["rows"] == ROWS
 
@@ -293,13 +299,13 @@ async def test_a_run_is_followed_to_its_end(office: Office) -> None:
 async def test_streams_end_with_the_service(office: Office) -> None:
     run = await office.submit()
     path = f"/v1/{office.database}/jobs/{run['id']}".encode()
-    following = asyncio.create_task(send_events(office.app, path))
+    following = asyncio.create_task(read_events(office.app, path))
     office.app.end_streams()
     assert len(await following) == 1
 
 
-async def send_events(app: DataApi, path: bytes) -> list[bytes]:
-    """Return the data of the events of a run, for as long as it sends some."""
+async def read_events(app: DataApi, path: bytes) -> list[bytes]:
+    """Return the data of the events of a run until its stream ends."""
     body = bytearray()
 
     async def receive() -> dict[str, Any]:
@@ -320,7 +326,7 @@ async def send_events(app: DataApi, path: bytes) -> list[bytes]:
     }
     async with asyncio.timeout(60):
         await app(scope, receive, send)
-    return [data for each in bytes(body).split(b"\n\n") if (data := each.partition(b"data: ")[2])]
+    return [data for event in bytes(body).split(b"\n\n") if (data := event.partition(b"data: ")[2])]
 
 
 async def test_without_a_worker_jobs_are_refused(
@@ -328,16 +334,16 @@ async def test_without_a_worker_jobs_are_refused(
 ) -> None:
     async with (
         scratch_catalogue(postgresql_config) as url,
-        service([mediator.configs["postgres"]], url) as alone,
+        service([mediator.configs["postgres"]], url) as instance,
     ):
-        database = await alone.put_schema({"people": {"fields": {"city": {"type": "string"}}}})
-        office = Office(alone.mediator, database, tmp_path)
+        database = await instance.put_schema({"people": {"fields": {"city": {"type": "string"}}}})
+        office = Office(instance.mediator, database, tmp_path)
         answer = await office.client.post("jobs", json=office.job())
         problem = assert_problem(answer, 503, "unavailable")
         assert problem["system"] == "spark"
         assert "portolan worker" in problem["detail"]
         assert int(answer.headers["retry-after"]) > 1
-        await alone.mediator.workers.heartbeat("w", "Spark cannot run: java is not on PATH.")
+        await instance.mediator.workers.heartbeat("w", "Spark cannot run: java is not on PATH.")
         answer = await office.client.post("jobs", json=office.job())
         assert "java is not on PATH" in assert_problem(answer, 503, "unavailable")["detail"]
         await office.client.aclose()
@@ -346,7 +352,7 @@ async def test_without_a_worker_jobs_are_refused(
 async def test_the_service_never_imports_spark(
     mediator: Service, prepared: tuple[Service, str]
 ) -> None:
-    """In a process of its own, for this one may have imported it."""
+    """In a separate process, as this one may have imported it."""
     code = f"""
 import asyncio, sys
 from app.service.container import build
@@ -369,7 +375,7 @@ asyncio.run(main())
 """
     environment = {**os.environ, "PORTOLAN_CATALOGUE_URL": mediator.catalogue_url}
     async with idle_worker(mediator.mediator.workers):
-        done = await asyncio.to_thread(
+        process = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-c", code],
             env=environment,
@@ -377,4 +383,4 @@ asyncio.run(main())
             text=True,
             check=False,
         )
-    assert done.returncode == 0, done.stderr[-3_000:]
+    assert process.returncode == 0, process.stderr[-3_000:]

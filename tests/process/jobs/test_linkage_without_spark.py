@@ -52,7 +52,7 @@ async def service(
 
 
 def processes(worker: WorkerProcess) -> list[str]:
-    """The programs that a worker runs."""
+    """Return the programs that a worker runs."""
     return [child.name() for child in psutil.Process(worker.pid).children(recursive=True)]
 
 
@@ -63,19 +63,19 @@ async def test_two_classes_are_linked_into_a_third_one_and_no_program_is_started
     running, worker = service
     database = unique("study")
     classes = {
-        name: {"fields": {one: field_on(system) for one in FIELDS}}
+        name: {"fields": {field: field_on(system) for field in FIELDS}}
         for name, system in (("left", "postgres"), ("right", "mongo"))
     }
     result = {name: field_on("postgres") for name in RESULT[:-1]}
     result["probability"] = field_on("postgres", "float")
     await running.put_schema(database, {**classes, "clusters": {"fields": result}})
-    seen: set[str] = set()
+    programs: set[str] = set()
     async with Connection(running.data) as client:
-        for at, person in enumerate(PEOPLE):
-            class_name, body = "left" if at % 2 else "right", {f: person[f] for f in FIELDS}
+        for index, person in enumerate(PEOPLE):
+            class_name, body = "left" if index % 2 else "right", {f: person[f] for f in FIELDS}
             path = f"/v1/{database}/{class_name}/{person['id']}"
-            kept = {name: value for name, value in body.items() if value is not None}
-            assert (await client.request("PUT", path, kept)).status == 201
+            values = {name: value for name, value in body.items() if value is not None}
+            assert (await client.request("PUT", path, values)).status == 201
         spec = {
             "inputs": {name: {"class": name} for name in classes},
             "zero_config": True,
@@ -84,20 +84,20 @@ async def test_two_classes_are_linked_into_a_third_one_and_no_program_is_started
         run = (await client.request("POST", f"/v1/{database}/jobs", job)).json()
 
         async def has_ended() -> bool:
-            seen.update(processes(worker))
-            return (await shown())["state"] in ENDED
+            programs.update(processes(worker))
+            return (await get_run())["state"] in ENDED
 
-        async def shown() -> dict[str, Any]:
+        async def get_run() -> dict[str, Any]:
             answer = await client.request("GET", f"/v1/{database}/jobs/{run['id']}")
             document: dict[str, Any] = answer.json()
             return document
 
         await eventually(has_ended)
-        done = await shown()
+        finished_run = await get_run()
         stored = (await client.request("GET", f"/v1/{database}/clusters?limit=1000")).json()
-    assert done["state"] == "done", done
-    assert done["rows"] == len(PEOPLE)
-    assert {each["record"] for each in stored["items"]} == {person["id"] for person in PEOPLE}
-    assert done["reports"]["engine"]["engine"] == "local"
-    assert done["forecast"]["notes"][0].startswith("Engine local: ")
-    assert seen == set()
+    assert finished_run["state"] == "done", finished_run
+    assert finished_run["rows"] == len(PEOPLE)
+    assert {cluster["record"] for cluster in stored["items"]} == {person["id"] for person in PEOPLE}
+    assert finished_run["reports"]["engine"]["engine"] == "local"
+    assert finished_run["forecast"]["notes"][0].startswith("Engine local: ")
+    assert programs == set()

@@ -1,4 +1,4 @@
-"""`portolan job submit`, `show`, `list`, `cancel`, `resume` against a service that runs.
+"""`portolan job submit`, `show`, `list`, `cancel`, `resume` against a running service.
 
 The test acts as the worker, so that no Spark is needed.
 """
@@ -57,53 +57,53 @@ class Counter:
     def spec(self) -> Path:
         return self.scratch / "job.json"
 
-    async def call(self, *words: str, url: str = "", database: str = "") -> Result:
-        """Call `portolan job`, in a process of its own."""
+    async def call(self, *arguments: str, url: str = "", database: str = "") -> Result:
+        """Call `portolan job`, in a separate process."""
         address = ["--url", url or self.service.data, "--database", database or self.database]
-        return await called(["job", *words, *address], {**os.environ, "COLUMNS": "200"})
+        return await called(["job", *arguments, *address], {**os.environ, "COLUMNS": "200"})
 
-    async def printed(self, *words: str) -> dict[str, Any]:
+    async def call_for_run(self, *arguments: str) -> dict[str, Any]:
         """Call it, and return the run that it prints."""
-        result = await self.call(*words)
+        result = await self.call(*arguments)
         assert result.exit_code == 0, result
         document: dict[str, Any] = orjson.loads(result.stdout)
         return document
 
     async def submissions(self) -> float:
-        """Return how many requests to submit a job the service has answered since its start."""
+        """Return the number of submissions that the service has answered since its start."""
         async with Connection(self.service.admin) as admin:
-            shown = (await admin.request("GET", "/metrics")).body.decode()
-        counts = [line for line in shown.splitlines() if _SUBMITTED.match(line)]
+            metrics = (await admin.request("GET", "/metrics")).body.decode()
+        counts = [line for line in metrics.splitlines() if _SUBMITTED.match(line)]
         return sum(float(line.rpartition(" ")[2]) for line in counts)
 
     async def cancel_only_run(self) -> str:
         """Cancel the run of the database, so that no other test takes it; return its id."""
         [run] = [line.split()[0] for line in (await self.call("list")).lines]
-        await self.printed("cancel", run)
+        await self.call_for_run("cancel", run)
         return run
 
     async def take(self) -> TakenRun:
-        found: list[TakenRun] = []
+        runs: list[TakenRun] = []
 
-        async def taken() -> bool:
-            found.extend(filter(None, [await self.queue.take(60)]))
-            return bool(found)
+        async def has_run() -> bool:
+            runs.extend(filter(None, [await self.queue.take(60)]))
+            return bool(runs)
 
-        await eventually(taken)
-        return found[0]
+        await eventually(has_run)
+        return runs[0]
 
-    async def finish(self, taken: TakenRun) -> None:
-        result = self.jobs / taken.id / "stages" / "000001-x"
+    async def finish(self, run: TakenRun) -> None:
+        result = self.jobs / run.id / "stages" / "000001-x"
         result.mkdir(parents=True)
         pq.write_table(pa.table({"value": ["Ulm", "Bonn"], "rows": [2, 1]}), result / "a.parquet")
-        await self.queue.heartbeat(taken, "running", {"stages": STAGES, "log": []}, 60)
+        await self.queue.heartbeat(run, "running", {"stages": STAGES, "log": []}, 60)
         ending = {"reasons": [], "rows": 2, "result": result.name}
-        assert await self.queue.end(taken, "done", {"stages": STAGES}, ending)
+        assert await self.queue.end(run, "done", {"stages": STAGES}, ending)
 
 
 @dataclass
 class Plant:
-    """A service, its queue, and where results of jobs are kept."""
+    """A service, its queue, and the folder of the results of jobs."""
 
     service: ServiceProcess
     queue: RunQueue
@@ -144,21 +144,21 @@ async def counter(plant: Plant, tmp_path: Path) -> Counter:
 async def test_a_run_by_the_command_line(counter: Counter) -> None:
     """From its submission to its result; cancelled and resumed on the way."""
     spec = str(counter.spec)
-    run = await counter.printed("submit", spec)
+    run = await counter.call_for_run("submit", spec)
     assert (run["state"], run["job"]) == ("queued", JOB)
-    assert (await counter.printed("cancel", run["id"]))["state"] == "cancelled"
+    assert (await counter.call_for_run("cancel", run["id"]))["state"] == "cancelled"
     cancelled = await counter.call("show", run["id"], "--wait")
     assert cancelled.exit_code == 130
-    assert (await counter.printed("resume", run["id"]))["state"] == "queued"
+    assert (await counter.call_for_run("resume", run["id"]))["state"] == "queued"
     out = counter.scratch / "result.csv"
     waiting = asyncio.create_task(counter.call("show", run["id"], "--out", str(out)))
     await counter.finish(await counter.take())
-    waited = await waiting
-    assert waited.exit_code == 0, waited
+    result = await waiting
+    assert result.exit_code == 0, result
     assert out.read_text() == '"value","rows"\n"Ulm",2\n"Bonn",1\n'
-    assert "2 rows" in waited.stderr
-    listed = await counter.call("list")
-    assert [line.split()[:2] for line in listed.stdout.splitlines()] == [[run["id"], "done"]]
+    assert "2 rows" in result.stderr
+    listing = await counter.call("list")
+    assert [line.split()[:2] for line in listing.stdout.splitlines()] == [[run["id"], "done"]]
 
 
 async def test_a_job_is_submitted_once_if_the_service_restarts_meanwhile(counter: Counter) -> None:
@@ -175,7 +175,7 @@ async def test_a_job_is_submitted_once_if_the_service_restarts_meanwhile(counter
     assert orjson.loads(result.stdout)["id"] == await counter.cancel_only_run()
 
 
-async def test_a_submission_that_is_interrupted_says_what_may_be(counter: Counter) -> None:
+async def test_an_interrupted_submission_says_how_to_find_its_run(counter: Counter) -> None:
     """Its answers are lost until Ctrl-C."""
     async with losing(counter.service.data, losses=1_000) as proxy:
         address = ("--url", proxy.url, "--database", counter.database)
@@ -185,35 +185,35 @@ async def test_a_submission_that_is_interrupted_says_what_may_be(counter: Counte
         async with asyncio.timeout(120):
             assert "Trying again" in (await process.output.readline()).decode()
             process.send(signal.SIGINT)
-            status, said = await process.ended()
+            status, output = await process.ended()
     assert status == 130
-    assert "portolan job list" in said
+    assert "portolan job list" in output
     await counter.cancel_only_run()
 
 
 async def test_submit_waits_for_the_result(counter: Counter) -> None:
     out, before = counter.scratch / "result.json", await counter.submissions()
 
-    async def answered() -> bool:  # which is after the run can be taken
+    async def is_answered() -> bool:  # after the run can be taken
         return await counter.submissions() > before
 
     waiting = asyncio.create_task(
         counter.call("submit", str(counter.spec), "--wait", "--out", str(out))
     )
-    taken = await counter.take()
-    await eventually(answered)
+    run = await counter.take()
+    await eventually(is_answered)
     await counter.service.kill()
     await counter.service.start()
-    await counter.finish(taken)
-    waited = await waiting
-    assert waited.exit_code == 0, waited
+    await counter.finish(run)
+    result = await waiting
+    assert result.exit_code == 0, result
     assert out.read_text() == '{"value":"Ulm","rows":2}\n{"value":"Bonn","rows":1}\n'
     waiting = asyncio.create_task(counter.call("submit", str(counter.spec), "--wait"))
-    taken = await counter.take()
-    await counter.queue.end(taken, "failed", {}, {"reasons": ["The disk is full."]})
-    waited = await waiting
-    assert waited.exit_code == 1
-    assert "The run failed: The disk is full." in waited.stderr
+    run = await counter.take()
+    await counter.queue.end(run, "failed", {}, {"reasons": ["The disk is full."]})
+    result = await waiting
+    assert result.exit_code == 1
+    assert "The run failed: The disk is full." in result.stderr
 
 
 async def test_refused_submissions_are_reported(counter: Counter) -> None:
@@ -228,8 +228,8 @@ async def test_refused_submissions_are_reported(counter: Counter) -> None:
     counter.spec.write_bytes(orjson.dumps(JOB))
     result = await counter.call("submit", str(counter.spec), "--out", "result.xlsx")
     assert result.exit_code == 2
-    away = await counter.call("list", url="http://127.0.0.1:1")
-    assert "does not answer" in " ".join(away.stderr.split())
+    unreachable = await counter.call("list", url="http://127.0.0.1:1")
+    assert "does not answer" in " ".join(unreachable.stderr.split())
     file = counter.scratch / "key"
     for wrong in (
         b"\n",

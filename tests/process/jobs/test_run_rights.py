@@ -1,4 +1,4 @@
-"""What a run and the change feed show: by the caller's rights to the classes at that time."""
+"""Runs and the change feed are shown by the caller's rights to the classes at that time."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def shared_service(
     return partial(guarded, own_systems[:2], own_catalogue, redis_config.url, tmp_path)
 
 
-def job(class_name: str, **more: Any) -> dict[str, Any]:
+def job(class_name: str, **members: Any) -> dict[str, Any]:
     records = {"class": class_name, "filter": {"eq": ["title", VALUE]}}
-    return {"kind": "example.count", "spec": {"records": records, "field": "title"}, **more}
+    return {"kind": "example.count", "spec": {"records": records, "field": "title"}, **members}
 
 
 async def operate(running: Guarded) -> dict[str, str]:
     return await running.headers("operator", "admin")
 
 
-async def submitted(running: Guarded, database: str, document: dict[str, Any]) -> str:
+async def submit_job(running: Guarded, database: str, document: dict[str, Any]) -> str:
     """Submit a job as the operator; returns the path of its run."""
     path = f"/v1/{database}/jobs"
     answer = await running.data.post(path, json=document, headers=await operate(running))
@@ -84,27 +84,29 @@ ROUTES: Final[list[tuple[str, str, dict[str, str]]]] = [
 ]
 
 
-async def refused_everywhere(
+async def assert_refused_everywhere(
     running: Guarded, run: str, headers: dict[str, str], scope: str
 ) -> None:
-    for method, path, more in ROUTES:
-        answer = await running.data.request(method, run + path, headers={**headers, **more})
+    for method, path, route_headers in ROUTES:
+        answer = await running.data.request(
+            method, run + path, headers={**headers, **route_headers}
+        )
         assert (answer.status_code, answer.json()["scope"]) == (403, scope), (method, path)
         assert VALUE not in answer.text
 
 
 async def test_a_run_requires_read_access_to_its_classes(running: Guarded) -> None:
-    run = await submitted(running, running.database, job("secrets"))
-    may_not = bearer(await running.key("jobs", f"write:{running.database}/notes"))
-    await refused_everywhere(running, run, may_not, "read")
-    listed = await running.data.get(run.rpartition("/")[0], headers=may_not)
-    assert listed.status_code == 200
-    assert VALUE not in listed.text
-    may = bearer(await running.key("jobs", f"read:{running.database}/secrets"))
-    assert VALUE in (await running.data.get(run, headers=may)).text
-    assert (await running.data.delete(run, headers=may)).status_code == 200
-    assert (await running.data.post(f"{run}/resume", headers=may)).status_code == 202
-    await running.data.delete(run, headers=may)
+    run = await submit_job(running, running.database, job("secrets"))
+    without_access = bearer(await running.key("jobs", f"write:{running.database}/notes"))
+    await assert_refused_everywhere(running, run, without_access, "read")
+    runs = await running.data.get(run.rpartition("/")[0], headers=without_access)
+    assert runs.status_code == 200
+    assert VALUE not in runs.text
+    with_access = bearer(await running.key("jobs", f"read:{running.database}/secrets"))
+    assert VALUE in (await running.data.get(run, headers=with_access)).text
+    assert (await running.data.delete(run, headers=with_access)).status_code == 200
+    assert (await running.data.post(f"{run}/resume", headers=with_access)).status_code == 202
+    await running.data.delete(run, headers=with_access)
 
 
 async def test_cancelling_and_resuming_require_write_access_to_the_class(
@@ -112,7 +114,7 @@ async def test_cancelling_and_resuming_require_write_access_to_the_class(
 ) -> None:
     database = await new_database(running, {**CLASSES, "counts": COUNTS})
     document = job("secrets", into={"class": "counts", "id": ["value"]})
-    run = await submitted(running, database, document)
+    run = await submit_job(running, database, document)
     reader = bearer(await running.key("jobs", "read"))
     assert (await running.data.get(run, headers=reader)).status_code == 200
     for method, path in (("DELETE", ""), ("POST", "/resume")):
@@ -126,16 +128,16 @@ async def test_cancelling_and_resuming_require_write_access_to_the_class(
     await running.data.delete(run, headers=writer)
 
 
-@pytest.mark.parametrize("became", ["owned", "gone"])
+@pytest.mark.parametrize("change", ["owned", "gone"])
 async def test_a_run_over_a_class_with_owners_or_of_no_class_is_for_administrators(
-    running: Guarded, became: str
+    running: Guarded, change: str
 ) -> None:
     database = await new_database(running, {**CLASSES, "drafts": {"fields": FIELDS}})
-    run = await submitted(running, database, job("drafts"))
+    run = await submit_job(running, database, job("drafts"))
     reader = bearer(await running.key("jobs", "read", "write"))
     assert VALUE in (await running.data.get(run, headers=reader)).text
-    await set_classes(running, database, CLASSES | ({"drafts": OWNED} if became == "owned" else {}))
-    await refused_everywhere(running, run, reader, "admin")
+    await set_classes(running, database, CLASSES | ({"drafts": OWNED} if change == "owned" else {}))
+    await assert_refused_everywhere(running, run, reader, "admin")
     administrator = bearer(await running.key(f"admin:{database}"))
     assert VALUE in (await running.data.get(run, headers=administrator)).text
     assert (await running.data.delete(run, headers=administrator)).status_code == 200
@@ -152,33 +154,33 @@ async def recreate(running: Guarded, database: str) -> None:
     await take_owner_field(running, database)
 
 
-Taken: TypeAlias = Callable[[Guarded, str], Awaitable[None]]
+OwnerRemoval: TypeAlias = Callable[[Guarded, str], Awaitable[None]]
 
 
 @pytest.fixture(params=[take_owner_field, recreate])
-def taken(request: pytest.FixtureRequest) -> Taken:
-    """Return what leaves a class without owners."""
-    found: Taken = request.param
-    return found
+def remove_owners(request: pytest.FixtureRequest) -> OwnerRemoval:
+    """Return a way to leave a class without owners."""
+    removal: OwnerRemoval = request.param
+    return removal
 
 
 async def test_a_run_from_when_a_class_had_owners_stays_for_its_administrators(
-    running: Guarded, taken: Taken
+    running: Guarded, remove_owners: OwnerRemoval
 ) -> None:
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
-    before = await submitted(running, database, job("drafts"))
-    await taken(running, database)
+    before = await submit_job(running, database, job("drafts"))
+    await remove_owners(running, database)
     reader = bearer(await running.key("jobs", "read", "write"))
-    await refused_everywhere(running, before, reader, "admin")
+    await assert_refused_everywhere(running, before, reader, "admin")
     administrator = bearer(await running.key(f"admin:{database}"))
     assert VALUE in (await running.data.get(before, headers=administrator)).text
-    after = await submitted(running, database, job("drafts"))
+    after = await submit_job(running, database, job("drafts"))
     assert VALUE in (await running.data.get(after, headers=reader)).text
     for run in (before, after):
         assert (await running.data.delete(run, headers=administrator)).status_code == 200
 
 
-async def test_the_key_of_a_job_shows_no_run_from_when_its_class_had_owners(
+async def test_the_key_of_a_job_does_not_show_a_run_from_when_its_class_had_owners(
     running: Guarded,
 ) -> None:
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
@@ -203,17 +205,19 @@ async def test_a_run_that_is_not_understood_is_for_administrators(running: Guard
     database = (running.database, id_)
     await runs.submit(run, database, document, dry_run=False, key=None, fingerprint=None)
     path = f"/v1/{running.database}/jobs/{run}"
-    await refused_everywhere(running, path, bearer(await running.key("jobs", "write")), "admin")
+    await assert_refused_everywhere(
+        running, path, bearer(await running.key("jobs", "write")), "admin"
+    )
     operator = await operate(running)
     assert VALUE in (await running.data.get(path, headers=operator)).text
     await running.data.delete(path, headers=operator)
 
 
-async def streamed(
+async def follow(
     running: Guarded, path: str, headers: dict[str, str], at_first: Callable[[], Awaitable[None]]
 ) -> bytes:
-    """Follow an event stream to its end; something happens after its first events."""
-    sent: list[bytes] = []
+    """Follow an event stream to its end; `at_first` is awaited after its first events."""
+    bodies: list[bytes] = []
     fields = [(name.encode(), value.encode()) for name, value in {**headers, **EVENTS}.items()]
     scope = {
         "type": "http",
@@ -229,25 +233,25 @@ async def streamed(
         raise AssertionError
 
     async def send(message: Any) -> None:
-        sent.append(message.get("body", b""))
-        if len(sent) == 2:
+        bodies.append(message.get("body", b""))
+        if len(bodies) == 2:
             await at_first()
 
     await running.container.data(scope, receive, send)
-    return b"".join(sent)
+    return b"".join(bodies)
 
 
-async def test_following_a_run_ends_when_it_may_not_be_shown_any_more(running: Guarded) -> None:
+async def test_following_a_run_ends_when_read_access_is_lost(running: Guarded) -> None:
     database = await new_database(running, {**CLASSES, "drafts": {"fields": FIELDS}})
-    run = await submitted(running, database, job("drafts"))
+    run = await submit_job(running, database, job("drafts"))
     reader = bearer(await running.key("jobs", "read"))
 
     async def give_owners() -> None:
         await set_classes(running, database, {**CLASSES, "drafts": OWNED})
-        cancelled = await running.data.delete(run, headers=await operate(running))
-        assert cancelled.status_code == 200
+        response = await running.data.delete(run, headers=await operate(running))
+        assert response.status_code == 200
 
-    body = await streamed(running, run, reader, give_owners)
+    body = await follow(running, run, reader, give_owners)
     assert b'"queued"' in body
     assert b'"cancelled"' not in body
 
@@ -300,15 +304,15 @@ async def test_changes_of_a_class_that_is_gone_are_for_its_administrators(
     note = f"/v1/{database}/notes/after"
     await running.data.put(note, json={"title": "known-to-readers"}, headers=operator)
     assert VALUE in await until_relayed(running, database, "known-to-readers", operator)
-    shown = await until_relayed(running, database, "known-to-readers", reader)
-    assert VALUE not in shown
-    assert '"drafts"' not in shown
-    of_it = bearer(await running.key(f"read:{database}", f"admin:{database}/drafts"))
-    assert VALUE in (await changes(running, database, of_it)).text
+    text = await until_relayed(running, database, "known-to-readers", reader)
+    assert VALUE not in text
+    assert '"drafts"' not in text
+    administrator = bearer(await running.key(f"read:{database}", f"admin:{database}/drafts"))
+    assert VALUE in (await changes(running, database, administrator)).text
 
 
 async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
-    running: Guarded, monkeypatch: pytest.MonkeyPatch, taken: Taken
+    running: Guarded, monkeypatch: pytest.MonkeyPatch, remove_owners: OwnerRemoval
 ) -> None:
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
     operator = await operate(running)
@@ -318,16 +322,16 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
     assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
     assert (await running.data.delete(draft, headers=operator)).status_code == 204
     monkeypatch.setattr(former_owners, "MAX_CLOCK_SKEW", LONG)
-    await taken(running, database)
+    await remove_owners(running, database)
     await until_relayed(running, database, VALUE, operator)
     refused = await changes(running, database, reader)
     assert (refused.status_code, refused.json()["scope"]) == (403, "admin")
-    # The rest goes by one clock: that of the machine that the test and the servers run on.
+    # From here on one clock counts: the test and the servers run on the same machine.
     monkeypatch.setattr(former_owners, "MAX_CLOCK_SKEW", timedelta(0))
     body["title"] = "known-to-readers"
     assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
-    shown = await until_relayed(running, database, "known-to-readers", reader)
-    assert VALUE not in shown
+    text = await until_relayed(running, database, "known-to-readers", reader)
+    assert VALUE not in text
     assert VALUE in await until_relayed(running, database, "known-to-readers", operator)
 
 
@@ -337,10 +341,10 @@ async def test_another_replica_knows_until_when_a_class_had_owners(
     monkeypatch.setattr(former_owners, "MAX_CLOCK_SKEW", LONG)
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
     reader = bearer(await running.key(f"read:{database}", "jobs"))
-    run = await submitted(running, database, job("drafts"))
+    run = await submit_job(running, database, job("drafts"))
     await take_owner_field(running, database)
     async with shared_service() as other:
-        await refused_everywhere(other, run, reader, "admin")
+        await assert_refused_everywhere(other, run, reader, "admin")
         assert (await changes(other, database, reader)).status_code == 403
 
 
@@ -352,11 +356,11 @@ async def test_changes_of_a_class_just_created_by_another_replica_are_shown(
     async with shared_service() as other:
         relays = other.container.mediator.changes.logs
         assert relays is not None
-        await other.container.mediator.scheduler.stop()  # it learns of no schema by itself,
+        await other.container.mediator.scheduler.stop()  # no schema reaches it by a refresh,
         await relays.close()  # nor by a change that it relays
         await set_classes(running, database, {**CLASSES, "fresh": {"fields": FIELDS}})
-        written = f"/v1/{database}/fresh/one"
-        await running.data.put(written, json={"title": VALUE}, headers=await operate(running))
+        path = f"/v1/{database}/fresh/one"
+        await running.data.put(path, json={"title": VALUE}, headers=await operate(running))
         await until_relayed(running, database, VALUE, reader)
         assert "fresh" not in other.container.mediator.data.model.databases[database].classes
         assert VALUE in (await changes(other, database, reader)).text

@@ -24,7 +24,7 @@ LEASE_S = 60.0
 
 
 class RunCatalogue:
-    """A catalogue with nothing in it, and short names."""
+    """An empty catalogue, with short names."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -40,9 +40,9 @@ class RunCatalogue:
         return run
 
     async def take(self) -> TakenRun:
-        taken = await self.queue.take(LEASE_S)
-        assert taken is not None
-        return taken
+        taken_run = await self.queue.take(LEASE_S)
+        assert taken_run is not None
+        return taken_run
 
     async def find(self, run: str) -> StoredRun:
         return await self.runs.find("club", run)
@@ -53,13 +53,13 @@ class RunCatalogue:
 
     async def is_waiting(self) -> bool:
         """Whether a statement waits for a lock."""
-        waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-        return bool((await self.catalogue.execute(waiting)).scalar_one())
+        query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return bool((await self.catalogue.execute(query)).scalar_one())
 
     async def let_lease_pass(self, run: str) -> None:
-        passed = update(table).where(table.c.id == run)
+        statement = update(table).where(table.c.id == run)
         async with self.catalogue.begin() as connection:
-            await connection.execute(passed.values(leased_until=table.c.created))
+            await connection.execute(statement.values(leased_until=table.c.created))
 
 
 @pytest.fixture
@@ -75,11 +75,11 @@ async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[RunCatalog
 
 async def test_runs_are_taken_in_order_and_each_once(catalogue: RunCatalogue) -> None:
     submitted = [(await catalogue.submit()).id for _ in range(12)]
-    taken = await asyncio.gather(*(catalogue.queue.take(LEASE_S) for _ in range(8)))
-    rest = [await catalogue.queue.take(LEASE_S) for _ in range(5)]
-    ids = [run.id for run in (*taken, *rest) if run is not None]
+    first_runs = await asyncio.gather(*(catalogue.queue.take(LEASE_S) for _ in range(8)))
+    later_runs = [await catalogue.queue.take(LEASE_S) for _ in range(5)]
+    ids = [run.id for run in (*first_runs, *later_runs) if run is not None]
     assert sorted(ids) == sorted(submitted)
-    assert [run.id for run in rest if run] == submitted[-len([r for r in rest if r]) :]
+    assert [run.id for run in later_runs if run] == submitted[-len([r for r in later_runs if r]) :]
 
 
 async def test_a_worker_without_heartbeats_loses_its_run(catalogue: RunCatalogue) -> None:
@@ -102,17 +102,19 @@ async def test_a_worker_without_heartbeats_loses_its_run(catalogue: RunCatalogue
 
 
 async def test_texts_that_postgresql_cannot_keep_are_replaced(catalogue: RunCatalogue) -> None:
-    """They come from messages of libraries, and data. Nobody could end the run otherwise."""
+    """They come from messages of libraries, and data. Otherwise nobody could end the run."""
     run = await catalogue.submit()
-    taken = await catalogue.take()
-    shown = {"log": ["a\0b", "c\ud800d", "\U0001f600"]}
-    kept = {"log": ["a\ufffdb", "c\ufffdd", "\U0001f600"]}
-    assert await catalogue.queue.heartbeat(taken, "running", shown, LEASE_S) == "continue"
-    assert (await catalogue.find(run.id)).progress == kept
-    assert await catalogue.queue.end(taken, "failed", shown, {"reports": {"\0": [{"n": 1}, "\0"]}})
-    ended = await catalogue.find(run.id)
-    assert ended.progress == kept
-    assert ended.outcome == {"reports": {"\ufffd": [{"n": 1}, "\ufffd"]}}
+    taken_run = await catalogue.take()
+    progress = {"log": ["a\0b", "c\ud800d", "\U0001f600"]}
+    stored_progress = {"log": ["a\ufffdb", "c\ufffdd", "\U0001f600"]}
+    assert await catalogue.queue.heartbeat(taken_run, "running", progress, LEASE_S) == "continue"
+    assert (await catalogue.find(run.id)).progress == stored_progress
+    assert await catalogue.queue.end(
+        taken_run, "failed", progress, {"reports": {"\0": [{"n": 1}, "\0"]}}
+    )
+    ended_run = await catalogue.find(run.id)
+    assert ended_run.progress == stored_progress
+    assert ended_run.outcome == {"reports": {"\ufffd": [{"n": 1}, "\ufffd"]}}
     await catalogue.workers.heartbeat("one", "Java\0is missing")
     assert (await catalogue.workers.seen(60)).failure == "Java\ufffdis missing"
 
@@ -123,9 +125,9 @@ async def test_a_document_that_cannot_be_kept_is_invalid(
 ) -> None:
     """Not unavailable, which is retried: it would be refused each time."""
     run = await catalogue.submit()
-    changed = update(table).where(table.c.id == run.id).values(document=document)
+    statement = update(table).where(table.c.id == run.id).values(document=document)
     with pytest.raises(Invalid, match="cannot keep"):
-        await catalogue.catalogue.execute(changed)
+        await catalogue.catalogue.execute(statement)
     assert (await catalogue.find(run.id)).document == run.document
 
 
@@ -140,9 +142,9 @@ async def test_a_parameter_that_cannot_be_sent_is_invalid(
 
 async def test_a_worker_whose_heartbeat_is_in_time_keeps_its_run(catalogue: RunCatalogue) -> None:
     run = await catalogue.submit()
-    taken = await catalogue.take()
+    taken_run = await catalogue.take()
     await catalogue.let_lease_pass(run.id)
-    assert await catalogue.queue.heartbeat(taken, "running", {}, LEASE_S) == "continue"
+    assert await catalogue.queue.heartbeat(taken_run, "running", {}, LEASE_S) == "continue"
     assert await catalogue.queue.take(LEASE_S) is None
 
 
@@ -150,9 +152,9 @@ async def test_a_worker_does_not_wait_for_one_that_takes_another_run(
     catalogue: RunCatalogue,
 ) -> None:
     first, second = await catalogue.submit(), await catalogue.submit()
-    held = select(table.c.id).where(table.c.id == first.id).with_for_update()
+    lock = select(table.c.id).where(table.c.id == first.id).with_for_update()
     async with catalogue.catalogue.begin() as connection:
-        await connection.execute(held)
+        await connection.execute(lock)
         async with asyncio.timeout(60):
             assert (await catalogue.take()).id == second.id
 
@@ -174,9 +176,9 @@ async def test_a_run_that_kills_the_spark_of_its_workers_fails(catalogue: RunCat
     """The workers release it, all at once: none waits for a lease."""
     run = await catalogue.submit()
     for attempt in range(1, 4):
-        taken = await catalogue.take()
-        assert (taken.id, taken.attempt) == (run.id, attempt)
-        await catalogue.queue.abandon(taken)
+        taken_run = await catalogue.take()
+        assert (taken_run.id, taken_run.attempt) == (run.id, attempt)
+        await catalogue.queue.abandon(taken_run)
     assert await catalogue.queue.take(LEASE_S) is None
     failed = await catalogue.find(run.id)
     assert failed.state == "failed"
@@ -192,18 +194,18 @@ async def test_a_released_run_is_not_counted_as_a_failure(catalogue: RunCatalogu
 
 
 async def test_cancelling(catalogue: RunCatalogue) -> None:
-    waiting, held, orphan = [await catalogue.submit() for _ in "123"]
-    assert (await catalogue.runs.cancel("club", waiting.id)).state == "cancelled"
-    taken = await catalogue.take()
-    assert taken.id == held.id
-    assert (await catalogue.runs.cancel("club", held.id)).state == "forecasting"
-    assert await catalogue.queue.heartbeat(taken, "running", {}, LEASE_S) == "cancel"
-    await catalogue.queue.end(taken, "cancelled", {}, {})
-    assert (await catalogue.runs.cancel("club", held.id)).state == "cancelled"
-    taken = await catalogue.take()
+    queued, claimed, orphan = [await catalogue.submit() for _ in "123"]
+    assert (await catalogue.runs.cancel("club", queued.id)).state == "cancelled"
+    taken_run = await catalogue.take()
+    assert taken_run.id == claimed.id
+    assert (await catalogue.runs.cancel("club", claimed.id)).state == "forecasting"
+    assert await catalogue.queue.heartbeat(taken_run, "running", {}, LEASE_S) == "cancel"
+    await catalogue.queue.end(taken_run, "cancelled", {}, {})
+    assert (await catalogue.runs.cancel("club", claimed.id)).state == "cancelled"
+    taken_run = await catalogue.take()
     await catalogue.let_lease_pass(orphan.id)
     assert (await catalogue.runs.cancel("club", orphan.id)).state == "cancelled"
-    assert await catalogue.queue.heartbeat(taken, "running", {}, LEASE_S) == "lost"
+    assert await catalogue.queue.heartbeat(taken_run, "running", {}, LEASE_S) == "lost"
     assert await catalogue.queue.take(LEASE_S) is None
 
 
@@ -222,11 +224,11 @@ async def test_resuming(catalogue: RunCatalogue) -> None:
     with pytest.raises(Conflict, match="queued"):
         await catalogue.runs.resume("club", run.id)
     await catalogue.runs.cancel("club", run.id)
-    again = await catalogue.runs.resume("club", run.id)
-    assert (again.state, again.cancelling, again.ended) == ("queued", False, None)
-    held = await catalogue.take()
+    resumed = await catalogue.runs.resume("club", run.id)
+    assert (resumed.state, resumed.cancelling, resumed.ended) == ("queued", False, None)
+    taken_run = await catalogue.take()
     await catalogue.runs.cancel("club", run.id)
-    await catalogue.queue.end(held, "cancelled", {}, {})
+    await catalogue.queue.end(taken_run, "cancelled", {}, {})
     assert not (await catalogue.runs.resume("club", run.id)).cancelling
     await catalogue.queue.end(await catalogue.take(), "stopped", {}, {})
     with pytest.raises(Conflict, match="stopped"):
@@ -302,8 +304,8 @@ async def test_a_run_that_is_resumed_is_not_forgotten(catalogue: RunCatalogue) -
         await catalogue.runs.cancel("club", run.id)
     async with catalogue.catalogue.begin() as connection:
         # As `resume` does, which is not committed yet.
-        queued = update(table).where(table.c.id == resumed.id).values(state="queued", ended=None)
-        await connection.execute(queued)
+        statement = update(table).where(table.c.id == resumed.id).values(state="queued", ended=None)
+        await connection.execute(statement)
         assert await catalogue.forget(-3600) == [other.id]
     assert (await catalogue.find(resumed.id)).state == "queued"
     await catalogue.runs.cancel("club", resumed.id)
@@ -333,7 +335,7 @@ async def test_the_files_of_old_runs_are_removed_and_those_of_others_stay(
 ) -> None:
     ended, waiting = await catalogue.submit(), await catalogue.submit()
     await catalogue.queue.end(await catalogue.take(), "done", {}, {})
-    # The last one is of a worker that was killed when it had renamed it.
+    # The last one is of a worker that was killed after it had renamed it.
     for name in (ended.id, waiting.id, f"{uuid4().hex}.gone"):
         (tmp_path / name / "stages").mkdir(parents=True)
     await remove_old_runs(catalogue.queue, tmp_path, -3600)
@@ -351,9 +353,9 @@ async def test_workers_are_counted_by_their_heartbeats(catalogue: RunCatalogue) 
     assert (await catalogue.workers.seen(60)).working == 0
     await catalogue.workers.heartbeat("a", None)
     await catalogue.workers.heartbeat("b", "no Java")
-    seen = await catalogue.workers.seen(60)
-    assert (seen.working, seen.failure) == (1, "no Java")
+    workers = await catalogue.workers.seen(60)
+    assert (workers.working, workers.failure) == (1, "no Java")
     assert (await catalogue.workers.seen(-60)).working == 0
     await catalogue.workers.heartbeat("b", None)
-    seen = await catalogue.workers.seen(60)
-    assert (seen.working, seen.failure) == (2, None)
+    workers = await catalogue.workers.seen(60)
+    assert (workers.working, workers.failure) == (2, None)

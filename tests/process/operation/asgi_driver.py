@@ -16,7 +16,7 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass
 class Answer:
-    """What an application sent; `complete` is false where it broke off."""
+    """The response of an application; `complete` is false if it was cut off."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -39,12 +39,12 @@ async def send_raw(
     stays: bool = True,
     meanwhile: Callable[[], Awaitable[object]] | None = None,
 ) -> Answer:
-    """Send a request in `pieces`; without `ends` the client goes away before the last one.
+    """Send a request in `pieces`; without `ends` the client disconnects before the last one.
 
-    Otherwise it stays until it has the whole answer, or goes with its first chunk.
+    Otherwise it waits for the whole response, or without `stays` only for its first chunk.
 
     Args:
-        meanwhile: Is awaited once the first chunk of the answer has come.
+        meanwhile: Awaited after the first chunk of the response.
     """
     answer, answered = Answer(), asyncio.Event()
     messages: list[dict[str, Any]] = [
@@ -67,12 +67,12 @@ async def send_raw(
             for name, value in message["headers"]:
                 answer.headers[name.decode()] = value.decode("latin-1")
             return
-        begins = not answer.body
+        is_first = not answer.body
         answer.body += message["body"]
         answer.complete = not message.get("more_body", False)
         if answer.complete or not stays:
             answered.set()
-        if begins and meanwhile is not None:
+        if is_first and meanwhile is not None:
             await meanwhile()
 
     scope = {

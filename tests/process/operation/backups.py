@@ -43,29 +43,29 @@ Start = Callable[..., Awaitable[Service]]
 def ignore(_: ArchiveProgress) -> None: ...
 
 
-async def back_up(of: Service, directory: Path, *databases: str) -> Manifest:
-    return await Backup(of.mediator.installation, ignore).write(directory, databases or None)
+async def back_up(service: Service, directory: Path, *databases: str) -> Manifest:
+    return await Backup(service.mediator.installation, ignore).write(directory, databases or None)
 
 
-async def restore(to: Service, directory: Path, **options: bool) -> Restored:
-    return await Restoration(to.mediator.installation, ignore).run(directory, None, **options)
+async def restore(service: Service, directory: Path, **options: bool) -> Restored:
+    return await Restoration(service.mediator.installation, ignore).run(directory, None, **options)
 
 
-async def command(of: Service, *words: str) -> Forked:
-    """Start a command on an installation, in a process of its own."""
+async def start_command(service: Service, *arguments: str) -> Forked:
+    """Start a command on an installation, in a separate process."""
     names = ("name", "kind", "url", "namespace", "deadline_s")
-    systems = [{name: getattr(c, name) for name in names} for c in of.configs.values()]
+    systems = [{name: getattr(c, name) for name in names} for c in service.configs.values()]
     settings = {
-        "PORTOLAN_CATALOGUE_URL": of.catalogue_url,
+        "PORTOLAN_CATALOGUE_URL": service.catalogue_url,
         "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
         "PORTOLAN_SKETCH": "off",
     }
-    return await Forked.start(words, {**os.environ, **settings})
+    return await Forked.start(arguments, {**os.environ, **settings})
 
 
-async def done(of: Service, *words: str) -> str:
+async def run_command(service: Service, *arguments: str) -> str:
     """Return the output of a command that succeeds."""
-    process = await command(of, *words)
+    process = await start_command(service, *arguments)
     status, output = await process.ended()
     assert status == 0, output
     return output
@@ -80,30 +80,32 @@ def lines_of(directory: Path, database: str, class_name: str) -> dict[str, dict[
     return {line["id"]: line for line in lines}
 
 
-async def held(of: Service, database: str, class_name: str) -> dict[str, dict[str, Any]]:
+async def stored_objects(
+    service: Service, database: str, class_name: str
+) -> dict[str, dict[str, Any]]:
     """Return all objects as JSON, by id."""
-    route = await of.mediator.data.route(database, class_name)
+    route = await service.mediator.data.route(database, class_name)
     return {
         o.id: {"versions": dict(o.versions), "values": route.codec.encode(o.values or {})}
-        async for page in pages(of.mediator.data, database, class_name)
+        async for page in pages(service.mediator.data, database, class_name)
         for o in page
     }
 
 
-async def put(of: Service, database: str, id_: str, **values: Any) -> dict[str, int | None]:
+async def put(service: Service, database: str, id_: str, **values: Any) -> dict[str, int | None]:
     operation = Put(database, "things", id_, unique("op"), values=values)
-    return dict((await of.mediator.data.write(operation)).versions)
+    return dict((await service.mediator.data.write(operation)).versions)
 
 
-async def filled(of: Service, count: int = 30) -> str:
-    database = await of.put_schema({"things": SPREAD})
+async def create_database(service: Service, count: int = 30) -> str:
+    database = await service.put_schema({"things": SPREAD})
     ids = [f"t{number:04}" for number in range(count)]
-    values: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {"title": id_, "hits": len(id_), "tags": ["a", "é"]} for id_ in ids
     ]
-    pairs = zip(ids, values, strict=True)
-    puts = [Put(database, "things", id_, unique("op"), values=each) for id_, each in pairs]
-    assert all(isinstance(o, Outcome) for o in await of.mediator.data.batch(puts))
+    pairs = zip(ids, rows, strict=True)
+    puts = [Put(database, "things", id_, unique("op"), values=row) for id_, row in pairs]
+    assert all(isinstance(o, Outcome) for o in await service.mediator.data.batch(puts))
     return database
 
 
@@ -113,8 +115,8 @@ States = defaultdict[tuple[str, str], dict[int, Any]]
 MERGE = {"content-type": "application/merge-patch+json"}
 
 
-def client_of(of: Service, database: str) -> httpx.AsyncClient:
-    api = DataApi(of.mediator.data, DataOptions(cursor_key=b"k" * 32), lambda _: None)
+def client_of(service: Service, database: str) -> httpx.AsyncClient:
+    api = DataApi(service.mediator.data, DataOptions(cursor_key=b"k" * 32), lambda _: None)
     base = f"http://portolan/v1/{database}/things/"
     return httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base)
 
@@ -126,4 +128,4 @@ async def tags_of(http: httpx.AsyncClient, id_: str) -> dict[str, str]:
 
 
 def values_of(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {id_: each["values"] for id_, each in objects.items()}
+    return {id_: object_["values"] for id_, object_ in objects.items()}

@@ -27,15 +27,15 @@ async def installation(
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
 ) -> AsyncIterator[Start]:
-    """Starts installations, each with a catalogue and namespaces of its own."""
+    """Starts installations, each with its own catalogue and namespaces."""
     async with AsyncExitStack() as stack:
 
         async def start(**options: Any) -> Service:
             enter = stack.enter_async_context
             url = await enter(scratch_catalogue(postgresql_config))
             configs = await enter(scratch_systems(redis_config, postgresql_config, mongodb_config))
-            started = await enter(service(configs, url, **options))
-            await started.favour()
-            return started
+            instance = await enter(service(configs, url, **options))
+            await instance.favour()
+            return instance
 
         yield start

@@ -9,11 +9,11 @@ from mediator.catalogue.schema_revisions import REVISIONS_KEPT, SchemaRevision
 from tests.process.data.pinned.shop import Shop
 from tests.process.service import Service
 
-__all__ = ["documents", "history", "on", "versions"]
+__all__ = ["documents", "history", "restored_shop", "versions"]
 
 
-def on(service: Service, database: str) -> Shop:
-    """Return a shop that has been restored."""
+def restored_shop(service: Service, database: str) -> Shop:
+    """Return the shop of a restored database."""
     shop = Shop.of(service)
     shop.database = database
     return shop
@@ -25,7 +25,7 @@ async def history(shop: Shop) -> Sequence[SchemaRevision]:
 
 
 async def versions(shop: Shop) -> list[int]:
-    return [each.version for each in await history(shop)]
+    return [revision.version for revision in await history(shop)]
 
 
 async def documents(shop: Shop) -> list[dict[str, Any]]:

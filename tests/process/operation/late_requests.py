@@ -1,4 +1,4 @@
-"""What a service process of a test waits for longer than it would."""
+"""A longer grace period for the requests under way in a service process."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["finish_late"]
 
 
 def finish_late() -> None:
-    """Give requests under way two minutes once nothing new is taken."""
+    """Give requests under way two minutes after the service stops accepting."""
     serving.FINISHED_WITHIN_S = 120

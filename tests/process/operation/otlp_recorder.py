@@ -1,4 +1,4 @@
-"""A receiver of telemetry that records what it decodes, and refuses what a test chooses."""
+"""A telemetry receiver that records decoded signals, and refuses traces on request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["OtlpRecorder", "otlp_recorder"]
 
 
 class OtlpRecorder(OtlpSink):
-    """Keeps spans and metrics.
+    """Records spans and metrics.
 
     Attributes:
-        fields: The header fields of the last request to each path, in small letters.
-        refusals: How many more requests with traces are refused, for the moment.
+        fields: The header fields of the last request to each path, in lower case.
+        refusals: How many further requests with traces to refuse.
     """
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class OtlpRecorder(OtlpSink):
 
     @property
     def spans(self) -> list[Span]:
-        """All spans, in the order in which they came."""
+        """All spans, in order of arrival."""
         self._decode()
         return self._spans
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The metrics by name, as they came last."""
+        """The latest metrics by name."""
         self._decode()
         return self._metrics
 
@@ -70,8 +70,8 @@ class OtlpRecorder(OtlpSink):
             else:
                 for metrics in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                     self._resource = attributes_of(metrics.resource.attributes)
-                    for of in metrics.scope_metrics:
-                        self._metrics |= {metric.name: metric for metric in of.metrics}
+                    for group in metrics.scope_metrics:
+                        self._metrics |= {metric.name: metric for metric in group.metrics}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a backup holds of the catalogue, what caches go by after a restoration, and its commands."""
+"""Catalogue rows in backups, caches after a restoration, and the commands when killed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from tests.process.operation.backups import (
     SPREAD,
     Start,
     back_up,
-    command,
-    done,
-    filled,
-    held,
+    create_database,
     lines_of,
     put,
     restore,
+    run_command,
+    start_command,
+    stored_objects,
     values_of,
 )
 from tests.process.service import (
@@ -48,30 +48,30 @@ from tests.process.service import (
     unique,
 )
 
-LEFT = (
-    tables.databases,  # by their schemas
-    tables.schema_revisions,  # in files of their own
-    tables.systems,  # how to reach them is in the settings
-    tables.dropped_databases,  # nothing of them is left where it is restored
+EXCLUDED = (
+    tables.databases,  # restored from their schemas
+    tables.schema_revisions,  # in separate files
+    tables.systems,  # their addresses are in the settings
+    tables.dropped_databases,  # the target has none of their data
     tables.epoch,
-    tables.installation,  # what is restored is another one
+    tables.installation,  # the target is another installation
     tables.schema_changes,
-    tables.access,  # counts on where it is restored
+    tables.access,  # the target's counts go on
     tables.transactions,  # resolved, or not in the backup
     tables.revisions,
     tables.violations,
-    tables.proposals,  # scores are computed again there
+    tables.proposals,  # the target recomputes scores
     tables.replicas,
     tables.workers,
     tables.admission_evaluator,
-    tables.admission_log,  # of what happened elsewhere
+    tables.admission_log,  # events of the source
 )
-"""Tables whose rows are in no backup."""
+"""Tables that backups leave out."""
 
 
-async def test_every_table_of_the_catalogue_is_kept_or_left() -> None:
-    assert {*BACKUP_TABLES, *LEFT} == {*metadata.tables.values()}
-    assert not {*BACKUP_TABLES} & {*LEFT}
+async def test_every_table_of_the_catalogue_is_saved_or_excluded() -> None:
+    assert {*BACKUP_TABLES, *EXCLUDED} == {*metadata.tables.values()}
+    assert not {*BACKUP_TABLES} & {*EXCLUDED}
 
 
 async def test_rows_of_the_catalogue_come_back_once(
@@ -80,11 +80,14 @@ async def test_rows_of_the_catalogue_come_back_once(
     source, target = await installation(), await installation()
     secret = await source.mediator.registrations.secret("cursors", "first")
     ids = [uuid4().hex for _ in range(2)]
-    async with AsyncExitStack() as opened:
-        saved, filled = Catalogue(source.catalogue_url), Catalogue(target.catalogue_url)
-        for catalogue in (saved, filled):
-            opened.push_async_callback(catalogue.close)
-        runs = CatalogueRuns(saved)
+    async with AsyncExitStack() as stack:
+        source_catalogue, target_catalogue = (
+            Catalogue(source.catalogue_url),
+            Catalogue(target.catalogue_url),
+        )
+        for catalogue in (source_catalogue, target_catalogue):
+            stack.push_async_callback(catalogue.close)
+        runs = CatalogueRuns(source_catalogue)
         club = await source.put_schema({"things": SPREAD})
         club_id = source.mediator.data.model.databases[club].id
         for id_ in ids:
@@ -92,14 +95,19 @@ async def test_rows_of_the_catalogue_come_back_once(
                 id_, (club, club_id), {"kind": "k"}, dry_run=False, key=None, fingerprint=None
             )
         await runs.cancel(club_id, ids[0])
-        rules = await CatalogueAdmission(saved).put("-- none yet", None, None, lets_go=True)
-        entries = await CatalogueRows(saved).read()
+        rules = await CatalogueAdmission(source_catalogue).put(
+            "-- none yet", None, None, lets_go=True
+        )
+        entries = await CatalogueRows(source_catalogue).read()
         assert [row["row"]["id"] for row in entries if row["table"] == "runs"] == [ids[0]]
-        rows = CatalogueRows(filled)
-        decoded = [decode_row(each) for each in orjson.loads(orjson.dumps(entries))]
-        found, here = [each for each in decoded if each is not None], {club: "club_2"}
-        assert [await rows.add(found, here) for _ in range(2)] == [AddedRows(3, 0), AddedRows(0, 0)]
-        assert await CatalogueAdmission(filled).rules() == rules
+        rows = CatalogueRows(target_catalogue)
+        decoded = [decode_row(entry) for entry in orjson.loads(orjson.dumps(entries))]
+        known_rows, new_ids = [row for row in decoded if row is not None], {club: "club_2"}
+        assert [await rows.add(known_rows, new_ids) for _ in range(2)] == [
+            AddedRows(3, 0),
+            AddedRows(0, 0),
+        ]
+        assert await CatalogueAdmission(target_catalogue).rules() == rules
     assert await target.mediator.registrations.secret("cursors", "other") == secret == "first"
     restored = await target.mediator.runs.find("club_2", ids[0])
     saved_run = await source.mediator.runs.find(club_id, ids[0])
@@ -108,11 +116,11 @@ async def test_rows_of_the_catalogue_come_back_once(
 
 @pytest.fixture
 async def caches(redis_config: SystemConfig) -> AsyncIterator[Caches]:
-    opened = make_caches(CacheSettings(sketch="redis", cache_longest_s=60.0), redis_config.url)
-    assert opened is not None
-    yield opened
-    await opened.stop()
-    await opened.close()
+    instance = make_caches(CacheSettings(sketch="redis", cache_longest_s=60.0), redis_config.url)
+    assert instance is not None
+    yield instance
+    await instance.stop()
+    await instance.close()
 
 
 async def test_no_copy_from_before_a_restoration_is_fresh(
@@ -121,57 +129,61 @@ async def test_no_copy_from_before_a_restoration_is_fresh(
     redis_config: SystemConfig,
     tmp_path: Path,
 ) -> None:
-    own = await installation(guard=caches.guard, coordination_url=redis_config.url)
+    service = await installation(guard=caches.guard, coordination_url=redis_config.url)
     caches.start(
-        own.mediator.orphan_resolver,
-        lambda: own.mediator.data.model,
-        own.mediator.control.databases,
+        service.mediator.orphan_resolver,
+        lambda: service.mediator.data.model,
+        service.mediator.control.databases,
     )
-    database = await own.put_schema({"things": SPREAD})
+    database = await service.put_schema({"things": SPREAD})
     partition = Partition(database, "things")
     await caches.sketch.create(partition)
-    await put(own, database, "kept", title="first")
-    await back_up(own, tmp_path / "b", database)
-    await put(own, database, "kept", title="second")
-    await put(own, database, "newer", title="written after the backup")
+    await put(service, database, "kept", title="first")
+    await back_up(service, tmp_path / "b", database)
+    await put(service, database, "kept", title="second")
+    await put(service, database, "newer", title="written after the backup")
     keys = [str(CacheKey("things", id_, "main")) for id_ in ("kept", "newer")]
     await caches.leases.release(partition, keys)
     for key in keys:
         assert (await caches.sketch.report_read(partition, [key], 60.0)).ttl_us > 0
     filter_ = await caches.sketch.snapshot([partition])
-    assert own.mediator.changes.subscriptions is not None
-    database_id = own.mediator.data.model.databases[database].id
-    position = await own.mediator.changes.subscriptions.now(database_id)
-    # The systems come back without their data: no process is notified of that.
-    route = own.mediator.data.model.databases[database].classes["things"]
+    assert service.mediator.changes.subscriptions is not None
+    database_id = service.mediator.data.model.databases[database].id
+    position = await service.mediator.changes.subscriptions.now(database_id)
+    # The systems lose these objects without notifying any process.
+    route = service.mediator.data.model.databases[database].classes["things"]
     for fragment in route.fragments:
-        store = own.mediator.systems.get(fragment.system).store
+        store = service.mediator.systems.get(fragment.system).store
         kind, groups = WriteKind.DELETE, tuple(fragment.groups)
         await store.write(
             [Write(fragment, id_, kind, unique("op"), groups) for id_ in ("kept", "newer")]
         )
     assert not (await caches.sketch.snapshot([partition])).revalidate_all
-    await restore(own, tmp_path / "b", force=True)
-    now = await caches.sketch.snapshot([partition])
-    assert now.generation != filter_.generation
-    assert now.revalidate_all, "a copy of what is no more is taken for fresh"
+    await restore(service, tmp_path / "b", force=True)
+    current = await caches.sketch.snapshot([partition])
+    assert current.generation != filter_.generation
+    assert current.revalidate_all, "a copy of lost data is taken for fresh"
     assert (await caches.sketch.report_read(partition, [keys[0]], 60.0)).ttl_us == 0
     with pytest.raises(PositionGone):
-        await own.mediator.changes.subscriptions.open(database_id, position)
-    old = Manifest.from_json((tmp_path / "b" / MANIFEST).read_bytes()).databases[database].position
-    assert old is not None
+        await service.mediator.changes.subscriptions.open(database_id, position)
+    saved_position = (
+        Manifest.from_json((tmp_path / "b" / MANIFEST).read_bytes()).databases[database].position
+    )
+    assert saved_position is not None
     with pytest.raises(PositionGone):
-        await own.mediator.changes.subscriptions.open(database_id, FeedPosition.parse(old, "p"))
-    assert await own.values(database, "things", "kept") == {"title": "first"}
+        await service.mediator.changes.subscriptions.open(
+            database_id, FeedPosition.parse(saved_position, "p")
+        )
+    assert await service.values(database, "things", "kept") == {"title": "first"}
     with pytest.raises(NotFound):
-        await own.get(database, "things", "newer")
+        await service.get(database, "things", "newer")
 
 
 async def test_a_killed_backup_cannot_be_restored(mediator: Service, tmp_path: Path) -> None:
-    own = mediator
-    database = await filled(own, 600)
+    service = mediator
+    database = await create_database(service, 600)
     directory = tmp_path / "b"
-    process = await command(own, "backup", str(directory), "--database", database)
+    process = await start_command(service, "backup", str(directory), "--database", database)
 
     async def is_started() -> bool:
         return await asyncio.to_thread((directory / database / "things.ndjson.gz").exists)
@@ -179,11 +191,11 @@ async def test_a_killed_backup_cannot_be_restored(mediator: Service, tmp_path: P
     await eventually(is_started)
     process.send(signal.SIGKILL)
     await process.ended()
-    if not (directory / MANIFEST).exists():  # it may have been faster than the signal
+    if not (directory / MANIFEST).exists():  # the backup can finish before the signal
         with pytest.raises(ArchiveInvalid, match="no backup"):
-            await restore(own, directory, force=True)
-    assert "600 objects" in await done(
-        own, "backup", str(tmp_path / "again"), "--database", database
+            await restore(service, directory, force=True)
+    assert "600 objects" in await run_command(
+        service, "backup", str(tmp_path / "again"), "--database", database
     )
 
 
@@ -191,24 +203,24 @@ async def test_a_killed_restoration_can_be_repeated(
     mediator: Service, installation: Start, tmp_path: Path
 ) -> None:
     source, target = mediator, await installation()
-    database = await filled(source, 600)
+    database = await create_database(source, 600)
     await back_up(source, tmp_path / "b", database)
-    process = await command(target, "restore", str(tmp_path / "b"))
+    process = await start_command(target, "restore", str(tmp_path / "b"))
 
-    async def some() -> bool:
+    async def has_objects() -> bool:
         try:
-            return bool(await held(target, database, "things"))
+            return bool(await stored_objects(target, database, "things"))
         except MediatorError:
             return False
 
-    await eventually(some)
+    await eventually(has_objects)
     process.send(signal.SIGKILL)
     await process.ended()
-    output = await done(target, "restore", str(tmp_path / "b"), "--force")
+    output = await run_command(target, "restore", str(tmp_path / "b"), "--force")
     assert "objects put: 600" in output
     saved = lines_of(tmp_path / "b", database, "things")
 
-    async def whole() -> bool:
-        return values_of(await held(target, database, "things")) == values_of(saved)
+    async def is_complete() -> bool:
+        return values_of(await stored_objects(target, database, "things")) == values_of(saved)
 
-    await eventually(whole)
+    await eventually(is_complete)

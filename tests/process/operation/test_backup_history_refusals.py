@@ -1,4 +1,4 @@
-"""Histories of schemas in a backup that say what none can: refused before anything is done."""
+"""Invalid histories of schemas in a backup: refused before anything is restored."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from mediator.catalogue.schema_revisions import REVISIONS_KEPT
 from mediator.schema.limits import DOCUMENT_DEPTH
 from tests.process.data.pinned.shop import Shop, goods
 from tests.process.operation.backups import Start, back_up, lines_in, restore
-from tests.process.operation.histories import documents, on, versions
+from tests.process.operation.histories import documents, restored_shop, versions
 from tests.process.service import Service
 
 
 @pytest.fixture
 async def saved(installation: Start, tmp_path: Path) -> tuple[Service, Path, str]:
-    """An installation that is empty again, and a backup of a schema of two versions."""
-    own = await installation()
-    shop = Shop.of(own)
+    """An emptied installation, and a backup of a schema of two versions."""
+    service = await installation()
+    shop = Shop.of(service)
     await shop.change(goods("price"))
     await shop.change(goods("cost"), "goods.price:cost")
-    await back_up(own, tmp_path / "b")
-    await own.mediator.control.delete_schema(shop.database)
-    return own, tmp_path / "b", shop.database
+    await back_up(service, tmp_path / "b")
+    await service.mediator.control.delete_schema(shop.database)
+    return service, tmp_path / "b", shop.database
 
 
 def rewrite(directory: Path, database: str, lines: list[Any], newest: int = 2) -> None:
@@ -46,9 +46,9 @@ def rewrite(directory: Path, database: str, lines: list[Any], newest: int = 2) -
     path.unlink()
     with LinesFile(path) as file:
         file.write(lines)
-        part = HistoryPart(newest, 0, file.finish())
+        history = HistoryPart(newest, 0, file.finish())
     manifest = read_manifest(directory)
-    entry = replace(manifest.databases[database], history=part)
+    entry = replace(manifest.databases[database], history=history)
     write_manifest(directory, replace(manifest, databases={database: entry}))
 
 
@@ -67,7 +67,7 @@ HOSTILE: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
     "a version that is text": lambda line: line.update(version="1"),
     "no version": lambda line: line.update(version=0),
     "the version of another line": lambda line: line.update(version=2),
-    "a version to come": lambda line: line.update(version=3),
+    "a version after the newest": lambda line: line.update(version=3),
     "a version beyond the catalogue": lambda line: line.update(version=2**63),
     "a document that is a list": lambda line: line.update(document=[]),
     "a document without classes": lambda line: line.update(document={}),
@@ -80,49 +80,49 @@ HOSTILE: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
     "a field of another name": lambda line: line.update(
         document={"classes": {"goods": {"fields": {"a b": {}}}}}
     ),
-    "a field that is none": lambda line: line.update(
+    "a field that is a number": lambda line: line.update(
         document={"classes": {"goods": {"fields": {"a": 1}}}}
     ),
     "a document that is too deep": lambda line: with_default(line, deep(DOCUMENT_DEPTH + 1)),
-    "text that cannot be kept": lambda line: with_default(line, "\0"),
-    "a name that cannot be kept": lambda line: with_default(line, {"\0": 1}),
-    "a time that is none": lambda line: line.update(at="yesterday"),
+    "text that cannot be stored": lambda line: with_default(line, "\0"),
+    "a name that cannot be stored": lambda line: with_default(line, {"\0": 1}),
+    "text that is not a time": lambda line: line.update(at="yesterday"),
     "a time without zone": lambda line: line.update(at="2026-01-01T00:00:00"),
-    "a time before all times": lambda line: line.update(at="0001-01-01T00:00:00+10:00"),
+    "a time before the year 1": lambda line: line.update(at="0001-01-01T00:00:00+10:00"),
     "half an author": lambda line: line.update(author={"tenant": "t"}),
     "half the counts": lambda line: line.update(changes={"added": 1}),
-    "counts that are none": lambda line: line["changes"].update(added=-1),
-    "names that are none": lambda line: line.update(names=[]),
-    "a new name that is none": lambda line: line["names"].update(renamed={"goods": {"a": 1}}),
-    "an end of nothing": lambda line: line["names"].update(ended=["a.b.c"]),
-    "a restored version that is none": lambda line: line["names"].update(restored="1"),
+    "a negative count": lambda line: line["changes"].update(added=-1),
+    "names that are a list": lambda line: line.update(names=[]),
+    "a new name that is a number": lambda line: line["names"].update(renamed={"goods": {"a": 1}}),
+    "an ended name of three levels": lambda line: line["names"].update(ended=["a.b.c"]),
+    "a restored version that is text": lambda line: line["names"].update(restored="1"),
     "no names": lambda line: line.pop("names"),
 }
 
 
 @pytest.mark.parametrize("how", HOSTILE)
-async def test_a_history_that_is_none_is_refused_before_anything_is_done(
+async def test_an_invalid_history_is_refused_before_anything_is_restored(
     saved: tuple[Service, Path, str], how: str
 ) -> None:
-    own, directory, database = saved
+    service, directory, database = saved
     lines = lines_in(directory / history_file(database))
     HOSTILE[how](lines[0])
     rewrite(directory, database, lines)
-    await assert_refused(own, directory)
+    await assert_refused(service, directory)
 
 
-async def assert_refused(own: Service, directory: Path) -> None:
+async def assert_refused(service: Service, directory: Path) -> None:
     for dry_run in (True, False):
         with pytest.raises(ArchiveInvalid):
-            await restore(own, directory, dry_run=dry_run)
-    assert await own.mediator.control.databases() == []
+            await restore(service, directory, dry_run=dry_run)
+    assert await service.mediator.control.databases() == []
 
 
 @pytest.mark.parametrize("how", ["reversed", "scalar", "long", "damaged", "missing", "another"])
-async def test_a_file_that_is_no_history_is_refused(
+async def test_an_invalid_history_file_is_refused(
     saved: tuple[Service, Path, str], how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, directory, database = saved
+    service, directory, database = saved
     path = directory / history_file(database)
     lines = lines_in(path)
     match how:
@@ -140,16 +140,16 @@ async def test_a_file_that_is_no_history_is_refused(
             (directory / MANIFEST).write_bytes(manifest)
         case _:
             path.unlink()
-    await assert_refused(own, directory)
+    await assert_refused(service, directory)
 
 
 async def test_the_deepest_default_is_restored(saved: tuple[Service, Path, str]) -> None:
-    own, directory, database = saved
+    service, directory, database = saved
     lines = lines_in(directory / history_file(database))
     with_default(lines[0], deep(DOCUMENT_DEPTH))
     rewrite(directory, database, lines)
-    await restore(own, directory)
-    assert (await documents(on(own, database)))[1] == lines[0]["document"]
+    await restore(service, directory)
+    assert (await documents(restored_shop(service, database)))[1] == lines[0]["document"]
 
 
 @pytest.mark.parametrize(("version", "retired_before"), [(0, 0), (2, 3), (2, -1), (2**53, 0)])
@@ -170,10 +170,10 @@ async def test_a_manifest_with_impossible_versions_is_refused(
 async def test_no_more_versions_are_restored_than_are_kept(
     saved: tuple[Service, Path, str],
 ) -> None:
-    own, directory, database = saved
+    service, directory, database = saved
     newest = REVISIONS_KEPT + 2
     [line, _] = lines_in(directory / history_file(database))
     lines = [{**line, "version": number} for number in range(1, newest + 1)]
     rewrite(directory, database, lines, newest)
-    await restore(own, directory)
-    assert await versions(on(own, database)) == [*range(newest, 2, -1)]
+    await restore(service, directory)
+    assert await versions(restored_shop(service, database)) == [*range(newest, 2, -1)]

@@ -1,4 +1,4 @@
-"""Tenants and API keys in a backup: added where there are none, and else only if that is stated."""
+"""Tenants and API keys in a backup: restored where there are none, otherwise only on request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.operation.backups import Start, back_up, done, filled, restore
+from tests.process.operation.backups import Start, back_up, create_database, restore, run_command
 from tests.process.service import Service
 
 
@@ -15,55 +15,59 @@ from tests.process.service import Service
 class Revoked:
     """A backup, and an installation that has had a key revoked and a tenant removed since."""
 
-    own: Service
+    service: Service
     directory: Path
-    kept: str
+    active: str
     revoked: str
 
 
 @pytest.fixture
 async def since(installation: Start, tmp_path: Path) -> Revoked:
-    own = await installation()
-    database = await filled(own, 2)
-    tenancy = own.mediator.tenancy
+    service = await installation()
+    database = await create_database(service, 2)
+    tenancy = service.mediator.tenancy
     for tenant in ("club", "former"):
         await tenancy.put_tenant(tenant, {})
     await tenancy.own("club", database)
-    kept, revoked = [(await tenancy.create_key("club", who, ["read"]))["id"] for who in ("a", "b")]
-    await back_up(own, tmp_path / "b")
+    active, revoked = [
+        (await tenancy.create_key("club", who, ["read"]))["id"] for who in ("a", "b")
+    ]
+    await back_up(service, tmp_path / "b")
     await tenancy.revoke("club", revoked)
     await tenancy.remove_tenant("former")
-    return Revoked(own, tmp_path / "b", kept, revoked)
+    return Revoked(service, tmp_path / "b", active, revoked)
 
 
-async def keys_of(own: Service) -> set[str]:
-    return {key["id"] for key in await own.mediator.tenancy.keys("club")}
+async def keys_of(service: Service) -> set[str]:
+    return {key["id"] for key in await service.mediator.tenancy.keys("club")}
 
 
-async def tenants_of(own: Service) -> set[str]:
-    return {tenant["name"] for tenant in await own.mediator.tenancy.tenants()}
+async def tenants_of(service: Service) -> set[str]:
+    return {tenant["name"] for tenant in await service.mediator.tenancy.tenants()}
 
 
-async def test_what_was_revoked_or_removed_since_stays_so(since: Revoked) -> None:
+async def test_revoked_keys_and_removed_tenants_are_not_restored(since: Revoked) -> None:
     for dry_run in (True, False):
-        report = await restore(since.own, since.directory, force=True, dry_run=dry_run)
+        report = await restore(since.service, since.directory, force=True, dry_run=dry_run)
         assert report.left_out == 2
-    assert await keys_of(since.own) == {since.kept}
-    assert await tenants_of(since.own) == {"club"}
+    assert await keys_of(since.service) == {since.active}
+    assert await tenants_of(since.service) == {"club"}
 
 
-async def test_it_comes_back_if_that_is_stated(since: Revoked) -> None:
+async def test_revoked_keys_and_removed_tenants_are_restored_on_request(since: Revoked) -> None:
     for dry_run in (True, False):
-        report = await restore(since.own, since.directory, force=True, dry_run=dry_run, keys=True)
+        report = await restore(
+            since.service, since.directory, force=True, dry_run=dry_run, keys=True
+        )
         assert report.left_out == 0
-    assert await keys_of(since.own) == {since.kept, since.revoked}
-    assert await tenants_of(since.own) == {"club", "former"}
+    assert await keys_of(since.service) == {since.active, since.revoked}
+    assert await tenants_of(since.service) == {"club", "former"}
 
 
 async def test_a_single_key_is_enough_to_leave_others_out(
     since: Revoked, installation: Start
 ) -> None:
-    """It may be the last one of many that were revoked."""
+    """The others may have been revoked."""
     target = await installation()
     created = await target.mediator.tenancy.create_key("operator", "root", ["admin"])
     report = await restore(target, since.directory)
@@ -79,14 +83,14 @@ async def test_a_new_installation_has_all_keys_of_the_backup(
     target = await installation()
     assert (await restore(target, since.directory, dry_run=True)).left_out == 0
     assert (await restore(target, since.directory)).left_out == 0
-    assert await keys_of(target) == {since.kept, since.revoked}
+    assert await keys_of(target) == {since.active, since.revoked}
 
 
 async def test_the_command_says_how_many_are_left_out_and_how_to_have_them(since: Revoked) -> None:
-    words = ("restore", str(since.directory), "--force")
-    for more in (["--dry-run"], []):
-        output = " ".join((await done(since.own, *words, *more)).split())
+    arguments = ("restore", str(since.directory), "--force")
+    for options in (["--dry-run"], []):
+        output = " ".join((await run_command(since.service, *arguments, *options)).split())
         assert "keys left out: 2;" in output
         assert "--keys adds them" in output
-    assert "left out" not in await done(since.own, *words, "--keys")
-    assert since.revoked in await keys_of(since.own)
+    assert "left out" not in await run_command(since.service, *arguments, "--keys")
+    assert since.revoked in await keys_of(since.service)

@@ -1,4 +1,4 @@
-"""Rows of the catalogue in a backup that say what none can: refused before anything is done."""
+"""Invalid rows of the catalogue in a backup: refused before anything is restored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOTES: Final = {"notes": {"fields": {"title": field_on("postgres")}}}
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A backup with a row of each table, and an installation that is empty."""
+    """A backup with a row of each table, and an empty installation."""
 
     target: Service
     directory: Path
@@ -44,12 +44,12 @@ async def original(
     directory = tmp_path_factory.mktemp("original") / "b"
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        started = []
+        services = []
         for _ in range(2):
             url = await enter(scratch_catalogue(postgresql_config))
             configs = await enter(scratch_systems(postgresql_config))
-            started.append(await enter(service(configs, url)))
-        source, target = started
+            services.append(await enter(service(configs, url)))
+        source, target = services
         await fill(source)
         await back_up(source, directory)
         yield Saved(target, directory)
@@ -57,23 +57,23 @@ async def original(
 
 @pytest.fixture
 def saved(original: Saved, tmp_path: Path) -> Saved:
-    """The same, with a copy of the backup that the test may change."""
+    """The same, with a writable copy of the backup."""
     return Saved(original.target, shutil.copytree(original.directory, tmp_path / "b"))
 
 
-async def fill(own: Service) -> None:
-    database = await own.put_schema(NOTES)
-    await own.mediator.registrations.secret("cursors", "first")
-    tenancy = own.mediator.tenancy
+async def fill(source: Service) -> None:
+    database = await source.put_schema(NOTES)
+    await source.mediator.registrations.secret("cursors", "first")
+    tenancy = source.mediator.tenancy
     await tenancy.put_tenant("club", {"rate": 5.5, "objects": 0})
     await tenancy.own("club", database)
     await tenancy.create_key("club", "ada", ["read"], label="laptop", expires=2e9)
-    id_ = own.mediator.data.model.databases[database].id
-    runs = own.mediator.runs
+    id_ = source.mediator.data.model.databases[database].id
+    runs = source.mediator.runs
     job = {"kind": "k"}
     await runs.submit("r", (database, id_), job, dry_run=False, key=None, fingerprint=None)
     await runs.cancel(id_, "r")
-    catalogue = Catalogue(own.catalogue_url)
+    catalogue = Catalogue(source.catalogue_url)
     try:
         rules = CatalogueAdmission(catalogue)
         await rules.put("-- none yet", Author("club", "ada"), None, lets_go=True)
@@ -81,15 +81,15 @@ async def fill(own: Service) -> None:
         await catalogue.close()
 
 
-def rewrite(directory: Path, lines: list[Any], stated: int | None = None) -> None:
-    """Replace the rows in a backup, with the right checksum, and the `stated` number of lines."""
+def rewrite(directory: Path, lines: list[Any], line_count: int | None = None) -> None:
+    """Replace the rows in a backup, with the right checksum, and a stated number of lines."""
     (directory / CATALOGUE).unlink()
     with LinesFile(directory / CATALOGUE) as file:
         file.write(lines)
-        part = file.finish()
-    if stated is not None:
-        part = replace(part, lines=stated)
-    write_manifest(directory, replace(read_manifest(directory), catalogue=part))
+        entry = file.finish()
+    if line_count is not None:
+        entry = replace(entry, lines=line_count)
+    write_manifest(directory, replace(read_manifest(directory), catalogue=entry))
 
 
 def deep(levels: int) -> Any:
@@ -112,40 +112,40 @@ def lacking(column: str) -> Change:
 
 HOSTILE: Final[dict[str, tuple[str, Change]]] = {
     "no table": ("secrets", lambda line: line.pop("table")),
-    "a table that is no name": ("secrets", lambda line: line.update(table=["secrets"])),
+    "a table name that is a list": ("secrets", lambda line: line.update(table=["secrets"])),
     "no row": ("secrets", lambda line: line.pop("row")),
     "a row that is a list": ("secrets", lambda line: line.update(row=["cursors", "first"])),
     "a secret without a name": ("secrets", lacking("name")),
     "a secret that is null": ("secrets", having(value=None)),
     "a secret that is a number": ("secrets", having(value=1)),
-    "text that cannot be kept": ("secrets", having(value="a\0b")),
+    "text that cannot be stored": ("secrets", having(value="a\0b")),
     "a key longer than an index takes": ("secrets", having(name="é" * 1_001)),
     "a run that has not ended": ("runs", having(ended=None)),
     "a run without an end": ("runs", lacking("ended")),
     "a state that has not ended": ("runs", having(state="running")),
-    "a state that is none": ("runs", having(state=["done"])),
+    "a state that is a list": ("runs", having(state=["done"])),
     "a job that is a list": ("runs", having(document=[])),
     "a job that is too deep": ("runs", having(document=deep(251))),
-    "text in a job that cannot be kept": ("runs", having(document={"a": ["\0"]})),
-    "a name in a job that cannot be kept": ("runs", having(document={"\0": 1})),
+    "text in a job that cannot be stored": ("runs", having(document={"a": ["\0"]})),
+    "a name in a job that cannot be stored": ("runs", having(document={"\0": 1})),
     "progress that is null": ("runs", having(progress=None)),
     "a count that is a fraction": ("runs", having(attempt=1.5)),
     "a count that is true": ("runs", having(attempt=True)),
     "a count beyond its column": ("runs", having(attempt=2**31)),
-    "a count below none": ("runs", having(failed_attempts=-1)),
-    "a version beyond all": ("runs", having(version=2**53)),
-    "a truth that is a number": ("runs", having(dry_run=1)),
+    "a negative count": ("runs", having(failed_attempts=-1)),
+    "a version that is too large": ("runs", having(version=2**53)),
+    "a boolean that is a number": ("runs", having(dry_run=1)),
     "a time that is a number": ("runs", having(created=0)),
-    "a time that is none": ("runs", having(created="yesterday")),
+    "text that is not a time": ("runs", having(created="yesterday")),
     "a time without zone": ("runs", having(ended="2026-01-01T00:00:00")),
-    "a time before all times": ("runs", having(ended="0001-01-01T00:00:00+10:00")),
+    "a time before the year 1": ("runs", having(ended="0001-01-01T00:00:00+10:00")),
     "limits that are a list": ("tenants", having(limits=[])),
     "a limit that is text": ("tenants", having(limits={"rate": "5"})),
-    "a limit below none": ("tenants", having(limits={"rate": -1})),
-    "an owner that is none": ("tenant_databases", having(tenant=None)),
+    "a negative limit": ("tenants", having(limits={"rate": -1})),
+    "an owner that is null": ("tenant_databases", having(tenant=None)),
     "grants that are an object": ("api_keys", having(grants={})),
     "a grant that is a number": ("api_keys", having(grants=[1])),
-    "a grant that is none": ("api_keys", having(grants=["everything"])),
+    "an unknown grant": ("api_keys", having(grants=["everything"])),
     "a key without a digest": ("api_keys", lacking("digest")),
     "rules that are a list": ("admission_rules", having(text=[])),
     "half an author": ("admission_rules", having(author={"tenant": "club"})),
@@ -154,7 +154,7 @@ HOSTILE: Final[dict[str, tuple[str, Change]]] = {
 
 
 @pytest.mark.parametrize("how", HOSTILE)
-async def test_a_row_that_is_none_is_refused_before_anything_is_done(
+async def test_an_invalid_row_is_refused_before_anything_is_restored(
     saved: Saved, how: str
 ) -> None:
     table, change = HOSTILE[how]
@@ -173,18 +173,18 @@ async def assert_refused(saved: Saved, reason: str) -> None:
 
 
 @pytest.mark.parametrize("line", [1, "secrets", None, []])
-async def test_a_line_that_is_no_object_is_refused(saved: Saved, line: Any) -> None:
+async def test_a_line_that_is_not_an_object_is_refused(saved: Saved, line: Any) -> None:
     lines = lines_in(saved.directory / CATALOGUE)
     rewrite(saved.directory, [*lines, line])
     await assert_refused(saved, f"Line {len(lines) + 1} of {CATALOGUE} is no row")
 
 
-@pytest.mark.parametrize(("more", "reason"), [(-1, "more"), (1, "fewer")])
+@pytest.mark.parametrize(("extra", "reason"), [(-1, "more"), (1, "fewer")])
 async def test_another_number_of_lines_than_the_manifest_says_is_refused(
-    saved: Saved, more: int, reason: str
+    saved: Saved, extra: int, reason: str
 ) -> None:
     lines = lines_in(saved.directory / CATALOGUE)
-    rewrite(saved.directory, lines, len(lines) + more)
+    rewrite(saved.directory, lines, len(lines) + extra)
     await assert_refused(saved, f"{CATALOGUE} has {reason} lines than")
 
 
@@ -195,7 +195,7 @@ async def test_a_line_that_is_too_long_is_refused(
     await assert_refused(saved, f"Line 1 of {CATALOGUE} is too long")
 
 
-async def test_what_a_later_version_has_added_is_left_out(
+async def test_tables_and_columns_of_a_later_version_are_left_out(
     saved: Saved, installation: Start
 ) -> None:
     lines = lines_in(saved.directory / CATALOGUE)

@@ -1,4 +1,4 @@
-"""The sketch's clock is set: what it has accounted for counts to its real end all the same."""
+"""Steps of the sketch's clock: the reads it has accounted for count until their real end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = "articles/a#main"
 LIMITS = SketchLimits()
 
 
-class HandClock(SystemClock):
+class ManualClock(SystemClock):
     """A monotonic clock that is moved by hand."""
 
     at = 100.0
@@ -33,26 +33,26 @@ class World:
     """A sketch whose clock can be set, and a replica that watches it."""
 
     def __init__(self) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.set_us = 1_800_000_000_000_000
-        self.sketch = MemorySketch(LIMITS, FilterShape(8_192, 4, 7), self._shown_us, fresh=False)
+        self.sketch = MemorySketch(LIMITS, FilterShape(8_192, 4, 7), self._server_us, fresh=False)
         self.watch = ClockWatch(self.sketch, self.renew, lambda: [PARTITION], self.clock)
-        self.renewed = 0
-        self.away = False
+        self.renewals = 0
+        self.is_away = False
 
-    def _shown_us(self) -> int:
+    def _server_us(self) -> int:
         return self.set_us + round(self.clock.at * 1_000_000)
 
     async def renew(self, database: str, class_name: str) -> None:
-        if self.away:
+        if self.is_away:
             raise Unavailable("away", system="sketch")
-        self.renewed += 1
+        self.renewals += 1
         await self.sketch.invalidate(Partition(database, class_name))
 
-    async def pass_by(self, seconds: float, *, looks: int = 10) -> None:
-        """Let time pass, with looks at the clock."""
-        for _ in range(looks):
-            self.clock.at += seconds / looks
+    async def advance(self, seconds: float, *, checks: int = 10) -> None:
+        """Advance the time, and check the clock at each step."""
+        for _ in range(checks):
+            self.clock.at += seconds / checks
             await self.watch.check()
 
     async def covers(self) -> bool:
@@ -65,9 +65,8 @@ async def world() -> World:
     world = World()
     await world.sketch.create(PARTITION)
     await world.watch.check()
-    # A partition that was not fresh has all copies revalidated, for as long as
-    # this.
-    await world.pass_by(lifetime_us(LIMITS) / 1_000_000 + 1)
+    # All copies of a partition that was not fresh are revalidated for this long.
+    await world.advance(lifetime_us(LIMITS) / 1_000_000 + 1)
     assert not await world.covers()
     return world
 
@@ -76,38 +75,38 @@ async def test_a_copy_that_outlives_a_clock_that_is_set_is_revalidated(world: Wo
     grant = await world.sketch.report_read(PARTITION, [KEY], 60.0)
     assert grant.ttl_us > 0
     world.set_us += 3600 * 1_000_000
-    await world.pass_by(0.5, looks=1)
+    await world.advance(0.5, checks=1)
     await world.sketch.begin(PARTITION, [KEY], "token")
     await world.sketch.end(PARTITION, "token", {KEY: 1})
-    await world.pass_by(50.0)
+    await world.advance(50.0)
     assert await world.covers(), "the copy is fresh, and older than the write"
-    assert world.renewed == 1
+    assert world.renewals == 1
 
 
 async def test_a_clock_that_gains_little_by_little_is_noticed(world: World) -> None:
     for _ in range(10):
         world.set_us += 100_000
-        await world.pass_by(0.5, looks=1)
-    assert world.renewed == 3, "each time that it has gained more than a quarter of a second"
+        await world.advance(0.5, checks=1)
+    assert world.renewals == 3, "each time it has gained more than a quarter of a second"
 
 
 async def test_a_clock_that_gains_after_it_was_set_back_is_noticed(world: World) -> None:
-    await world.pass_by(3600.0)
+    await world.advance(3600.0)
     world.set_us -= 60 * 1_000_000
-    await world.pass_by(0.5, looks=1)
+    await world.advance(0.5, checks=1)
     world.set_us += 300_000
-    await world.pass_by(0.5, looks=1)
-    assert world.renewed == 1
+    await world.advance(0.5, checks=1)
+    assert world.renewals == 1
 
 
 async def test_a_clock_that_is_slewed_renews_no_partition(world: World) -> None:
     for _ in range(3600):
         world.set_us += 400
-        await world.pass_by(1.0, looks=1)
-    assert world.renewed == 0
+        await world.advance(1.0, checks=1)
+    assert world.renewals == 0
 
 
-async def test_an_answer_that_takes_long_is_no_clock_that_was_set(
+async def test_a_slow_reply_is_not_taken_for_a_clock_step(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot = world.sketch.snapshot
@@ -118,52 +117,52 @@ async def test_an_answer_that_takes_long_is_no_clock_that_was_set(
 
     with monkeypatch.context() as patched:
         patched.setattr(world.sketch, "snapshot", slow)
-        await world.pass_by(2.0, looks=4)
-    await world.pass_by(2.0, looks=4)
-    assert world.renewed == 0
+        await world.advance(2.0, checks=4)
+    await world.advance(2.0, checks=4)
+    assert world.renewals == 0
 
 
 async def test_a_clock_set_back_renews_no_partition(world: World) -> None:
-    await world.pass_by(3600.0)
+    await world.advance(3600.0)
     world.set_us -= 60 * 1_000_000
-    await world.pass_by(3600.0)
-    assert world.renewed == 0
+    await world.advance(3600.0)
+    assert world.renewals == 0
 
 
 async def test_a_partition_whose_renewal_failed_is_still_due(world: World) -> None:
     world.set_us += 60 * 1_000_000
-    world.away = True
+    world.is_away = True
     for _ in range(2):
         with pytest.raises(Unavailable):
             await world.watch.check()
-    world.away = False
-    await world.pass_by(1.0)
-    assert world.renewed == 1
+    world.is_away = False
+    await world.advance(1.0)
+    assert world.renewals == 1
 
 
-async def test_a_sketch_that_does_not_answer_is_looked_at_again(
+async def test_a_sketch_that_does_not_answer_is_checked_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(partitions: object) -> FilterSnapshot:
+    async def fail(partitions: object) -> FilterSnapshot:
         raise SketchUnavailable("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.sketch, "snapshot", away)
+        patched.setattr(world.sketch, "snapshot", fail)
         with pytest.raises(Unavailable):
             await world.watch.check()
     world.set_us += 60 * 1_000_000
-    await world.pass_by(1.0)
-    assert world.renewed == 1
+    await world.advance(1.0)
+    assert world.renewals == 1
 
 
 async def test_the_earliest_time_advances_with_elapsed_time(world: World) -> None:
-    shown = world.watch.earliest_us()
-    assert shown is not None
+    earliest = world.watch.earliest_us()
+    assert earliest is not None
     world.clock.at += 1.0
     later = world.watch.earliest_us()
     assert later is not None
     assert 0 < world.set_us + world.clock.at * 1_000_000 - later < 1_000
-    assert later > shown
+    assert later > earliest
 
 
 async def test_the_earliest_time_is_unknown_without_a_recent_reading(

@@ -1,4 +1,4 @@
-"""`portolan demo` as a newcomer runs it, and what its addresses answer while it is up."""
+"""`portolan demo`, and the APIs at its addresses while it runs."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class Demo:
     def admin(self) -> str:
         return self._address("Admin API")
 
-    def _address(self, of: str) -> str:
-        found = re.search(rf"{of} +(http://\S+/v1/)", self.output)
-        assert found, self.output
-        return found[1]
+    def _address(self, label: str) -> str:
+        match = re.search(rf"{label} +(http://\S+/v1/)", self.output)
+        assert match, self.output
+        return match[1]
 
 
-async def started(directory: Path, *options: str) -> Process:
-    free = ("--port", "0", "--admin-port", "0", "--seconds", "1")
-    where = ("--data-dir", str(directory))
+async def start_demo(directory: Path, *options: str) -> Process:
+    defaults = ("--port", "0", "--admin-port", "0", "--seconds", "1")
+    location = ("--data-dir", str(directory))
     return await asyncio.create_subprocess_exec(
-        *COMMAND, *where, *free, *options, stdout=PIPE, stderr=STDOUT
+        *COMMAND, *location, *defaults, *options, stdout=PIPE, stderr=STDOUT
     )
 
 
@@ -67,7 +67,7 @@ async def output_until(process: Process, end: str) -> str:
 @pytest.fixture(scope="module")
 async def demo() -> AsyncIterator[Demo]:
     directory = Path(tempfile.mkdtemp(prefix="portolan-demo-"))
-    process = await started(directory)
+    process = await start_demo(directory)
     try:
         yield Demo(process, directory, await output_until(process, "until Ctrl-C"))
     finally:
@@ -82,9 +82,9 @@ async def test_the_demo_prints_systems_placements_and_throughput(demo: Demo) -> 
     assert [title for title in titles if title not in demo.output] == []
     assert re.search(r"articles: hits +│ \w+ +│ \d\.\d+ │", demo.output), demo.output
     throughput = demo.output.partition(titles[-1])[2]  # sentences above hold figures, too
-    # None to what was answered so slowly that nothing was in time.
+    # An operation with no response in time has no ratio.
     ratios = re.findall(r"(?:\d\.\d\d| 0 │[^│\n]+│ +-) │\n", throughput)
-    assert len(ratios) == 3, "a ratio for each work"
+    assert len(ratios) == 3, "a ratio for each workload"
     assert demo.output.count("curl ") == 3
 
 
@@ -103,52 +103,54 @@ async def test_the_demo_serves_its_data(demo: Demo) -> None:
 
 
 async def test_nothing_in_the_example_is_tied_to_a_system(demo: Demo) -> None:
-    """Metrics that the operator states change the advice, and a schema set afterwards."""
+    """Metrics stated by the operator change the advice, and the schemas set later."""
     async with httpx.AsyncClient(base_url=demo.admin, timeout=60) as client:
-        explained = (await client.get("placements/news/articles/hits")).json()
-        winner, other = explained["system"], explained["margin"]["runner_up"]
-        stated: dict[str, float | None] = {"write_throughput": 1e9}
-        await _amend(client, other, stated)
+        explanation = (await client.get("placements/news/articles/hits")).json()
+        winner, runner_up = explanation["system"], explanation["margin"]["runner_up"]
+        metrics: dict[str, float | None] = {"write_throughput": 1e9}
+        await _amend(client, runner_up, metrics)
         try:
             advice = (await client.post("advice", json={"schema": SCHEMA})).json()
-            assert advice["placements"]["articles.hits"]["system"] == other
+            assert advice["placements"]["articles.hits"]["system"] == runner_up
             answer = await client.put("schemas/news_later", json=SCHEMA)
-            assert answer.json()["placements"]["articles.hits"]["system"] == other
-            kept = (await client.get("placements/news/articles/hits")).json()
-            assert kept["system"] == winner, "data that is there moves by migration only"
+            assert answer.json()["placements"]["articles.hits"]["system"] == runner_up
+            current = (await client.get("placements/news/articles/hits")).json()
+            assert current["system"] == winner, "existing data moves only by migration"
         finally:
-            await _amend(client, other, {"write_throughput": None})
+            await _amend(client, runner_up, {"write_throughput": None})
             await client.delete("schemas/news_later")
 
 
 async def test_another_declaration_moves_the_people(demo: Demo) -> None:
     async with httpx.AsyncClient(base_url=demo.admin, timeout=60) as client:
         systems = {item["name"]: item for item in (await client.get("systems")).json()["items"]}
-        words = {name: item["declared"] for name, item in systems.items()}
-        joining = next(name for name, declared in words.items() if "joins" in declared)
-        swapped = next(name for name, declared in words.items() if not declared)
+        declarations = {name: item["declared"] for name, item in systems.items()}
+        join_system = next(name for name, declared in declarations.items() if "joins" in declared)
+        plain_system = next(name for name, declared in declarations.items() if not declared)
         try:
-            await client.patch(f"systems/{joining}", json={"declared": []})
-            await client.patch(f"systems/{swapped}", json={"declared": words[joining]})
+            await client.patch(f"systems/{join_system}", json={"declared": []})
+            await client.patch(
+                f"systems/{plain_system}", json={"declared": declarations[join_system]}
+            )
             advice = (await client.post("advice", json={"schema": SCHEMA})).json()
-            assert advice["placements"]["people"]["system"] == swapped
-            assert advice["placements"]["articles"]["system"] == swapped
+            assert advice["placements"]["people"]["system"] == plain_system
+            assert advice["placements"]["articles"]["system"] == plain_system
         finally:
-            for name in (joining, swapped):
-                await client.patch(f"systems/{name}", json={"declared": words[name]})
+            for name in (join_system, plain_system):
+                await client.patch(f"systems/{name}", json={"declared": declarations[name]})
 
 
 async def test_the_demo_ends_on_ctrl_c_and_can_be_run_again(demo: Demo) -> None:
     children = psutil.Process(demo.process.pid).children(recursive=True)
     demo.process.send_signal(signal.SIGINT)
-    rest, _ = await demo.process.communicate()
-    assert demo.process.returncode == 0, rest.decode()
-    assert "Traceback" not in rest.decode()
-    _, left = await asyncio.to_thread(psutil.wait_procs, children, timeout=60)
-    assert left == []
-    again = await started(demo.directory, "--once")
-    output, _ = await again.communicate()
-    assert again.returncode == 0, output.decode()
+    remaining, _ = await demo.process.communicate()
+    assert demo.process.returncode == 0, remaining.decode()
+    assert "Traceback" not in remaining.decode()
+    _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=60)
+    assert alive == []
+    second = await start_demo(demo.directory, "--once")
+    output, _ = await second.communicate()
+    assert second.returncode == 0, output.decode()
     assert "Throughput, measured here" in output.decode()
 
 

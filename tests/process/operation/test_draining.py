@@ -1,4 +1,4 @@
-"""What a service does between SIGTERM and its end, step by step; see `app.service.draining`."""
+"""The steps of a service from SIGTERM to its end; see `app.service.draining`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HALF = b"PUT %b HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent
 async def service(
     redis_config: SystemConfig, postgresql_config: SystemConfig
 ) -> AsyncIterator[Service]:
-    """A service that drains until it is hurried."""
+    """A service that drains until a second signal."""
     async with (
         scratch_systems(redis_config, postgresql_config) as configs,
         scratch_catalogue(postgresql_config) as url,
@@ -41,13 +41,13 @@ async def service(
                 body_timeout_s="120",
                 relays="here",
             )
-        ).running() as started,
+        ).running() as instance,
     ):
-        yield started
+        yield instance
 
 
 def _patient(service: Service) -> Service:
-    """Have requests under way waited for, however slowly a test sends the rest of one."""
+    """Let the service wait for requests under way, however slowly a test sends one."""
     service.prepare = finish_late
     return service
 
@@ -70,18 +70,18 @@ async def test_a_draining_service_reports_not_ready_and_finishes_requests(servic
     port = int(service.data.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(HALF % path.encode())
-    with closing(Connection(service.data)) as kept, closing(Connection(service.data)) as other:
-        assert (await kept.request("GET", path)).headers.get("connection") != "close"
+    with closing(Connection(service.data)) as used, closing(Connection(service.data)) as unused:
+        assert (await used.request("GET", path)).headers.get("connection") != "close"
         service.send(signal.SIGTERM)
         await eventually(partial(answers, service, "/ready", 503))
-        assert await probe(service, "/startup") == 200, "it has come up once, and for good"
+        assert await probe(service, "/startup") == 200, "startup stays complete"
         assert await probe(service, "/live") == 200, "the orchestrator must not kill it now"
-        assert (await kept.request("GET", path)).headers["connection"] == "close"
-        assert (await other.request("GET", path)).headers["connection"] == "close"
+        assert (await used.request("GET", path)).headers["connection"] == "close"
+        assert (await unused.request("GET", path)).headers["connection"] == "close"
     async with Stream(port, f"/v1/{database}/changes") as changes:
         service.send(signal.SIGTERM)
         await changes.ended()
-        await eventually(partial(_refuses, service))
+        await eventually(partial(_refuses_connections, service))
         assert await probe(service, "/live") == 200, "probes are answered to the end"
     writer.write(b'{"n":7}')
     assert (await read_answer(reader, "PUT")).status == 201
@@ -89,7 +89,7 @@ async def test_a_draining_service_reports_not_ready_and_finishes_requests(servic
     assert await service.ended() == 0
 
 
-async def test_sigint_ends_it_at_once(service: Service) -> None:
+async def test_sigint_ends_the_service_at_once(service: Service) -> None:
     service.send(signal.SIGINT)
     assert await service.ended() == 0
 
@@ -103,7 +103,7 @@ async def test_connections_that_wait_at_the_listener_are_served_before_it_closes
 
     listener = socket.create_server(("127.0.0.1", 0))
     server = await asyncio.start_server(serve, sock=listener)
-    # Nothing is awaited here: the kernel takes these connections, and the loop has not yet.
+    # Nothing is awaited here: the kernel accepts these connections before the loop does.
     clients = [socket.create_connection(listener.getsockname()) for _ in range(20)]
     for client in clients:
         client.sendall(b"x")
@@ -118,7 +118,7 @@ async def test_connections_that_wait_at_the_listener_are_served_before_it_closes
         writer.close()
 
 
-async def _refuses(service: Service) -> bool:
+async def _refuses_connections(service: Service) -> bool:
     with closing(Connection(service.data)) as http:
         try:
             await http.request("GET", "/v1/")
@@ -128,7 +128,7 @@ async def _refuses(service: Service) -> bool:
 
 
 class Stream:
-    """A change feed that is followed."""
+    """A client of a change feed."""
 
     def __init__(self, port: int, path: str) -> None:
         self._port = port
@@ -143,7 +143,7 @@ class Stream:
         return self
 
     async def ended(self) -> None:
-        """Wait until it ends as it should: with its last chunk."""
+        """Wait for the last chunk, the proper end of the feed."""
         async with asyncio.timeout(60):
             assert (await self._reader.read()).endswith(b"0\r\n\r\n")
 

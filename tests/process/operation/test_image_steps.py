@@ -1,7 +1,7 @@
 """The steps of the API's image, without an engine: installed into an empty prefix, and started.
 
-The quick tests run the tree on an interpreter that has nothing but what the image installs; the
-large one carries out the very RUN steps of the Dockerfile, which fetch packages.
+The quick tests run the tree on an interpreter that sees only the image's packages; the large one
+runs the RUN steps of the Dockerfile, which download packages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ sys.meta_path.insert(0, Hiding())
 TREE = (sys.executable, "-c", "from app.cli import main; main()")
 
 
-def in_the_image() -> set[str]:
+def image_packages() -> set[str]:
     text = (ROOT / "requirements-api.lock").read_text()
     names = re.findall(r"^([\w.-]+)==", text, re.MULTILINE)
     return {re.sub(r"[-_.]+", "-", name).lower() for name in [*names, "portolan", "pip"]}
@@ -50,12 +50,12 @@ def in_the_image() -> set[str]:
 
 @pytest.fixture
 def base_only(tmp_path: Path) -> dict[str, str]:
-    """An environment in which Python finds no package that is not in the image."""
-    known = in_the_image()
+    """An environment in which Python finds only the packages of the image."""
+    packages = image_packages()
     hidden = [
         module
         for module, owners in packages_distributions().items()
-        if not known & {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners}
+        if not packages & {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners}
     ]
     (tmp_path / "sitecustomize.py").write_text(HIDING.format(hidden=json.dumps(hidden)))
     return {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
@@ -66,9 +66,9 @@ async def settings(
     own_systems: Sequence[SystemConfig],
     postgresql_config: SystemConfig,
 ) -> AsyncIterator[dict[str, str]]:
-    """Settings of a service on the databases of the run; it needs a Redis of its own."""
+    """Settings of a service on the databases of the run; it has its own Redis."""
     names = ("name", "kind", "url", "deadline_s", "namespace")
-    systems = [{name: getattr(each, name) for name in names} for each in own_systems]
+    systems = [{name: getattr(config, name) for name in names} for config in own_systems]
     with running("image") as coordination:
         async with scratch_database(postgresql_config) as catalogue:
             yield {
@@ -79,7 +79,9 @@ async def settings(
             }
 
 
-async def ran(*command: str, env: Mapping[str, str], cwd: Path = ROOT) -> tuple[int | None, str]:
+async def execute(
+    *command: str, env: Mapping[str, str], cwd: Path = ROOT
+) -> tuple[int | None, str]:
     process = await asyncio.create_subprocess_exec(
         *command, stdout=PIPE, stderr=STDOUT, env={**env, "COLUMNS": "200"}, cwd=cwd
     )
@@ -89,7 +91,7 @@ async def ran(*command: str, env: Mapping[str, str], cwd: Path = ROOT) -> tuple[
 
 @asynccontextmanager
 async def serving(*command: str, env: Mapping[str, str], cwd: Path) -> AsyncIterator[str]:
-    """Start the service; yields where its admin API is. It must end by itself when requested to."""
+    """Start the service and yield the address of its admin API; SIGTERM must end it cleanly."""
     process = await asyncio.create_subprocess_exec(
         *(*command, "serve", "--port", "0", "--admin-port", "0"),
         stdout=PIPE,
@@ -99,32 +101,32 @@ async def serving(*command: str, env: Mapping[str, str], cwd: Path) -> AsyncIter
     )
     assert process.stdout is not None
     output = ""
-    while not (found := re.search(r"Admin API\s+(http://\S+?)/admin/v1/", output)):
+    while not (match := re.search(r"Admin API\s+(http://\S+?)/admin/v1/", output)):
         line = await process.stdout.readline()
         assert line, output
         output += line.decode()
     try:
-        yield found[1]
+        yield match[1]
     finally:
         process.terminate()
-        rest, _ = await process.communicate()
-    assert process.returncode == 0, output + rest.decode()
+        remaining, _ = await process.communicate()
+    assert process.returncode == 0, output + remaining.decode()
 
 
 async def assert_it_answers(admin: str) -> None:
     async with httpx.AsyncClient(base_url=admin, timeout=30.0) as http:
         assert (await http.get("/live")).status_code == 200
         ready = await http.get("/ready")
-        while ready.status_code != 200:  # systems are examined at first
+        while ready.status_code != 200:  # systems are probed first
             ready = await http.get("/ready")
         metrics = (await http.get("/metrics")).text
         assert "\n# TYPE http_server_active_requests gauge\n" in metrics
 
 
 async def test_the_image_has_all_that_the_command_line_needs(base_only: dict[str, str]) -> None:
-    code, output = await ran(*TREE, "--help", env=base_only)
+    code, output = await execute(*TREE, "--help", env=base_only)
     assert code == 0, output
-    code, output = await ran(sys.executable, "-c", "import pyspark", env=base_only)
+    code, output = await execute(sys.executable, "-c", "import pyspark", env=base_only)
     assert code == 1
     assert "No module named 'pyspark'" in output
 
@@ -132,7 +134,7 @@ async def test_the_image_has_all_that_the_command_line_needs(base_only: dict[str
 async def test_the_doctor_is_content_in_the_image(
     base_only: dict[str, str], settings: dict[str, str]
 ) -> None:
-    code, output = await ran(*TREE, "doctor", env=base_only | settings)
+    code, output = await execute(*TREE, "doctor", env=base_only | settings)
     assert code == 0, output
     assert "embedded" not in output
     assert re.search(r"found\s+catalogue", output)
@@ -141,8 +143,8 @@ async def test_the_doctor_is_content_in_the_image(
 async def test_the_doctor_ends_an_upgrade_whose_catalogue_does_not_answer(
     base_only: dict[str, str], settings: dict[str, str]
 ) -> None:
-    lost = {**settings, "PORTOLAN_CATALOGUE_URL": "postgresql://u:hush@127.0.0.1:1/none"}
-    code, output = await ran(*TREE, "doctor", env=base_only | lost)
+    unreachable = {**settings, "PORTOLAN_CATALOGUE_URL": "postgresql://u:hush@127.0.0.1:1/none"}
+    code, output = await execute(*TREE, "doctor", env=base_only | unreachable)
     assert code == 1
     assert "hush" not in output
 
@@ -157,26 +159,26 @@ async def test_the_image_has_all_that_the_service_needs(
 @pytest.mark.large
 @pytest.mark.timeout(1200)
 async def test_the_steps_of_the_dockerfile(settings: dict[str, str], tmp_path: Path) -> None:
-    """Carried out where /opt and /src are folders of an empty prefix."""
+    """/opt and /src are folders of an empty prefix here."""
     source, prefix = tmp_path / "src", tmp_path / "opt"
     for directory in (source, prefix):
         directory.mkdir()
     for *names, _ in STAGES["build"].copies():
         for name in names:
-            put = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            put(ROOT / name, source / name)
-    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    bare["PATH"] = f"{Path(sys.base_prefix) / 'bin'}:{os.environ['PATH']}"
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, source / name)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["PATH"] = f"{Path(sys.base_prefix) / 'bin'}:{os.environ['PATH']}"
     for step in STAGES["build"].all("RUN"):
-        here = step.replace("python -m venv", f"{sys.executable} -m venv")
-        here = here.replace("/opt/", f"{prefix}/")
-        code, output = await ran("sh", "-ec", here, env=bare, cwd=source)
-        assert code == 0, f"{here}\n{output}"
+        command = step.replace("python -m venv", f"{sys.executable} -m venv")
+        command = command.replace("/opt/", f"{prefix}/")
+        code, output = await execute("sh", "-ec", command, env=environment, cwd=source)
+        assert code == 0, f"{command}\n{output}"
     shutil.rmtree(source)  # nothing of the tree is in the image
     portolan, python = (str(prefix / "portolan" / "bin" / name) for name in ("portolan", "python"))
-    code, output = await ran(python, "-c", "import pyspark", env=bare, cwd=tmp_path)
+    code, output = await execute(python, "-c", "import pyspark", env=environment, cwd=tmp_path)
     assert (code, "No module named 'pyspark'" in output) == (1, True)
-    code, output = await ran(portolan, "--help", env=bare, cwd=tmp_path)
+    code, output = await execute(portolan, "--help", env=environment, cwd=tmp_path)
     assert code == 0, output
-    async with serving(portolan, env=bare | settings, cwd=tmp_path) as admin:
+    async with serving(portolan, env=environment | settings, cwd=tmp_path) as admin:
         await assert_it_answers(admin)

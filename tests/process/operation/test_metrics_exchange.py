@@ -10,8 +10,8 @@ from mediator.stores.port import SystemConfig
 from tests.process.service import NOWHERE, unique
 
 
-class HandClock:
-    """Has no wall time: no replica may look at it."""
+class ManualClock:
+    """A clock without wall time: no replica may read it."""
 
     def __init__(self) -> None:
         self.at = 5.0
@@ -23,41 +23,41 @@ class HandClock:
 async def test_ages_are_measured_by_one_clock_and_a_silent_replica_is_dropped(
     redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     monkeypatch.setattr(metrics_exchange, "SystemClock", lambda: clock)
     key = unique("metrics")
-    own, other = MetricsExchange(redis_config.url, key), MetricsExchange(redis_config.url, key)
+    first, second = MetricsExchange(redis_config.url, key), MetricsExchange(redis_config.url, key)
     try:
-        await own.publish("own", {"lanes": [1]})
-        await other.publish("other", {"lanes": [2]})
-        assert await own.peers("own") == [{"lanes": [2], "age_s": 0.0}]
+        await first.publish("own", {"lanes": [1]})
+        await second.publish("other", {"lanes": [2]})
+        assert await first.peers("own") == [{"lanes": [2], "age_s": 0.0}]
         clock.at += 40
-        assert await own.peers("own") == [{"lanes": [2], "age_s": 40.0}]
-        await other.publish("other", {"lanes": [2]})
-        assert await own.peers("own") == [{"lanes": [2], "age_s": 0.0}]
+        assert await first.peers("own") == [{"lanes": [2], "age_s": 40.0}]
+        await second.publish("other", {"lanes": [2]})
+        assert await first.peers("own") == [{"lanes": [2], "age_s": 0.0}]
         clock.at += 61
-        assert await own.peers("own") == []
-        assert await other.peers("other") == []
+        assert await first.peers("own") == []
+        assert await second.peers("other") == []
     finally:
-        await own.close()
-        await other.close()
+        await first.close()
+        await second.close()
 
 
 async def test_a_replica_that_leaves_is_gone_at_once(redis_config: SystemConfig) -> None:
     key = unique("metrics")
-    own, other = MetricsExchange(redis_config.url, key), MetricsExchange(redis_config.url, key)
+    first, second = MetricsExchange(redis_config.url, key), MetricsExchange(redis_config.url, key)
     try:
-        await own.publish("own", {"lanes": [1]})
-        await other.publish("other", {"lanes": [2]})
-        await other.leave("other")
-        assert await own.peers("own") == []
-        assert await other.peers("other") == [{"lanes": [1], "age_s": 0.0}]
+        await first.publish("own", {"lanes": [1]})
+        await second.publish("other", {"lanes": [2]})
+        await second.leave("other")
+        assert await first.peers("own") == []
+        assert await second.peers("other") == [{"lanes": [1], "age_s": 0.0}]
     finally:
-        await own.close()
-        await other.close()
+        await first.close()
+        await second.close()
 
 
-async def test_who_leaves_does_not_need_the_exchange() -> None:
-    for alone in (MetricsExchange(), MetricsExchange(NOWHERE)):
-        await alone.leave("own")
-        await alone.close()
+async def test_leaving_does_not_need_a_reachable_exchange() -> None:
+    for exchange in (MetricsExchange(), MetricsExchange(NOWHERE)):
+        await exchange.leave("own")
+        await exchange.close()

@@ -38,23 +38,23 @@ REQUESTS = 2 * MAX_WAITING
 
 @asynccontextmanager
 async def telemetry(url: str, **settings: Any) -> AsyncIterator[Telemetry]:
-    # An answer that is late must not have spans sent a second time, or none.
+    # A late response must neither resend nor drop spans.
     settings = {"otlp_timeout_s": 60.0, **settings}
-    chosen = TelemetrySettings(otlp_endpoint=url, trace_ratio=1.0, **settings)
-    started = Telemetry(chosen)
-    started.start(nothing)
+    composed = TelemetrySettings(otlp_endpoint=url, trace_ratio=1.0, **settings)
+    sender = Telemetry(composed)
+    sender.start(no_refresh)
     try:
-        yield started
+        yield sender
     finally:
-        await started.close()
+        await sender.close()
 
 
-async def nothing() -> None:
-    """Look up nothing."""
+async def no_refresh() -> None:
+    """Refresh no metrics."""
 
 
 async def requests(telemetry: Telemetry, count: int = 1) -> None:
-    """Have requests answered."""
+    """Serve requests."""
 
     async def app(*_: Any) -> None:
         for event in (READ, DONE):
@@ -64,12 +64,12 @@ async def requests(telemetry: Telemetry, count: int = 1) -> None:
     async def unused(*_: Any) -> Any:
         raise AssertionError
 
-    answer = traced(app, telemetry.traces)
+    serve = traced(app, telemetry.traces)
     for _ in range(count):
-        await answer({"type": "http", "headers": ()}, unused, unused)
+        await serve({"type": "http", "headers": ()}, unused, unused)
 
 
-async def arrived(sink: OtlpRecorder, spans: int) -> None:
+async def wait_for_spans(sink: OtlpRecorder, spans: int) -> None:
     """Wait for spans."""
 
     async def have_arrived() -> bool:
@@ -80,7 +80,7 @@ async def arrived(sink: OtlpRecorder, spans: int) -> None:
 
 @pytest.fixture
 def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpRecorder]:
-    """A receiver, for which what is left when telemetry ends is waited for."""
+    """A receiver; telemetry waits at its end for the remaining spans."""
     monkeypatch.setattr(composition, "CLOSE_S", 60.0)
     with otlp_recorder() as recorder:
         yield recorder
@@ -91,7 +91,7 @@ async def test_observations_are_exported_under_their_standard_names(sink: OtlpRe
         for observe in sender.observers:
             observe(SystemRegistered("cache", "redis", "Redis 7"))
         await requests(sender)
-        await arrived(sink, 2)
+        await wait_for_spans(sink, 2)
     assert sink.resource["service.name"] == "portolan"
     assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
     call, request = sink.spans
@@ -122,7 +122,7 @@ async def test_observations_are_exported_under_their_standard_names(sink: OtlpRe
     assert sent.as_double == 2
 
 
-async def test_metrics_are_sent_again_and_again(sink: OtlpRecorder) -> None:
+async def test_metrics_are_sent_periodically(sink: OtlpRecorder) -> None:
     async def have_counted(count: int) -> bool:
         metric = sink.metrics.get("http.server.request.duration")
         return metric is not None and metric.histogram.data_points[0].count == count
@@ -140,10 +140,10 @@ def unresponsive() -> Iterator[socket.socket]:
         yield listener
 
 
-async def test_a_receiver_that_never_answers_holds_up_nothing() -> None:
+async def test_a_receiver_that_never_answers_delays_nothing() -> None:
     with unresponsive() as listener:
         host, port = listener.getsockname()
-        # It has far longer than the test may take: a request that waited would show.
+        # The timeout exceeds the test's: a waiting request would show.
         async with telemetry(f"http://{host}:{port}") as sender:
             await requests(sender, REQUESTS)
             connection, _ = await asyncio.to_thread(listener.accept)
@@ -153,9 +153,9 @@ async def test_a_receiver_that_never_answers_holds_up_nothing() -> None:
         connection.close()
 
 
-async def test_a_receiver_that_is_not_there_holds_up_nothing() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        host, port = gone.getsockname()
+async def test_a_missing_receiver_delays_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        host, port = closed.getsockname()
     async with telemetry(f"http://{host}:{port}", otlp_timeout_s=3.0) as sender:
         await requests(sender, REQUESTS)
 
@@ -172,24 +172,24 @@ async def test_a_killed_exporter_is_replaced(sink: OtlpRecorder) -> None:
         exporter.kill()
 
         async def is_replaced() -> bool:
-            return any(another.pid != exporter.pid for another in exporters())
+            return any(process.pid != exporter.pid for process in exporters())
 
-        await eventually(is_replaced)  # what the first one has sent may arrive until then
+        await eventually(is_replaced)  # spans of the first one can arrive until then
         await eventually(partial(more_than, len(sink.spans)))
-        (another,) = exporters()
-    assert not another.is_running()
+        (replacement,) = exporters()
+    assert not replacement.is_running()
     assert not exporters()
 
 
 def exporters() -> list[psutil.Process]:
-    """Find the processes of this one that export spans."""
-    return [child for child in psutil.Process().children() if exports(child)]
+    """Return the child processes that export spans."""
+    return [child for child in psutil.Process().children() if is_exporter(child)]
 
 
-def exports(child: psutil.Process) -> bool:
+def is_exporter(child: psutil.Process) -> bool:
     try:
         return "app.telemetry.span_process" in child.cmdline()
-    except psutil.NoSuchProcess:  # it has ended since, whether or not that was noticed
+    except psutil.NoSuchProcess:  # it has ended, reaped or not
         return False
 
 
@@ -208,31 +208,31 @@ async def test_spans_without_a_receiver_are_dropped_with_a_warning(
 
 
 async def test_requests_wait_for_few_spans_at_a_time(sink: OtlpRecorder) -> None:
-    """Each of them may have as many as a request can."""
-    made, count = 0, 64
+    """Each request has as many spans as it can."""
+    calls, count = 0, 64
 
-    def make() -> list[SpanRecord]:
-        nonlocal made
-        made += 1
+    def make_records() -> list[SpanRecord]:
+        nonlocal calls
+        calls += 1
         return [record] * MAX_CALLS
 
-    async def is_made() -> bool:
-        return made > 0
+    async def has_started() -> bool:
+        return calls > 0
 
-    async def are_made() -> bool:
-        return made == 1 + count
+    async def is_finished() -> bool:
+        return calls == 1 + count
 
-    own = SpanContext(1, 2, is_remote=False)
-    record = record_span("a", "CLIENT", own, INVALID_SPAN_CONTEXT, (1, 2), {}, failed=False)
+    context = SpanContext(1, 2, is_remote=False)
+    record = record_span("a", "CLIENT", context, INVALID_SPAN_CONTEXT, (1, 2), {}, failed=False)
     settings = TelemetrySettings(otlp_endpoint=sink.url, otlp_timeout_s=60.0)
     process = SpanProcess(settings, process_resource())
     try:
-        process.put(make)
-        await eventually(is_made)
+        process.put(make_records)
+        await eventually(has_started)
         for _ in range(count):
-            process.put(make)
-        assert made < count / 2
-        await eventually(are_made)
+            process.put(make_records)
+        assert calls < count / 2
+        await eventually(is_finished)
     finally:
         await process.close(60.0)
     assert len(sink.spans) == (1 + count) * MAX_CALLS
@@ -250,13 +250,13 @@ async def test_one_signal_alone_is_exported(
     variable = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
     monkeypatch.setenv(variable, f"{sink.url}/v1/{signal}")
     sender = Telemetry(TelemetrySettings(trace_ratio=1.0, otlp_timeout_s=60.0))
-    sender.start(nothing)
+    sender.start(no_refresh)
     await requests(sender)
     await sender.close()
     assert list(sink.fields) == [f"/v1/{signal}"]
 
 
-async def test_the_standard_variable_does_as_well(
+async def test_the_standard_variable_sets_the_receiver(
     sink: OtlpRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.url)
@@ -275,7 +275,7 @@ async def test_spans_are_sent_as_the_standard_variables_configure(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     async with telemetry(sink.url) as sender:
         await requests(sender)
-        await arrived(sink, 2)
+        await wait_for_spans(sink, 2)
     assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
     fields = sink.fields["/v1/traces"]
     assert fields["x-key"] == "secret"
@@ -283,19 +283,19 @@ async def test_spans_are_sent_as_the_standard_variables_configure(
     assert fields["content-type"] == "application/x-protobuf"
 
 
-async def test_spans_that_are_refused_are_tried_again(sink: OtlpRecorder) -> None:
+async def test_refused_spans_are_retried(sink: OtlpRecorder) -> None:
     sink.refusals = 1
     async with telemetry(sink.url) as sender:
         await requests(sender)
-        await arrived(sink, 2)
+        await wait_for_spans(sink, 2)
     assert sink.refusals == 0
 
 
-async def test_spans_leave_while_the_service_goes_on(sink: OtlpRecorder) -> None:
+async def test_spans_are_exported_while_the_service_runs(sink: OtlpRecorder) -> None:
     async with telemetry(sink.url) as sender:
         for spans in (2, 4):
             await requests(sender)
-            await arrived(sink, spans)
+            await wait_for_spans(sink, spans)
 
 
 async def test_a_running_service_traces_which_request_called_which_store(

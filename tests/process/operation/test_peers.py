@@ -1,4 +1,4 @@
-"""The peers that are installed here carry out all of their operations, on real servers."""
+"""The installed peers carry out all their operations on real servers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Servers = Mapping[Kind, Endpoint]
 
 @pytest.fixture(scope="module")
 async def servers() -> AsyncIterator[Servers]:
-    """Servers of their own: a peer leaves its data there."""
+    """Separate servers, because a peer leaves its data there."""
     async with embedded_fleet() as (fleet, _):
         yield fleet.endpoints
 
 
-async def started(stack: AsyncExitStack, peer: Peer, servers: Servers) -> Candidate:
+async def start_candidate(stack: AsyncExitStack, peer: Peer, servers: Servers) -> Candidate:
     try:
         return await stack.enter_async_context(peer.running(servers))
     except Failed as failure:
@@ -42,7 +42,7 @@ async def started(stack: AsyncExitStack, peer: Peer, servers: Servers) -> Candid
 @pytest.mark.parametrize("peer", [WEBDIS, EVE, POSTGRAPHILE, PLATFORMATIC], ids=lambda p: p.name)
 async def test_a_peer_carries_out_its_operations(peer: Peer, servers: Servers) -> None:
     async with LoadProcess() as load, AsyncExitStack() as stack:
-        candidate = await started(stack, peer, servers)
+        candidate = await start_candidate(stack, peer, servers)
         assert candidate.version.startswith(f"{peer.name} ")
         await candidate.rehearse()
         for operation in candidate.requests:
@@ -57,13 +57,13 @@ async def test_a_peer_carries_out_its_operations(peer: Peer, servers: Servers) -
         (PLATFORMATIC, render("GET", "/articles/nobody")),
         (EVE, render("GET", "/articles/a99999")),
     ],
-    ids=lambda each: each.name if isinstance(each, Peer) else "",
+    ids=lambda value: value.name if isinstance(value, Peer) else "",
 )
-async def test_what_a_peer_refuses_ends_the_benchmark(
+async def test_a_request_that_a_peer_refuses_ends_the_benchmark(
     peer: Peer, request_: bytes, servers: Servers
 ) -> None:
     async with LoadProcess() as load, AsyncExitStack() as stack:
-        candidate = await started(stack, peer, servers)
+        candidate = await start_candidate(stack, peer, servers)
         refused = replace(candidate, requests={"atomic update": [request_]})
         with pytest.raises(Failed, match=f"{peer.name} .*: atomic update"):
             await refused.rehearse()

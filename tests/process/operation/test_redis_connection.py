@@ -26,10 +26,10 @@ BLOCKING = command("BLPOP", "nothing-is-pushed-here", "0")
 @pytest.fixture
 async def connection(redis_config: SystemConfig) -> AsyncIterator[Connection]:
     options: dict[str, Any] = dict(parse_url(redis_config.url))
-    make = options.pop("connection_class", DriverConnection)
-    opened = await open_connection(make(**options, protocol=2), RuntimeError)
-    yield opened
-    opened.close()
+    connection_class = options.pop("connection_class", DriverConnection)
+    instance = await open_connection(connection_class(**options, protocol=2), RuntimeError)
+    yield instance
+    instance.close()
 
 
 async def test_replies_go_to_their_requests_in_order(connection: Connection) -> None:
@@ -65,10 +65,13 @@ async def test_an_unsent_request_is_reported_as_unsent(connection: Connection) -
     unsent = connection.request([command("PING")], monotonic() + 20)
     connection.close()
     failures = await asyncio.gather(sent, unsent, return_exceptions=True)
-    assert [each.sent for each in failures if isinstance(each, ConnectionLost)] == [True, False]
+    assert [failure.sent for failure in failures if isinstance(failure, ConnectionLost)] == [
+        True,
+        False,
+    ]
 
 
-async def test_a_reply_to_no_command_ends_the_connection(connection: Connection) -> None:
+async def test_an_unexpected_reply_ends_the_connection(connection: Connection) -> None:
     connection.data_received(b"+OK\r\n")
     assert connection.lost
 

@@ -107,7 +107,7 @@ async def test_a_broken_session_is_replaced_and_its_run_resumes(office: Office) 
             await office.ended(run)
     failed = await office.find(run)
     assert failed.state == "failed"
-    assert "make room" in failed.outcome["reasons"][0]
+    assert "free space" in failed.outcome["reasons"][0]
     await office.runs.resume("club", run)
     async with office.worker():
         assert len(office.rows(await office.ended(run))) == 2

@@ -33,11 +33,11 @@ from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
 
 ROOT = Path(__file__).parents[3]
-PRINTED = (ROOT / "docs" / "pages.md").read_text()
+DOCUMENTATION = (ROOT / "docs" / "pages.md").read_text()
 
 
 class Plane:
-    """As much of a control plane as a page needs."""
+    """The members of a control plane that pages need."""
 
     def __init__(self, name: str = "news") -> None:
         self.name = name
@@ -63,9 +63,9 @@ class Plane:
 
 
 def module_of(folder: Path) -> ModuleType:
-    """Write down what the documentation prints, and load it."""
-    (python,) = re.findall(r"```python\n(.*?)```", PRINTED, re.DOTALL)
-    (html,) = re.findall(r"```html\n(.*?)```", PRINTED, re.DOTALL)
+    """Write the module that the documentation prints, and load it."""
+    (python,) = re.findall(r"```python\n(.*?)```", DOCUMENTATION, re.DOTALL)
+    (html,) = re.findall(r"```html\n(.*?)```", DOCUMENTATION, re.DOTALL)
     (folder / "epochs.py").write_text(python)
     (folder / "epochs.html").write_text(html)
     spec = importlib.util.spec_from_file_location("epochs", folder / "epochs.py")
@@ -76,7 +76,7 @@ def module_of(folder: Path) -> ModuleType:
     return module
 
 
-async def shown(
+async def get(
     plane: Plane, *pages: Page, path: str, recent: RecentEvents | None = None
 ) -> httpx.Response:
     app = FastAPI()
@@ -90,7 +90,7 @@ async def shown(
 
 
 async def test_the_printed_page_joins_the_others(tmp_path: Path) -> None:
-    answer = await shown(Plane(), module_of(tmp_path).PAGE, path="/epochs")
+    answer = await get(Plane(), module_of(tmp_path).PAGE, path="/epochs")
     assert answer.status_code == 200
     assert "<li>news: 1,234</li>" in answer.text
     assert '<a href="/epochs" aria-current="page">Epochs</a>' in answer.text
@@ -99,7 +99,7 @@ async def test_the_printed_page_joins_the_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/epochs"])
 async def test_names_are_escaped_in_every_template(tmp_path: Path, path: str) -> None:
-    answer = await shown(Plane("<script>x</script>"), module_of(tmp_path).PAGE, path=path)
+    answer = await get(Plane("<script>x</script>"), module_of(tmp_path).PAGE, path=path)
     assert "<script>x" not in answer.text
     assert "&lt;script&gt;x" in answer.text
 
@@ -108,14 +108,14 @@ async def test_a_template_with_an_undefined_name_is_an_error(tmp_path: Path) -> 
     page = module_of(tmp_path).PAGE
     (tmp_path / "epochs.html").write_text("{{ nothing }}")
     with pytest.raises(UndefinedError):
-        await shown(Plane(), page, path="/epochs")
+        await get(Plane(), page, path="/epochs")
 
 
 async def test_the_overview_shows_energy_where_powers_are_stated() -> None:
-    assert "stated powers" not in (await shown(Plane(), path="/")).text
-    stated = Plane()
-    stated.energy = Energy(service=StatedPowers(idle_w=20.0, peak_w=60.0))
-    text = (await shown(stated, path="/")).text
+    assert "stated powers" not in (await get(Plane(), path="/")).text
+    plane = Plane()
+    plane.energy = Energy(service=StatedPowers(idle_w=20.0, peak_w=60.0))
+    text = (await get(plane, path="/")).text
     assert "20.0 to 60.0 W" in text
     assert "nothing is measured with a meter" in text
 
@@ -124,7 +124,7 @@ async def test_the_overview_shows_which_step_of_a_committed_write_is_refused() -
     recent = RecentEvents()
     reason = "redis refuses a step of a committed write to articles/a: it is full."
     recent.observe(RedoRecovered("news", "i", "refused", reason))
-    assert f"news: {reason}" in (await shown(Plane(), path="/", recent=recent)).text
+    assert f"news: {reason}" in (await get(Plane(), path="/", recent=recent)).text
 
 
 async def test_the_overview_counts_all_violations_and_lists_the_latest() -> None:
@@ -136,7 +136,7 @@ async def test_the_overview_counts_all_violations_and_lists_the_latest() -> None
                 for n in range(15)
             ]
 
-    text = (await shown(Violated(), path="/")).text
+    text = (await get(Violated(), path="/")).text
     assert "<strong>15</strong><span>violations of late</span>" in text
     assert text.count("articles.f") == 12
     assert "The first 12 of 15." in text
@@ -148,7 +148,7 @@ async def test_empty_pages_say_what_to_do_first() -> None:
             return []
 
     for path in ("/", "/map", "/what-if", "/jobs", "/data"):
-        text = (await shown(Empty(), path=path)).text
+        text = (await get(Empty(), path=path)).text
         assert 'class="first"' in text
         assert "curl -X PUT" in text
 
@@ -159,7 +159,7 @@ def test_pages_are_not_among_the_routes_of_the_api() -> None:
     assert not {"/map", "/what-if", "/"} & set(paths)
 
 
-def decided(throughput: float = 12_000) -> Decision:
+def make_decision(throughput: float = 12_000) -> Decision:
     annotations = [
         {"require": "atomic_updates"},
         {"metric": "write_throughput", "goal": 10_000, "weight": 3},
@@ -176,12 +176,12 @@ def decided(throughput: float = 12_000) -> Decision:
     return decide(schema, systems)
 
 
-def explained() -> dict[str, Any]:
-    return explain(decided(), "articles.hits")
+def make_explanation() -> dict[str, Any]:
+    return explain(make_decision(), "articles.hits")
 
 
 class Placed(Plane):
-    """A control plane with one decision, and another one that is supposed."""
+    """A control plane with one decision, and a supposed one."""
 
     async def schema(self, _: str) -> Any:
         hits = {"type": "integer", "annotations": [{"metric": "write_throughput", "goal": 10_000}]}
@@ -196,14 +196,14 @@ class Placed(Plane):
         return []
 
     async def summary(self, _: str) -> dict[str, Any]:
-        return summarise(decided())
+        return summarise(make_decision())
 
     async def explain(self, _: str, *node: str) -> dict[str, Any]:
         wait = {"operation": "read", "system": "fast", "wait_s": 0.0025, "why": "It keeps up."}
-        return {**explain(decided(), ".".join(node) or "*"), "batching": [wait]}
+        return {**explain(make_decision(), ".".join(node) or "*"), "batching": [wait]}
 
     async def what_if(self, *_: Any) -> dict[str, Any]:
-        why = decided(1e6).why("articles.hits")
+        why = make_decision(1e6).why("articles.hits")
         return {
             "nodes": {},
             "moves": [{"node": "articles.hits", "from": "fast", "to": "slow", "why": why}],
@@ -211,22 +211,22 @@ class Placed(Plane):
 
 
 async def test_pages_explain_a_decision_by_its_sentence() -> None:
-    sentence = decided().why("articles.hits")
+    sentence = make_decision().why("articles.hits")
     assert sentence == (
         "articles.hits requires atomic_updates: fast writes 2.08 times as fast as slow"
         " (25,000/s, 12,000/s), and write throughput is 75 % of the score;"
         " out: dumb (lacks atomic_updates, required by articles.hits)."
     )
-    map_ = (await shown(Placed(), path="/map?node=articles.hits")).text
+    map_ = (await get(Placed(), path="/map?node=articles.hits")).text
     assert f"It is on fast because {sentence}" in map_
     assert "waits up to 2.5 ms. It keeps up." in map_
-    supposed = decided(1e6).why("articles.hits")
-    assert "slow writes 40 times as fast as fast" in supposed
-    assert supposed in (await shown(Placed(), path="/what-if")).text
+    supposed_sentence = make_decision(1e6).why("articles.hits")
+    assert "slow writes 40 times as fast as fast" in supposed_sentence
+    assert supposed_sentence in (await get(Placed(), path="/what-if")).text
 
 
 def test_a_decision_in_words() -> None:
-    explanation = explained()
+    explanation = make_explanation()
     throughput, latency = schema_map.reasons(explanation)
     assert throughput == (
         "Write throughput (goal 10,000/s; 75 % of the score):"
@@ -241,18 +241,18 @@ def test_a_decision_in_words() -> None:
     )
 
 
-def test_what_a_required_system_costs() -> None:
+def test_the_cost_of_a_required_system() -> None:
     required = {"required_system": {"system": "slow", "node": "*"}, "margin": None}
-    assert schema_map.margin({**explained(), **required, "system": "slow"}) == (
+    assert schema_map.margin({**make_explanation(), **required, "system": "slow"}) == (
         "By today's scores fast leads with 2.12 to 0.9."
     )
-    assert schema_map.margin({**explained(), **required}) == (
+    assert schema_map.margin({**make_explanation(), **required}) == (
         "fast is required, and none scores higher."
     )
 
 
 def test_flips_are_listed_nearest_first() -> None:
-    flips = schema_map.flips(explained())
+    flips = schema_map.flips(make_explanation())
     assert flips[0] == "the write throughput of slow rose to 28,333/s (it is 12,000/s)"
     assert "the write throughput of fast fell to 8,667/s (it is 25,000/s)" in flips
 
@@ -304,9 +304,9 @@ def test_frequent_events_are_not_kept_among_the_latest() -> None:
     for epoch in range(60):
         recent.observe(PlacementDecided("news", epoch, {}, {}))
         recent.observe(RequestFinished("GET", "/", 200, 0.1))
-    kept = [event.observation for event in recent.events]
-    assert len(kept) == 50
-    assert kept[0] == PlacementDecided("news", 59, {}, {})
+    latest = [event.observation for event in recent.events]
+    assert len(latest) == 50
+    assert latest[0] == PlacementDecided("news", 59, {}, {})
 
 
 def test_other_content_has_another_address(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_templates_and_files_are_in_the_wheel(tmp_path: Path) -> None:
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    packed = set(zipfile.ZipFile(wheel).namelist())
+    names = set(zipfile.ZipFile(wheel).namelist())
     for folder in ("templates", "static"):
         files = (ROOT / "app" / "admin" / "pages" / folder).rglob("*.*")
-        assert {path.relative_to(ROOT).as_posix() for path in files} <= packed
+        assert {path.relative_to(ROOT).as_posix() for path in files} <= names

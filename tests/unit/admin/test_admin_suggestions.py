@@ -1,4 +1,4 @@
-"""Problems of the admin port end with the name that may be meant, whoever parses the body."""
+"""Problems of the admin port suggest the intended name, whoever parses the body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.http.test_http_reference import client_of
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "location", "meant"),
+    ("method", "path", "body", "location", "suggestion"),
     [
         ("PUT", "tenants/acme", {"limts": {}}, "/limts", "limits"),
         ("PUT", "tenants/acme", {"limits": {"objcts": 3}}, "/limits/objcts", "objects"),
@@ -25,12 +25,12 @@ from tests.unit.http.test_http_reference import client_of
     ],
 )
 async def test_members(
-    method: str, path: str, body: dict[str, Any], location: str, meant: str
+    method: str, path: str, body: dict[str, Any], location: str, suggestion: str
 ) -> None:
     context = AdminContext(tenancy=AsyncMock(), probes=AsyncMock())
     app = create_admin_app(Mock(), CollectorRegistry(), context)
     async with client_of(app) as client:
         answer = await client.request(method, f"/admin/v1/{path}", json=body)
     assert answer.status_code == 400, answer.text
-    details = {each["pointer"]: each["detail"] for each in answer.json()["errors"]}
-    assert details[location].endswith(f'; did you mean "{meant}"?')
+    details = {error["pointer"]: error["detail"] for error in answer.json()["errors"]}
+    assert details[location].endswith(f'; did you mean "{suggestion}"?')

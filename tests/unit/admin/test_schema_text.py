@@ -1,4 +1,4 @@
-"""Schemas as text: what is left out comes back, and mistakes have lines."""
+"""Schemas as text: omitted defaults come back, and mistakes have lines."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ TEXT = """{
 def test_defaults_are_left_out_and_come_back() -> None:
     complete = schema_document(parse_schema("news", SCHEMA))
     text = schema_text(complete)
-    stated = orjson.loads(text)
-    assert "mode" not in stated
-    assert stated["classes"]["comments"]["fields"]["text"] == {"type": "string", "max_length": 5000}
-    assert schema_document(parse_schema("news", stated)) == complete
+    document = orjson.loads(text)
+    assert "mode" not in document
+    assert document["classes"]["comments"]["fields"]["text"] == {
+        "type": "string",
+        "max_length": 5000,
+    }
+    assert schema_document(parse_schema("news", document)) == complete
 
 
 @pytest.mark.parametrize(

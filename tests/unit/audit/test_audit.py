@@ -17,7 +17,7 @@ from audit import vulnerabilities
 from audit.vulnerabilities import Reviewed, assess, audit_locks, read_reviewed
 
 TODAY = date(2026, 7, 1)
-HOLE = {"id": "PYSEC-1", "aliases": ["GHSA-1"], "fix_versions": ["1.1"], "description": ""}
+VULNERABILITY = {"id": "PYSEC-1", "aliases": ["GHSA-1"], "fix_versions": ["1.1"], "description": ""}
 
 
 def report_of(*packages: dict[str, Any]) -> dict[str, Any]:
@@ -45,14 +45,16 @@ def test_dependencies_without_vulnerabilities_pass() -> None:
 
 
 def test_a_vulnerability_fails_unless_it_was_reviewed_under_any_of_its_names() -> None:
-    leaky = report_of(package("leaky", HOLE))
+    leaky = report_of(package("leaky", VULNERABILITY))
     assert assess(leaky, [], TODAY).wrong == ("leaky 1.0: PYSEC-1, fixed in 1.1",)
     for name in ("PYSEC-1", "GHSA-1"):
         assert not assess(leaky, [review(name=name)], TODAY).wrong
 
 
 def test_a_review_ends() -> None:
-    [line] = assess(report_of(package("leaky", HOLE)), [review(date(2026, 6, 30))], TODAY).wrong
+    [line] = assess(
+        report_of(package("leaky", VULNERABILITY)), [review(date(2026, 6, 30))], TODAY
+    ).wrong
     assert "its review ended on 2026-06-30" in line
 
 
@@ -68,22 +70,22 @@ def test_a_service_that_knows_no_dependency_is_reported_in_one_line() -> None:
     assert report.summary == "Dependencies were not audited: the service knew none of them."
 
 
-def test_reviews_have_all_that_they_need() -> None:
-    whole = 'reviewed = [{id = "X", package = "p", reason = "why", until = 2027-01-01}]'
-    assert read_reviewed(whole) == [Reviewed("X", "p", "why", date(2027, 1, 1))]
+def test_incomplete_reviews_are_refused() -> None:
+    complete = 'reviewed = [{id = "X", package = "p", reason = "why", until = 2027-01-01}]'
+    assert read_reviewed(complete) == [Reviewed("X", "p", "why", date(2027, 1, 1))]
     for broken in (
         "",
-        whole.replace('reason = "why"', 'reason = ""'),
-        whole.replace("id =", "i ="),
+        complete.replace('reason = "why"', 'reason = ""'),
+        complete.replace("id =", "i ="),
     ):
         with pytest.raises(ValueError, match=r"reviewed\.toml"):
             read_reviewed(broken)
 
 
-# --- The whole audit: pip-audit itself, with a service that answers what the test sets.
+# --- The whole audit: pip-audit itself, with a service that the test scripts.
 
 LEAKY = b"leaky==1.0 --hash=sha256:" + b"0" * 64 + b"\n"
-KNOWN = {
+ADVISORIES = {
     "vulns": [
         {
             "id": "PYSEC-1",
@@ -103,7 +105,7 @@ KNOWN = {
 def answering(status: int, body: bytes) -> Iterator[str]:
     """A vulnerability service that gives this answer to every request."""
 
-    class Answering(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
@@ -113,7 +115,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -123,7 +125,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
             thread.join()
 
 
-def audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> int:
+def audit_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> int:
     (tmp_path / "requirements.lock").write_bytes(LEAKY)
     monkeypatch.setattr(vulnerabilities, "ROOT", tmp_path)
     command = (*vulnerabilities.PIP_AUDIT, "-s", "osv", "--osv-url", url)
@@ -134,7 +136,7 @@ def audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> int:
 @pytest.mark.parametrize(
     ("answer", "status", "output"),
     [
-        (KNOWN, 1, "leaky 1.0: PYSEC-1, fixed in 1.1"),
+        (ADVISORIES, 1, "leaky 1.0: PYSEC-1, fixed in 1.1"),
         ({}, 0, "Dependencies: no known vulnerability in 1 versions."),
     ],
 )
@@ -147,7 +149,7 @@ def test_a_pin_that_is_known_to_be_vulnerable_fails(
     output: str,
 ) -> None:
     with answering(200, orjson.dumps(answer)) as url:
-        assert audited(tmp_path, monkeypatch, url) == status
+        assert audit_status(tmp_path, monkeypatch, url) == status
     assert output in capsys.readouterr().out
 
 
@@ -163,7 +165,7 @@ def test_an_unreadable_answer_is_reported_and_does_not_count_as_no_vulnerability
     body: bytes,
 ) -> None:
     with answering(status, body) as url:
-        assert audited(tmp_path, monkeypatch, url) == 0
+        assert audit_status(tmp_path, monkeypatch, url) == 0
     output = capsys.readouterr().out
     assert output.startswith("Dependencies were not audited: ")
     assert len(output.splitlines()) == 1
@@ -171,12 +173,12 @@ def test_an_unreadable_answer_is_reported_and_does_not_count_as_no_vulnerability
 
 
 @pytest.mark.parametrize(
-    "printed", ["[]", "7", "{}", '{"dependencies": 7}', '{"dependencies": [{"name": "x"}]}', ""]
+    "report", ["[]", "7", "{}", '{"dependencies": 7}', '{"dependencies": [{"name": "x"}]}', ""]
 )
-def test_a_report_of_another_form_is_reported_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: str
+def test_a_report_of_another_form_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], report: str
 ) -> None:
-    monkeypatch.setattr(vulnerabilities, "PIP_AUDIT", ("-c", f"print({printed!r})"))
+    monkeypatch.setattr(vulnerabilities, "PIP_AUDIT", ("-c", f"print({report!r})"))
     assert audit_locks()
     assert not audit_locks(strict=True)
     assert capsys.readouterr().out.startswith("Dependencies were not audited: ")

@@ -39,7 +39,7 @@ source = "its releases"
 """
 
 
-def assessed(*pairs: tuple[str, str], today: date = TODAY) -> Outcome:
+def assess_pairs(*pairs: tuple[str, str], today: date = TODAY) -> Outcome:
     return assess_bundled(pairs, read_list(LIST), today)
 
 
@@ -56,7 +56,7 @@ def assessed(*pairs: tuple[str, str], today: date = TODAY) -> Outcome:
     ],
 )
 def test_a_version_with_its_fixes_passes(name: str, version: str) -> None:
-    outcome = assessed((name, version))
+    outcome = assess_pairs((name, version))
     assert outcome.passes(strict=True)
     assert "nothing is known against them" in outcome.lines[0]
 
@@ -73,27 +73,27 @@ def test_a_version_with_its_fixes_passes(name: str, version: str) -> None:
     ],
 )
 def test_a_version_that_lacks_a_fix_fails(name: str, version: str, output: str) -> None:
-    outcome = assessed((name, version))
+    outcome = assess_pairs((name, version))
     assert not outcome.passes(strict=False)
     assert output in outcome.wrong[0]
     assert "care is needed" in outcome.lines[0]
 
 
 def test_an_exception_expires() -> None:
-    assert assessed(("postgresql", "18.4"), today=date(2027, 1, 31)).wrong == ()
-    [line] = assessed(("postgresql", "18.4"), today=date(2027, 2, 1)).wrong
+    assert assess_pairs(("postgresql", "18.4"), today=date(2027, 1, 31)).wrong == ()
+    [line] = assess_pairs(("postgresql", "18.4"), today=date(2027, 2, 1)).wrong
     assert "accepted until 2027-01-31" in line
 
 
 def test_an_unreviewed_or_outdated_entry_fails_only_if_strict() -> None:
-    unlisted = assessed(("stranger", "1.0"))
-    late = assessed(("quiet", "1.0"), today=TODAY + STALE_AFTER + timedelta(days=1))
-    for outcome, output in ((unlisted, "nothing is written of stranger"), (late, "2026-11-23")):
+    unlisted = assess_pairs(("stranger", "1.0"))
+    outdated = assess_pairs(("quiet", "1.0"), today=TODAY + STALE_AFTER + timedelta(days=1))
+    for outcome, output in ((unlisted, "nothing is written of stranger"), (outdated, "2026-11-23")):
         assert outcome.passes(strict=False)
         assert not outcome.passes(strict=True)
         assert output in outcome.lines[-1]
         assert "not all could be looked up" in outcome.lines[0]
-    assert assessed(("quiet", "1.0"), today=TODAY + STALE_AFTER).passes(strict=True)
+    assert assess_pairs(("quiet", "1.0"), today=TODAY + STALE_AFTER).passes(strict=True)
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_an_incomplete_list_is_refused(text: str) -> None:
 
 
 def test_every_jar_and_server_that_is_used_is_on_our_list() -> None:
-    known = read_list(bundled.LIST.read_text())
-    outcome = audit_bundled(ROOT, known.looked_at)
+    fixes = read_list(bundled.LIST.read_text())
+    outcome = audit_bundled(ROOT, fixes.looked_at)
     assert outcome.passes(strict=True), outcome.lines
-    used = {name for name, _ in (*bundled.jars_in(ROOT), *bundled.bundled_servers())}
-    assert {"h2", "netty-handler", "valkey", "postgresql"} <= used
+    names = {name for name, _ in (*bundled.jars_in(ROOT), *bundled.bundled_servers())}
+    assert {"h2", "netty-handler", "valkey", "postgresql"} <= names
 
 
 def message(**members: Any) -> str:
@@ -133,8 +133,8 @@ FINDING = {
 
 
 def test_findings_of_go_are_reported_once() -> None:
-    found = message(finding=FINDING)
-    outcome = assess_go("\n".join([DATABASE, message(progress={}), found, found]))
+    finding = message(finding=FINDING)
+    outcome = assess_go("\n".join([DATABASE, message(progress={}), finding, finding]))
     assert outcome.wrong == ("golang.org/x/crypto v0.42.0: GO-2026-1, fixed in v0.56.0",)
     assert assess_go(DATABASE).passes(strict=True)
 
@@ -180,9 +180,9 @@ def test_a_strict_audit_fails_if_something_could_not_be_audited(
     monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: Outcome("Jars"))
     app = typer.Typer()
     app.command()(vulnerabilities.main)
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == status
-    assert "were not audited" in done.output
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == status
+    assert "were not audited" in result.output
 
 
 KNOWN: Final = {"name": "known", "version": "1", "vulns": []}

@@ -1,4 +1,4 @@
-"""Citations of documents: those that are broken are found, and there are none."""
+"""Citations of documents: broken ones are found, and the tree has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of identifiers: those that are banned are found in every kind of name."""
+"""The words of identifiers: banned words are found in every kind of name."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def place(schema: str) -> str:
 """
 
 
-def test_unwanted_words_are_found_where_things_are_named(tmp_path: Path) -> None:
+def test_unwanted_words_are_found_in_definitions(tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "judgement.py").write_text(MODULE)
-    found = {line.split(": ")[1] for line in unwanted_words(tmp_path)}
-    assert found == {"judgement", "HearingLine", "on_told", "place", "verdict", "told"}
+    names = {line.split(": ")[1] for line in unwanted_words(tmp_path)}
+    assert names == {"judgement", "HearingLine", "on_told", "place", "verdict", "told"}

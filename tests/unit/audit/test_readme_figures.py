@@ -55,22 +55,22 @@ def test_a_missed_target_is_shown_for_its_benchmark() -> None:
     assert lines == ["| `ppm` | top ten | 12.5 ms |  |  | 10 ms, **missed** | 1 of 2 |"]
 
 
-def test_otherwise_the_result_nearest_to_its_bar_does() -> None:
+def test_without_a_missed_target_the_result_nearest_to_its_bar_is_shown() -> None:
     far = {**HITS, "name": "far beyond", "ratio": 30.0}
     lines = in_short([{**REPORT, "results": [far, HITS]}]).splitlines()[2:]
     assert lines == ["| `ppm` | hits | 4,513 updates/s | 2,000 | 2.26 | 1.5 | 2 of 2 |"]
 
 
-def test_without_bars_the_first_result_does() -> None:
+def test_without_bars_the_first_result_is_shown() -> None:
     lines = in_short([{**REPORT, "results": [{**HITS, "bar": None, "met": None}]}]).splitlines()[2:]
     assert lines == ["| `ppm` | hits | 4,513 updates/s | 2,000 | 2.26 |  | none is set |"]
 
 
 def test_new_figures_replace_the_old_ones() -> None:
     text = README.read_text()
-    once = renewed(text, [{**REPORT, "name": "join"}])
-    assert "12.5 ms" in once
-    assert renewed(once, []) == renewed(text, [])
+    updated = renewed(text, [{**REPORT, "name": "join"}])
+    assert "12.5 ms" in updated
+    assert renewed(updated, []) == renewed(text, [])
 
 
 def test_the_readme_names_every_benchmark_with_missed_bars() -> None:

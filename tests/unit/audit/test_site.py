@@ -1,4 +1,4 @@
-"""The site: broken links end its build, and its pictures are legible, and shown."""
+"""The site: broken links end its build; its pictures are legible and shown."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ PICTURES = sorted(DOCS.rglob("*.svg"))
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def built(folder: Path, **pages: str) -> tuple[int, str]:
-    """Build a site of a few pages by the rules of ours; the first one alone is in the menu."""
+def build(folder: Path, **pages: str) -> tuple[int, str]:
+    """Build a site of a few pages with our settings; only the first one is in the menu."""
     docs = folder / "docs"
     docs.mkdir()
     for name, text in pages.items():
         (docs / f"{name}.md").write_text(text)
     config = folder / "mkdocs.yml"
-    ours = f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: docs\nhooks: []\n"
-    config.write_text(f"{ours}nav: [{next(iter(pages))}.md]\n")
+    settings = f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: docs\nhooks: []\n"
+    config.write_text(f"{settings}nav: [{next(iter(pages))}.md]\n")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         capture_output=True,
         text=True,
         check=False,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
     )
-    return done.returncode, done.stderr
+    return process.returncode, process.stderr
 
 
 def test_a_site_without_fault_is_built(tmp_path: Path) -> None:
-    # The anchor has the form that forges give it.
-    status, log = built(tmp_path, index="# A\n\n[b](#b--c)\n\n## B · c\n")
+    # The anchor has the form that forges use.
+    status, log = build(tmp_path, index="# A\n\n[b](#b--c)\n\n## B · c\n")
     assert status == 0, log
     page = (tmp_path / "site" / "index.html").read_text()
     assert "<script" in page
@@ -57,13 +57,13 @@ def test_a_site_without_fault_is_built(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_link_ends_the_build(tmp_path: Path, text: str, fault: str) -> None:
-    status, log = built(tmp_path, index=f"# A\n\n{text}\n")
+    status, log = build(tmp_path, index=f"# A\n\n{text}\n")
     assert status != 0
     assert fault in log
 
 
 def test_a_page_that_is_not_in_the_menu_ends_the_build(tmp_path: Path) -> None:
-    status, log = built(tmp_path, index="# A\n", lonely="# B\n")
+    status, log = build(tmp_path, index="# A\n", lonely="# B\n")
     assert status != 0
     assert "lonely.md" in log
 

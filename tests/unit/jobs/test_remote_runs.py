@@ -101,7 +101,7 @@ def test_a_service_that_stays_silent_may_have_the_job(
 ) -> None:
     monkeypatch.setattr(reconnection, "SILENCE_S", -1.0)
     thread, _ = answering(listener, b"")
-    with pytest.raises(ServiceRefused, match=r"does not answer.*The job may be submitted"):
+    with pytest.raises(ServiceRefused, match=r"does not answer.*The job may have been submitted"):
         submit(listener)
     thread.join()
 
@@ -165,7 +165,7 @@ def test_a_service_that_only_says_that_it_takes_no_more_is_given_up(
     monkeypatch.setattr(reconnection, "monotonic", lambda: clock[0])
     answers = (limited(429, 300), b"", limited(429, 290), b"", limited(429, 10))
     thread, _ = answering(listener, *answers)
-    with pytest.raises(ServiceRefused, match=r"^Not now\. The job may be submitted"):
+    with pytest.raises(ServiceRefused, match=r"^Not now\. The job may have been submitted"):
         submit(listener)
     thread.join()
     assert clock == [591.0]

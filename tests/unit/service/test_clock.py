@@ -27,47 +27,49 @@ class Machine:
         return (self.true_s - START_S) * (1 + self._drift)
 
 
-def reading(machine: Machine, server_ahead_s: float, there_s: float, back_s: float) -> ServerClock:
-    """Let a machine read a server's clock; the request takes a time, and so does the answer."""
+def reading(
+    machine: Machine, server_ahead_s: float, request_s: float, reply_s: float
+) -> ServerClock:
+    """Let a machine read a server's clock; request and reply take their times."""
     clock, sent_at = ServerClock(machine), machine.monotonic()
-    machine.true_s += there_s
-    shown_us = int((machine.true_s + server_ahead_s) * 1e6)
-    machine.true_s += back_s
-    clock.read(shown_us, sent_at)
+    machine.true_s += request_s
+    server_us = int((machine.true_s + server_ahead_s) * 1e6)
+    machine.true_s += reply_s
+    clock.read(server_us, sent_at)
     return clock
 
 
 @given(
     ahead_s=st.floats(-1e6, 1e6),
     server_ahead_s=st.floats(-1e6, 1e6),
-    there_s=SECONDS,
-    back_s=SECONDS,
-    passed_s=SECONDS,
+    request_s=SECONDS,
+    reply_s=SECONDS,
+    elapsed_s=SECONDS,
     drift=st.floats(-DRIFT / 2, DRIFT / 2),
 )
 def test_the_estimate_is_never_ahead_and_behind_by_the_response_time_only(
     ahead_s: float,
     server_ahead_s: float,
-    there_s: float,
-    back_s: float,
-    passed_s: float,
+    request_s: float,
+    reply_s: float,
+    elapsed_s: float,
     drift: float,
 ) -> None:
     machine = Machine(ahead_s, drift)
-    clock = reading(machine, server_ahead_s, there_s, back_s)
-    machine.true_s += passed_s
-    shown_s = machine.true_s + server_ahead_s
-    assert shown_s - back_s - 2 * DRIFT * passed_s - 1e-3 <= clock.now() <= shown_s + 1e-3
+    clock = reading(machine, server_ahead_s, request_s, reply_s)
+    machine.true_s += elapsed_s
+    server_s = machine.true_s + server_ahead_s
+    assert server_s - reply_s - 2 * DRIFT * elapsed_s - 1e-3 <= clock.now() <= server_s + 1e-3
 
 
-@given(difference_s=st.floats(-1e6, 1e6), there_s=SECONDS, back_s=SECONDS)
-def test_a_skew_is_not_made_of_the_time_that_the_reading_took(
-    difference_s: float, there_s: float, back_s: float
+@given(difference_s=st.floats(-1e6, 1e6), request_s=SECONDS, reply_s=SECONDS)
+def test_a_skew_does_not_include_the_duration_of_the_reading(
+    difference_s: float, request_s: float, reply_s: float
 ) -> None:
-    skew_s = reading(Machine(0.0), difference_s, there_s, back_s).skew_s
+    skew_s = reading(Machine(0.0), difference_s, request_s, reply_s).skew_s
     assert skew_s is not None
     assert abs(skew_s) <= abs(difference_s) + 1e-3
-    assert abs(skew_s - difference_s) <= there_s + back_s + 1e-3
+    assert abs(skew_s - difference_s) <= request_s + reply_s + 1e-3
 
 
 @pytest.mark.parametrize("ahead_s", [-30.0, 30.0])

@@ -1,4 +1,4 @@
-"""The command line as a whole: what it imports, and how commands end that cannot be carried out."""
+"""The command line as a whole: its imports, and how commands fail."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ HEAVY = {
         "spark_jobs.session",
     ),
 }
-"""What takes most of the time that imports take."""
+"""The modules that take the longest to import."""
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["job", "run", "-h"], []])
-def test_help_waits_for_nothing_that_a_command_needs(arguments: list[str]) -> None:
+def test_help_does_not_import_the_modules_of_commands(arguments: list[str]) -> None:
     code = (
         "import sys\n"
         "from app.cli import main\n"
         "try: main()\n"
         f"except SystemExit: assert not {HEAVY!r} & sys.modules.keys()"
     )
-    done = ran(code, *arguments)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout or done.stderr
+    result = run_python(code, *arguments)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout or result.stderr
 
 
 def test_a_remedy_is_printed_as_it_is_to_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brackets are no markup."""
+    """Brackets are not markup."""
     missing = Finding("Spark", found=False, detail="[/] no pyspark", remedy='"portolan[spark]"')
     monkeypatch.setattr("app.commands.doctor.installation.examine", lambda *_, **__: [missing])
     result = CliRunner().invoke(command_line(["doctor"]), ["doctor"], env={"COLUMNS": "200"})
@@ -66,17 +66,17 @@ def test_a_remedy_is_printed_as_it_is_to_be_typed(monkeypatch: pytest.MonkeyPatc
 def test_a_demo_whose_request_is_refused_ends_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def refused(*_: Any) -> None:
+    async def refuse(*_: Any) -> None:
         raise Failed("PUT /v1/news: 413 [/] too large")
 
-    monkeypatch.setattr("app.commands.demo.story.run_demo", refused)
+    monkeypatch.setattr("app.commands.demo.story.run_demo", refuse)
     result = CliRunner().invoke(command_line(["demo"]), ["demo"], env={"COLUMNS": "200"})
     assert result.exit_code == 1
     assert "Portolan cannot run: PUT /v1/news: 413 [/] too large" in result.output
     assert "Traceback" not in result.output
 
 
-def ran(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *arguments]
     settings = {**os.environ, **environment, "COLUMNS": "200"}
     return subprocess.run(command, env=settings, check=False, capture_output=True, text=True)
@@ -86,14 +86,16 @@ MAIN = "from app.cli import main; main()"
 
 
 def test_an_unknown_variable_causes_a_warning() -> None:
-    done = ran(MAIN, "bench", "--list", PORTOLAN_PROT="80", PORTOLAN_TEST_REDIS_URL="redis://x")
-    assert done.returncode == 0
-    assert done.stderr.splitlines() == [
+    result = run_python(
+        MAIN, "bench", "--list", PORTOLAN_PROT="80", PORTOLAN_TEST_REDIS_URL="redis://x"
+    )
+    assert result.returncode == 0
+    assert result.stderr.splitlines() == [
         "Warning: PORTOLAN_PROT is not a setting and changes nothing; did you mean PORTOLAN_PORT?"
     ]
 
 
-def test_the_doctor_finds_variables_that_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_finds_unknown_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTOLAN_SPARK_MASTER", "local")
     monkeypatch.setenv("portolan_port", "1")
     [finding] = examine_environment()
@@ -107,18 +109,18 @@ def test_files_of_commands_are_readable_by_their_user_only(tmp_path: Path) -> No
     options = ("--keys", str(keys), "--fields", "name", "--workers", "1")
     previous = os.umask(0)
     try:
-        assert ran(MAIN, "encode", "--keys", str(keys), "--new-keys").returncode == 0
-        done = ran(MAIN, "encode", str(people), str(encoded), *options)
+        assert run_python(MAIN, "encode", "--keys", str(keys), "--new-keys").returncode == 0
+        result = run_python(MAIN, "encode", str(people), str(encoded), *options)
     finally:
         os.umask(previous)
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert {stat.S_IMODE(file.stat().st_mode) for file in (keys, encoded)} == {0o600}
 
 
 def test_an_invalid_setting_ends_a_command_with_a_sentence() -> None:
-    done = ran(MAIN, "bench", "--list", PORTOLAN_LOG_FORMAT="loud")
-    assert done.returncode == 1
-    assert done.stderr.startswith("Portolan cannot run: ")
+    result = run_python(MAIN, "bench", "--list", PORTOLAN_LOG_FORMAT="loud")
+    assert result.returncode == 1
+    assert result.stderr.startswith("Portolan cannot run: ")
 
 
 @pytest.mark.parametrize(
@@ -139,11 +141,11 @@ def test_an_unknown_benchmark_is_refused() -> None:
 
 def test_a_command_of_a_checkout_is_refused_without_one() -> None:
     """An installed wheel has no benchmarks."""
-    without = "import app.cli; app.cli.find_spec = lambda name: None; app.cli.main()"
-    refused = ran(without, "bench", "--list")
-    assert refused.returncode == 2
-    assert "checkout" in refused.stderr
-    assert "bench" not in ran(without, "--help").stdout
+    code = "import app.cli; app.cli.find_spec = lambda name: None; app.cli.main()"
+    result = run_python(code, "bench", "--list")
+    assert result.returncode == 2
+    assert "checkout" in result.stderr
+    assert "bench" not in run_python(code, "--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -151,18 +153,16 @@ def test_a_command_of_a_checkout_is_refused_without_one() -> None:
 )
 def test_a_shell_completes_commands(words: str, offered: str) -> None:
     code = f"import sys; sys.argv[0] = 'portolan'; {MAIN}"
-    typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    done = ran(code, _PORTOLAN_COMPLETE="complete_bash", **typed)
-    assert done.stdout.split() == [offered], done.stderr
+    completion = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    result = run_python(code, _PORTOLAN_COMPLETE="complete_bash", **completion)
+    assert result.stdout.split() == [offered], result.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("arguments", "suggestion"),
     [(["shcema"], "schema"), (["qurey", "shop"], "query"), (["key", "lst"], "list")],
 )
-def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(
-    words: list[str], meant: str
-) -> None:
-    done = ran(MAIN, *words)
-    assert done.returncode == 2
-    assert f"Did you mean '{meant}'?" in done.stderr
+def test_a_mistyped_command_gets_a_suggestion(arguments: list[str], suggestion: str) -> None:
+    result = run_python(MAIN, *arguments)
+    assert result.returncode == 2
+    assert f"Did you mean '{suggestion}'?" in result.stderr

@@ -66,7 +66,7 @@ async def test_a_cancellation_cancels_all_calls() -> None:
     never = asyncio.Event()
     work = [_step(log, name, never) for name in ("one", "two", "three")]
     task = asyncio.create_task(concurrently(work))
-    for _ in range(3):  # its step, that of the tasks it starts, and one to spare
+    for _ in range(3):  # one step for itself, one for the tasks it starts, and one to spare
         await asyncio.sleep(0)
     assert len(log) == len(work)
     task.cancel()

@@ -1,4 +1,4 @@
-"""Ids of the lines of an import that have none."""
+"""Ids for lines of an import without one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def id_of(ids: LineIds, number: int, line: bytes = b"{}") -> str:
 
 def test_ids_are_valid_and_in_the_order_of_lines() -> None:
     ids = LineIds(BytesIO(), "orders")
-    made = [id_of(ids, number) for number in (1, 2, 255, 256, 65_536, 10**9)]
-    assert made == sorted(set(made))
-    assert not any(map(id_error, made))
-    assert {each[14] for each in made} == {"8"}
+    generated_ids = [id_of(ids, number) for number in (1, 2, 255, 256, 65_536, 10**9)]
+    assert generated_ids == sorted(set(generated_ids))
+    assert not any(map(id_error, generated_ids))
+    assert {id_[14] for id_ in generated_ids} == {"8"}
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_other_lines_are_returned_as_they_are(line: bytes) -> None:
 
 
 def test_ids_follow_from_the_content_of_a_file(tmp_path: Path) -> None:
-    """It is read again, from where the lines begin to its end, and goes on where it was."""
-    made = []
+    """The file is read from its first line to its end, and then from where it was."""
+    id_pairs = []
     for name, head, lines in (
         ("a", b"", b"{}\n{}\n"),
         ("b", b"head\n", b"{}\n{}\n"),
@@ -69,28 +69,28 @@ def test_ids_follow_from_the_content_of_a_file(tmp_path: Path) -> None:
             source.read(len(head))
             ids = LineIds(source, None)
             line = source.readline()
-            made.append((id_of(ids, 1, line), id_of(ids, 2, source.readline())))
-    assert made[0] == made[1]
-    assert not {*made[0]} & {*made[2]}
+            id_pairs.append((id_of(ids, 1, line), id_of(ids, 2, source.readline())))
+    assert id_pairs[0] == id_pairs[1]
+    assert not {*id_pairs[0]} & {*id_pairs[2]}
 
 
-def test_the_id_of_a_file_that_was_made_can_be_given(tmp_path: Path) -> None:
+def test_the_generated_id_of_a_file_can_be_given(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"{}\n")
     with path.open("rb") as source:
         ids = LineIds(source, None)
-        made = id_of(ids, 1)
-    assert id_of(LineIds(BytesIO(b"others"), ids.import_id), 1) == made
-    assert id_of(LineIds(BytesIO(b"{}\n"), "orders"), 1) != made
+        line_id = id_of(ids, 1)
+    assert id_of(LineIds(BytesIO(b"others"), ids.import_id), 1) == line_id
+    assert id_of(LineIds(BytesIO(b"{}\n"), "orders"), 1) != line_id
 
 
 def test_a_pipe_is_read_once() -> None:
-    made = []
+    line_ids = []
     for _ in "12":
         read, write = os.pipe()
         os.write(write, b"{}\n{}\n")
         os.close(write)
         with os.fdopen(read, "rb") as source:
             ids = LineIds(source, None)
-            made += [id_of(ids, number, line) for number, line in enumerate(source, 1)]
-    assert len({*made}) == 4
+            line_ids += [id_of(ids, number, line) for number, line in enumerate(source, 1)]
+    assert len({*line_ids}) == 4

@@ -36,10 +36,10 @@ SYSTEMS = [
 
 @pytest.fixture
 def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds of every rest that is taken."""
-    taken: list[float] = []
-    monkeypatch.setattr("mediator.base.offload.sleep", taken.append)
-    return taken
+    """The seconds of every rest."""
+    durations: list[float] = []
+    monkeypatch.setattr("mediator.base.offload.sleep", durations.append)
+    return durations
 
 
 def compute() -> float:
@@ -66,7 +66,7 @@ async def test_the_event_loop_never_rests(rests: list[float]) -> None:
 
 
 def test_every_step_of_placing_a_large_schema_yields(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Field by field: what is computed at once must not grow with the schema."""
+    """Field by field: work between two yields must not grow with the schema."""
     calls: list[None] = []
     monkeypatch.setattr("mediator.base.offload.throttle", lambda: calls.append(None))
     schema = parse_schema("news", WIDE)
@@ -85,8 +85,8 @@ def test_every_step_of_placing_a_large_schema_yields(monkeypatch: pytest.MonkeyP
 
 async def test_a_large_schema_yields_while_it_is_read_and_placed(rests: list[float]) -> None:
     schema = await offload(True, parse_schema, "news", WIDE)
-    read = len(rests)
+    rests_of_parsing = len(rests)
     decision = await offload(True, decide, schema, SYSTEMS)
-    placed = len(rests)
+    rests_of_placing = len(rests)
     await offload(True, lambda: [decision.why(node) for node in decision.placements])
-    assert 0 < read < placed < len(rests)
+    assert 0 < rests_of_parsing < rests_of_placing < len(rests)

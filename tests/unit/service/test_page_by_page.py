@@ -1,4 +1,4 @@
-"""Requests that go on where the one before ended, whatever the service does in between."""
+"""Requests that resume where the previous one ended, whatever the service does in between."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from app.commands.service_client import ServiceRefused
 
 
 class Service:
-    """Answers requests as it was told, and notes where each began and what was counted."""
+    """Answers requests as scripted, and records the start of each and the count of objects."""
 
     def __init__(self, *answers: dict[str, Any] | ServiceRefused) -> None:
         self._answers: Iterator[dict[str, Any] | ServiceRefused] = iter(answers)
-        self.begun: list[dict[str, str]] = []
+        self.starts: list[dict[str, str]] = []
         self.objects = 0
 
-    def send(self, begin: dict[str, str]) -> dict[str, Any]:
-        self.begun.append(begin)
+    def send(self, start: dict[str, str]) -> dict[str, Any]:
+        self.starts.append(start)
         answer = next(self._answers)
         if isinstance(answer, ServiceRefused):
             raise answer
         return answer
 
-    def goes_on(self, after: str | None) -> str:
+    def hint(self, after: str | None) -> str:
         return resume_hint("f", after=after)
 
-    def work(self, after: str | None = None) -> None:
-        send_pages(self.send, self.count, after, self.goes_on)
+    def run(self, after: str | None = None) -> None:
+        send_pages(self.send, self.count, after, self.hint)
 
     def count(self, answer: dict[str, Any]) -> str:
         self.objects += answer.get("objects", 0)
@@ -45,18 +45,18 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnection, "PAUSE_S", 0.0)
 
 
-def test_it_ends_where_nothing_is_beyond() -> None:
+def test_it_ends_after_the_last_page() -> None:
     service = Service({"objects": 2, "next": "b"}, {"objects": 1, "next": None})
-    service.work()
-    assert (service.begun, service.objects) == ([{}, {"after": "b"}], 3)
+    service.run()
+    assert (service.starts, service.objects) == ([{}, {"after": "b"}], 3)
 
 
 def test_it_goes_on_once_the_service_answers_again() -> None:
     silent = ServiceRefused("silent", transient=True)
     late = ServiceRefused("late", transient=True, problem={"objects": 1, "next": "c"})
     service = Service({"objects": 2, "next": "b"}, silent, late, {"objects": 1, "next": None})
-    service.work("a")
-    assert [each["after"] for each in service.begun] == ["a", "b", "b", "c"]
+    service.run("a")
+    assert [start["after"] for start in service.starts] == ["a", "b", "b", "c"]
     assert service.objects == 4
 
 
@@ -64,32 +64,32 @@ def test_a_refusal_that_is_final_says_how_to_go_on() -> None:
     refused = ServiceRefused("A rule is needed.", problem={"objects": 1, "next": "c"})
     service = Service({"objects": 2, "next": "b"}, refused)
     with pytest.raises(ServiceRefused, match=r"A rule is needed\. To go on: f --after c"):
-        service.work()
+        service.run()
     assert service.objects == 3
     silent = Service(ServiceRefused("silent", transient=True))
     with pytest.raises(ServiceRefused, match=r"^silent$"):
-        silent.work()
+        silent.run()
 
 
-def test_what_may_be_done_without_an_answer_says_how_to_go_on() -> None:
+def test_a_request_that_may_be_done_says_how_to_go_on() -> None:
     lost = ServiceRefused("lost", transient=True, may_be_done=True)
     service = Service(lost, ServiceRefused("No."))
     with pytest.raises(ServiceRefused, match=r"^No\. To go on: f$"):
-        service.work()
-    assert service.begun == [{}, {}]
+        service.run()
+    assert service.starts == [{}, {}]
 
 
-def test_what_goes_on_in_parts_is_never_waited_for_too_long(
+def test_a_request_that_progresses_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each part begins the waits anew; two refusals without one between them end it."""
+    """Each page restarts the waiting time; two refusals in a row without one end it."""
     monkeypatch.setattr(reconnection, "BUSY_S", 0.0)
     monkeypatch.setattr(reconnection, "monotonic", partial(next, count()))
-    parts = [_busy(next_) for next_ in "bcd"]
-    Service(*parts, {"next": None}).work("a")
-    service = Service(*parts, _busy("d"))
+    pages = [_busy(next_) for next_ in "bcd"]
+    Service(*pages, {"next": None}).run("a")
+    service = Service(*pages, _busy("d"))
     with pytest.raises(ServiceRefused, match=r"To go on: f --after d$"):
-        service.work("a")
+        service.run("a")
 
 
 def _busy(next_: str) -> ServiceRefused:

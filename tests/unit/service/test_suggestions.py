@@ -1,4 +1,4 @@
-"""Which known name is suggested for one that is not known, and how much is done to find it."""
+"""Which known name is suggested for an unknown one, and the effort to find it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = st.text("abc_", max_size=12)
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         ("pric", "price"),
         ("pricee", "price"),
@@ -38,37 +38,37 @@ NAMES = st.text("abc_", max_size=12)
         ("price", None),
     ],
 )
-def test_the_nearest_name_is_suggested(name: str, meant: str | None) -> None:
-    assert nearest(name, FIELDS) == meant
-    assert did_you_mean(name, FIELDS) == (f'; did you mean "{meant}"?' if meant else "")
+def test_the_nearest_name_is_suggested(name: str, suggestion: str | None) -> None:
+    assert nearest(name, FIELDS) == suggestion
+    assert did_you_mean(name, FIELDS) == (f'; did you mean "{suggestion}"?' if suggestion else "")
 
 
-def test_of_several_near_names_the_nearest_is_suggested_in_whatever_order() -> None:
-    known = ["write_latency", "read_latencies", "read_latency"]
-    for each in (known, known[::-1]):
-        assert nearest("read_latencyy", each) == "read_latency"
+def test_of_several_near_names_the_nearest_is_suggested_in_any_order() -> None:
+    names = ["write_latency", "read_latencies", "read_latency"]
+    for ordered_names in (names, names[::-1]):
+        assert nearest("read_latencyy", ordered_names) == "read_latency"
     assert nearest("cat", ["car", "bat"]) == nearest("cat", ["bat", "car"]) == "bat"
 
 
-def test_what_the_reader_may_not_know_is_not_suggested_and_hides_no_other() -> None:
+def test_hidden_names_are_not_suggested_and_hide_no_other_name() -> None:
     assert nearest("note", ["notes", "noted_by"], lambda name: name != "notes") is None
     assert nearest("nots", ["notes", "not"], lambda name: name != "not") == "notes"
     assert did_you_mean("nots", ["notes"], lambda _: False) == ""
 
 
 @pytest.mark.parametrize("name", [None, 5, ["price"], {"price": 1}, "price" * 20_000])
-def test_nothing_is_looked_at_for_what_is_no_name(name: object) -> None:
-    looked_at = iter(FIELDS)
-    assert did_you_mean(name, looked_at) == ""
-    assert list(looked_at) == list(FIELDS)
+def test_no_candidate_is_read_for_an_invalid_name(name: object) -> None:
+    candidates = iter(FIELDS)
+    assert did_you_mean(name, candidates) == ""
+    assert list(candidates) == list(FIELDS)
 
 
-def test_of_however_many_names_only_so_many_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared, looked_at = [], []
+def test_the_number_of_compared_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared, read_numbers = [], []
 
-    def known() -> Iterator[str]:
+    def candidates() -> Iterator[str]:
         for number in range(100_000):
-            looked_at.append(number)
+            read_numbers.append(number)
             yield f"{'a' * 50}{number:06}"
 
     def differing(one: str, other: str) -> int:
@@ -76,25 +76,25 @@ def test_of_however_many_names_only_so_many_are_compared(monkeypatch: pytest.Mon
         return len(one)
 
     monkeypatch.setattr(suggestions, "differing_letters", differing)
-    assert nearest("a" * 56, known()) is None
+    assert nearest("a" * 56, candidates()) is None
     assert 0 < len(compared) <= 64
-    assert len(looked_at) <= 501
+    assert len(read_numbers) <= 501
 
 
 @given(NAMES, st.lists(NAMES, max_size=5))
-def test_a_suggestion_is_one_of_the_names_and_another_than_the_one_given(
-    name: str, known: list[str]
+def test_a_suggestion_is_one_of_the_names_and_not_the_given_one(
+    name: str, names: list[str]
 ) -> None:
-    assert nearest(name, known) in {*known, None} - {name}
+    assert nearest(name, names) in {*names, None} - {name}
 
 
 @given(NAMES.filter(lambda name: len(name) > 3), st.data())
 def test_one_slip_is_always_found(name: str, data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(name) - 1))
+    position = data.draw(st.integers(0, len(name) - 1))
     slips = (
-        name[:at] + name[at + 1 :],
-        name[:at] + "z" + name[at:],
-        name[:at] + "z" + name[at + 1 :],
+        name[:position] + name[position + 1 :],
+        name[:position] + "z" + name[position:],
+        name[:position] + "z" + name[position + 1 :],
     )
     for slip in slips:
         assert slip == name or nearest(slip, [name]) == name

@@ -16,18 +16,18 @@ SELECTIVITIES = st.integers(1, 100).map(lambda values: 1 / values)
 def test_the_numbers_of_the_worked_example() -> None:
     """Oracle E4: a 100 ms, b 20 ms, R 5 a second, sel 0.1, bound 10 s."""
     costs = Costs(0.1, 0.02)
-    least = waiting_time(costs, 5, 0.1, 10, "latency")
-    most = waiting_time(costs, 5, 0.1, 10, "work")
-    assert least.wait_s == pytest.approx(0.1111, abs=1e-4)
-    assert least.batch < 1
-    assert most.wait_s == pytest.approx(0.9802, abs=1e-4)
-    assert most.batch == pytest.approx(4.90, abs=0.01)
-    assert costs.of_batch(most.batch) / most.batch == pytest.approx(0.0404, abs=1e-4)
-    assert costs.speedup(most.batch) == pytest.approx(2.97, abs=0.01)
+    by_latency = waiting_time(costs, 5, 0.1, 10, "latency")
+    by_work = waiting_time(costs, 5, 0.1, 10, "work")
+    assert by_latency.wait_s == pytest.approx(0.1111, abs=1e-4)
+    assert by_latency.batch < 1
+    assert by_work.wait_s == pytest.approx(0.9802, abs=1e-4)
+    assert by_work.batch == pytest.approx(4.90, abs=0.01)
+    assert costs.of_batch(by_work.batch) / by_work.batch == pytest.approx(0.0404, abs=1e-4)
+    assert costs.speedup(by_work.batch) == pytest.approx(2.97, abs=0.01)
     assert costs.speedup(1e9) == pytest.approx(6)
 
 
-def test_a_bound_that_cannot_hold_is_said_with_the_numbers() -> None:
+def test_a_bound_that_cannot_hold_is_explained_with_the_numbers() -> None:
     refused = waiting_time(Costs(1.0, 0.01), 5, 0.1, 2, "latency")
     assert not refused.is_valid
     assert "The bound of 2 s cannot hold" in refused.explanation
@@ -48,19 +48,23 @@ def test_a_valid_wait_keeps_the_bound_and_is_no_shorter_than_a_batch(
 ) -> None:
     """Theorem 2: (1/sel) * T + T_P is within the bound; and 0 <= T_P <= T."""
     costs = Costs(constant_s, linear_s)
-    found = waiting_time(costs, rate, selectivity, 10, objective)  # type: ignore[arg-type]
-    assume(found.is_valid)
-    batch_s = costs.of_batch(found.batch)
-    assert batch_s <= found.wait_s * (1 + 1e-9)
-    assert found.wait_s / selectivity + batch_s <= 10 * (1 + 1e-9)
+    wait = waiting_time(costs, rate, selectivity, 10, objective)  # type: ignore[arg-type]
+    assume(wait.is_valid)
+    batch_s = costs.of_batch(wait.batch)
+    assert batch_s <= wait.wait_s * (1 + 1e-9)
+    assert wait.wait_s / selectivity + batch_s <= 10 * (1 + 1e-9)
 
 
 @given(SECONDS, SECONDS, st.floats(1, 1e6), st.floats(1, 1e6))
 def test_larger_batches_take_no_more_time_for_each_message(
-    constant_s: float, linear_s: float, one: float, other: float
+    constant_s: float, linear_s: float, first_batch: float, second_batch: float
 ) -> None:
     """Theorem 1; and theorem 3: no less than the linear part."""
-    costs, small, large = Costs(constant_s, linear_s), min(one, other), max(one, other)
+    costs, small, large = (
+        Costs(constant_s, linear_s),
+        min(first_batch, second_batch),
+        max(first_batch, second_batch),
+    )
     of_small, of_large = costs.of_batch(small) / small, costs.of_batch(large) / large
     assert linear_s <= of_large <= of_small * (1 + 1e-9)
 
@@ -70,9 +74,9 @@ def test_the_borders_are_where_their_conditions_are_equations(
     constant_s: float, linear_s: float, rate: float, selectivity: float
 ) -> None:
     assume(rate * linear_s < 0.99)
-    found = waiting_time(Costs(constant_s, linear_s), rate, selectivity, 10, "latency")
-    assert found.lower_s is not None
-    batch_s = constant_s + linear_s * rate * found.lower_s
-    assert batch_s == pytest.approx(found.lower_s)
-    longest_s = found.upper_s / selectivity + constant_s + linear_s * rate * found.upper_s
-    assert longest_s == pytest.approx(10)
+    wait = waiting_time(Costs(constant_s, linear_s), rate, selectivity, 10, "latency")
+    assert wait.lower_s is not None
+    batch_s = constant_s + linear_s * rate * wait.lower_s
+    assert batch_s == pytest.approx(wait.lower_s)
+    max_latency_s = wait.upper_s / selectivity + constant_s + linear_s * rate * wait.most_s
+    assert max_latency_s == pytest.approx(10)

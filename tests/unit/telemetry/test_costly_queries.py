@@ -11,7 +11,7 @@ from mediator.query.parser import parse_query_document
 from mediator.query.shapes import costly_query, shape_of
 from mediator.schema.parse import parse_schema
 
-FOUND: Final = CostlyQueryFound("news", "articles", "{}", 0.5, 40, ("title",), None)
+EVENT: Final = CostlyQueryFound("news", "articles", "{}", 0.5, 40, ("title",), None)
 SCHEMA: Final = parse_schema(
     "news",
     {
@@ -28,12 +28,12 @@ SCHEMA: Final = parse_schema(
 )
 
 
-def test_shapes_are_counted_by_what_became_of_them() -> None:
+def test_shapes_are_counted_by_outcome() -> None:
     queries = CostlyQueries()
-    queries.observe(FOUND)
-    queries.observe(replace(FOUND, seconds=1.5, rows=7))
-    queries.observe(replace(FOUND, rows=None, refusal="too costly"))
-    queries.observe(replace(FOUND, shape='{"count":"exact"}', seconds=0.2))
+    queries.observe(EVENT)
+    queries.observe(replace(EVENT, seconds=1.5, rows=7))
+    queries.observe(replace(EVENT, rows=None, refusal="too costly"))
+    queries.observe(replace(EVENT, shape='{"count":"exact"}', seconds=0.2))
     queries.observe(RequestFinished("GET", "/", 200, 9.0))
     first, second = queries.shapes
     assert (first.answered, first.refused, first.seconds) == (2, 1, 2.0)
@@ -41,14 +41,14 @@ def test_shapes_are_counted_by_what_became_of_them() -> None:
     assert second.seconds == 0.2
 
 
-def test_of_many_shapes_those_seen_last_are_kept() -> None:
+def test_the_latest_shapes_are_kept() -> None:
     queries = CostlyQueries()
-    queries.observe(FOUND)
+    queries.observe(EVENT)
     for number in range(99):
-        queries.observe(replace(FOUND, shape=str(number)))
-    queries.observe(FOUND)
-    queries.observe(replace(FOUND, shape="one more"))
-    shapes = {each.last.shape for each in queries.shapes}
+        queries.observe(replace(EVENT, shape=str(number)))
+    queries.observe(EVENT)
+    queries.observe(replace(EVENT, shape="one more"))
+    shapes = {shape.last.shape for shape in queries.shapes}
     assert len(shapes) == 100
     assert {"{}", "one more"} <= shapes
     assert "0" not in shapes
@@ -79,5 +79,5 @@ def test_a_shape_has_no_constants() -> None:
         '{"or":[{"between":["hits","?"]},{"like":["title","?"]}]},{"contains":["title","?"]},'
         '{"exists":"more.…"},{"ge":["id","?"]}]},"order":["-hits","title"],"count":"exact"}'
     )
-    found = costly_query(query, None, 0.2, None, "needs a scan")
-    assert (found.shape, found.without_index) == (shape, ())
+    event = costly_query(query, None, 0.2, None, "needs a scan")
+    assert (event.shape, event.without_index) == (shape, ())

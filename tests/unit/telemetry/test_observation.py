@@ -1,4 +1,4 @@
-"""Observations reach the observers that they are for, in their order."""
+"""Observations reach their observers in order."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OPENED = CircuitChanged("redis", open=True, reason="no answer")
 def test_observers_are_notified_in_order_unless_filtered() -> None:
     observed: list[tuple[str, Observation]] = []
     notify = broadcast(
-        lambda one: observed.append(("first", one)),
-        FilteredObserver(lambda one: observed.append(("second", one)), {CircuitChanged}),
-        lambda one: observed.append(("third", one)),
+        lambda event: observed.append(("first", event)),
+        FilteredObserver(lambda event: observed.append(("second", event)), {CircuitChanged}),
+        lambda event: observed.append(("third", event)),
     )
     for _ in range(2):
         observed.clear()
-        for one in (RELAYED, OPENED):
-            notify(one)
+        for event in (RELAYED, OPENED):
+            notify(event)
         assert observed == [
             ("first", RELAYED),
             ("third", RELAYED),

@@ -1,4 +1,4 @@
-"""The last hour of requests: what samples of cumulative metrics say of the time between them."""
+"""The last hour of requests: intervals between samples of cumulative metrics."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Clock:
         return self.now
 
 
-def answered(metrics: Metrics, count: int, seconds: float, status: int = 200) -> None:
+def observe_requests(metrics: Metrics, count: int, seconds: float, status: int = 200) -> None:
     for _ in range(count):
         metrics.observe(RequestFinished("GET", "/v1/{database}/{class}", status, seconds))
 
 
-async def test_an_interval_has_what_happened_in_it_alone() -> None:
+async def test_an_interval_counts_only_its_own_requests() -> None:
     metrics, clock = Metrics(), Clock()
-    answered(metrics, 7, 9.0)
+    observe_requests(metrics, 7, 9.0)
     history = RequestHistory(RequestSampler(metrics.registry, metrics.count_waiting, clock))
-    answered(metrics, 99, 0.02)
-    answered(metrics, 1, 3.0, status=503)
+    observe_requests(metrics, 99, 0.02)
+    observe_requests(metrics, 1, 3.0, status=503)
     clock.now += 10
     await history.sample()
-    answered(metrics, 1, 0.001)
+    observe_requests(metrics, 1, 0.001)
     clock.now += 5
     await history.sample()
     clock.now += 5

@@ -23,25 +23,25 @@ from mediator.base.observation import (
 
 
 class Log:
-    """What was written."""
+    """The written log."""
 
-    def __init__(self, written: io.StringIO) -> None:
-        self._written = written
+    def __init__(self, stream: io.StringIO) -> None:
+        self._stream = stream
 
     def lines(self) -> list[Any]:
-        return [json.loads(line) for line in self._written.getvalue().splitlines()]
+        return [json.loads(line) for line in self._stream.getvalue().splitlines()]
 
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    written = io.StringIO()
-    handler = logging.StreamHandler(written)
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("portolan")
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel("INFO")
-    yield Log(written)
+    yield Log(stream)
     logger.removeHandler(handler)
     logger.setLevel(before)
 
@@ -62,8 +62,8 @@ def test_levels_follow_the_severity_of_events(log: Log) -> None:
     assert [line["level"] for line in log.lines()] == ["error"], "requests are not logged"
 
 
-def test_a_name_that_is_no_unicode_is_logged() -> None:
-    """Without a logger: what pytest captured could not be sent by a worker of it."""
+def test_a_name_that_is_not_unicode_is_logged() -> None:
+    """Without a logger: a pytest worker could not send the captured text."""
     name = b"caf\xe9".decode(errors="surrogateescape")
     record = logging.LogRecord("portolan", logging.WARNING, "", 0, "%s is gone", (name,), None)
     line = json.loads(JsonLines().format(record))

@@ -1,4 +1,4 @@
-"""Traces, built from observations: sampling, what they show, and what they never reveal."""
+"""Traces, built from observations: sampling, content, and secrets that they never reveal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DONE = RequestFinished("GET", "/v1/{database}/{class}/{id}", 200, 0.5)
 
 
 class Recorder:
-    """Makes traces, and keeps the spans as they are exported."""
+    """Makes traces, and records the spans as exported."""
 
     def __init__(self, ratio: float) -> None:
         self.spans: list[ReadableSpan] = []
@@ -34,12 +34,12 @@ class Recorder:
         self.traces.observe(SystemRegistered("cache", "redis", "Redis 7"))
 
     def _take(self, make: MakeSpans) -> None:
-        """Take spans as the process that exports them gets them."""
+        """Take spans in the form that the exporting process gets."""
         records = orjson.loads(orjson.dumps(make()))
         self.spans += [readable_span(SpanRecord(**record), Resource({})) for record in records]
 
     async def request(self, *events: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-        """Have a request in which events are observed, by tasks that it starts as well."""
+        """Serve a request during which its tasks observe events."""
 
         async def app(*_: Any) -> None:
             for event in events:
@@ -139,9 +139,9 @@ async def test_without_a_caller_the_ratio_decides() -> None:
     for _ in range(400):
         await half.request(DONE)
     assert 100 < len(half.spans) < 300
-    none = Recorder(0.0)
-    await none.request(READ, DONE)
-    assert none.spans == []
+    never = Recorder(0.0)
+    await never.request(READ, DONE)
+    assert never.spans == []
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_several_traceparents_are_ignored() -> None:
 @given(st.binary(max_size=200), st.lists(st.binary(max_size=600), max_size=3))
 def test_no_header_field_breaks_a_request(parent: bytes, states: list[bytes]) -> None:
     traces = Recorder(0.0).traces
-    for each in (parent, CALLER):
+    for value in (parent, CALLER):
         states_fields = [(b"tracestate", state) for state in states]
-        traces.start_request([(b"traceparent", each), *states_fields])
+        traces.start_request([(b"traceparent", value), *states_fields])
 
 
 def test_a_state_that_is_ill_formed_is_not_quoted_in_the_log(
@@ -186,8 +186,8 @@ def test_a_state_that_is_ill_formed_is_not_quoted_in_the_log(
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("length", "kept"), [(512, True), (513, False)])
-def test_a_long_state_is_not_passed_on(length: int, *, kept: bool) -> None:
+@pytest.mark.parametrize(("length", "is_kept"), [(512, True), (513, False)])
+def test_a_long_state_is_not_passed_on(length: int, *, is_kept: bool) -> None:
     """Every span of a request repeats it."""
     state = b",".join(b"k%d=%b" % (n, b"v" * 200) for n in range(2))
     state += b",c=" + b"v" * (length - len(state) - 3)
@@ -196,10 +196,10 @@ def test_a_long_state_is_not_passed_on(length: int, *, kept: bool) -> None:
     Recorder(0.0).traces.start_request([(b"traceparent", CALLER), *fields])
     context = get_current_span().get_span_context()
     assert context.trace_id == TRACE
-    assert bool(context.trace_state) is kept
+    assert bool(context.trace_state) is is_kept
 
 
-async def test_a_request_has_so_many_spans_of_store_calls_and_counts_the_rest() -> None:
+async def test_a_request_counts_store_calls_beyond_the_limit_of_its_spans() -> None:
     recorder = Recorder(1.0)
     await recorder.request(*[READ] * (MAX_CALLS + 2), DONE)
     assert len(recorder.spans) == MAX_CALLS + 1
@@ -207,26 +207,26 @@ async def test_a_request_has_so_many_spans_of_store_calls_and_counts_the_rest() 
     assert attributes["portolan.store_calls.left_out"] == 2
 
 
-async def test_work_after_a_request_is_no_part_of_its_trace() -> None:
+async def test_work_after_a_request_is_not_in_its_trace() -> None:
     recorder = Recorder(1.0)
-    over = asyncio.Event()
+    is_over = asyncio.Event()
 
-    async def later() -> None:
-        await over.wait()
+    async def observe_later() -> None:
+        await is_over.wait()
         recorder.traces.observe(READ)
 
     async def app(*_: Any) -> None:
-        tasks.append(asyncio.create_task(later()))
+        tasks.append(asyncio.create_task(observe_later()))
         recorder.traces.observe(DONE)
 
     tasks: list[asyncio.Task[None]] = []
     await traced(app, recorder.traces)({"type": "http", "headers": ()}, _never, _never)
-    over.set()
+    is_over.set()
     await asyncio.gather(*tasks)
     assert [span.kind for span in recorder.spans] == [SpanKind.SERVER]
 
 
-async def test_a_request_of_ours_names_its_span_and_has_no_url_in_it() -> None:
+async def test_an_outgoing_request_names_its_span_and_not_its_url() -> None:
     recorder = Recorder(0.0)
     received: list[httpx.Request] = []
 
@@ -261,7 +261,7 @@ async def test_a_request_of_ours_names_its_span_and_has_no_url_in_it() -> None:
     assert "secret" not in span.to_json()
 
 
-async def test_a_request_of_ours_that_fails_is_recorded_and_fails() -> None:
+async def test_an_outgoing_request_that_fails_is_recorded_and_fails() -> None:
     recorder = Recorder(1.0)
 
     def refuse(request: httpx.Request) -> httpx.Response:
@@ -277,7 +277,7 @@ async def test_a_request_of_ours_that_fails_is_recorded_and_fails() -> None:
     assert span.parent is None
 
 
-async def test_untraced_requests_of_ours_carry_nothing() -> None:
+async def test_untraced_outgoing_requests_carry_nothing() -> None:
     recorder = Recorder(0.0)
     received: list[httpx.Request] = []
 
