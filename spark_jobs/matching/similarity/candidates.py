@@ -49,7 +49,7 @@ class _Comparisons:
         if self._count > self._limit:
             raise InputUnfit(
                 "Lines of many points lie so close to each other in a partition that more than "
-                f"{self._max_pairs:,} pairs of their pieces are compared; limits.pairs is exceeded."
+                f"{self._limit:,} pairs of their pieces are compared; limits.pairs is exceeded."
             )
 
 

@@ -244,7 +244,7 @@ async def test_a_result_is_not_written_on_when_what_was_written_may_be_forgotten
         async with office.worker(people, written):
             failed = await office.ended(run)
     assert failed.state == "failed"
-    assert "Submit the job anew" in failed.outcome["reasons"][0]
+    assert "Submit the job again" in failed.outcome["reasons"][0]
     assert written.rows == []
     await office.runs.resume("club", run)
     async with office.worker(people, written):
@@ -282,7 +282,7 @@ async def test_a_run_whose_outcome_cannot_be_kept_has_failed(office: Office) -> 
     async with office.worker(queue=ReportingTooMuch(office.catalogue)):
         failed = await office.ended(run)
     assert failed.state == "failed"
-    assert "cannot keep" in failed.outcome["reasons"][0]
+    assert "cannot store" in failed.outcome["reasons"][0]
     assert failed.attempt == 1
 
 

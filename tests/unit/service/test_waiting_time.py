@@ -78,5 +78,5 @@ def test_the_borders_are_where_their_conditions_are_equations(
     assert wait.lower_s is not None
     batch_s = constant_s + linear_s * rate * wait.lower_s
     assert batch_s == pytest.approx(wait.lower_s)
-    max_latency_s = wait.upper_s / selectivity + constant_s + linear_s * rate * wait.most_s
+    max_latency_s = wait.upper_s / selectivity + constant_s + linear_s * rate * wait.upper_s
     assert max_latency_s == pytest.approx(10)
