@@ -21,7 +21,7 @@ from spark_jobs.standing.reports import Report
 from spark_jobs.standing.shared_joins import SharedJoins
 from spark_jobs.standing.tasks import execute, read, read_history
 from spark_jobs.standing.work import Work
-from spark_jobs.streaming_queries import EVER, start_batches
+from spark_jobs.streaming_queries import UNLIMITED_AGE, start_batches
 
 __all__ = ["event_stream_tuples", "file_tuples", "start"]
 
@@ -50,7 +50,7 @@ def start(
 def file_tuples(session: SparkSession, folder: Path, format_: str, files: int) -> DataFrame:
     """Return the tuples of a directory as they arrive, `files` at a time, the oldest first."""
     reader = session.readStream.schema(from_arrow_schema(TUPLES))
-    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=EVER)
+    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=UNLIMITED_AGE)
     # A malformed line must end the query: otherwise it would be a tuple without values.
     return reader.option("mode", "FAILFAST").format(format_).load(literal_path(str(folder)))
 
